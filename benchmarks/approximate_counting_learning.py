@@ -15,13 +15,13 @@ from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import Expectation, count_objective
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.optimisation.climb import climb, make_optimizer
-from lapis.optimisation.logbook import Course
+from lapis.optimisation.history import Trajectory
+from lapis.optimisation.maximize import make_optimizer, maximize
 from lapis.optimisation.objective import Objective
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Report
 from lapis.registry.options import CountDifferences
 
@@ -90,9 +90,9 @@ class Learner:
         setting: Setting,
         progress: Report | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> Course:
+    ) -> Trajectory:
         posterior = self._posterior(setting.width)
-        return climb(
+        return maximize(
             posterior,
             make_optimizer(OPTIMIZER[self.job.method]),
             np.zeros(posterior.num_parameters),
@@ -106,7 +106,7 @@ class Learner:
         """float64[num_weights], in the world of one of the others."""
         return self.parameters.of_world(len(self.training) + number, weights)
 
-    def _posterior(self, dense: float) -> Posterior:
+    def _posterior(self, dense: float) -> PenalizedObjective:
         """With a Gaussian prior, of width WIDTH for all rules but the dense ones."""
         starts = DATA_SETS[self.job.data].dense
         rules = self.parameters.model.rules

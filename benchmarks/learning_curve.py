@@ -38,12 +38,11 @@ from lapis.learning.objectives.conditional import (
     conditional_objective,
     suited_sampler,
 )
-from lapis.learning.objectives.posterior import with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import Network
-from lapis.optimisation.climb import Course, climb, make_optimizer
+from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
 from lapis.optimisation.ray import find_length
 from lapis.progress import Progress
 
@@ -99,12 +98,12 @@ class Run:
     learner: Learner
     test: int
     setup_seconds: float  # grounding, and planning what is exact
-    course: Course
+    trajectory: Trajectory
     points: tuple[Judged, ...]
 
     @property
     def seconds(self) -> float:
-        return self.setup_seconds + self.course.seconds
+        return self.setup_seconds + self.trajectory.seconds
 
     @property
     def final(self) -> Quality:
@@ -227,7 +226,7 @@ def run_learner(
     setup = time.perf_counter() - began
     steps: list[Progress] = []
     options = {} if learner.rate is None else {"rate": learner.rate}
-    course = climb(
+    trajectory = maximize(
         posterior,
         make_optimizer(learner.optimizer, **options),
         posterior.free_weights(parameters.initial),
@@ -239,9 +238,9 @@ def run_learner(
     if learner.expectation == "map" and learner.rate is None:
         paused = time.perf_counter()
         sampled = build_objective(replace(learner, expectation="auto"), examples, parameters)
-        direction = course.weights / np.abs(course.weights).max()
+        direction = trajectory.weights / np.abs(trajectory.weights).max()
         whole = with_prior(sampled, prior, parameters.initial, parameters.fixed)
-        scale = find_length(whole, direction) / float(np.abs(course.weights).max())
+        scale = find_length(whole, direction) / float(np.abs(trajectory.weights).max())
         setup += time.perf_counter() - paused
     chosen = spread_evenly([setup + step.seconds for step in steps], num_points)
     points = tuple(
@@ -252,7 +251,7 @@ def run_learner(
         )
         for k in chosen
     )
-    return Run(learner, fold.task.test, setup, course, points)
+    return Run(learner, fold.task.test, setup, trajectory, points)
 
 
 def build_objective(

@@ -25,7 +25,7 @@ TRAINING = str(EXAMPLES / "smokers-training.db")
 WALKS = {
     "infer": ["infer", MODEL, DATA, "-q", "Smokes"],
     "learn": ["learn", MODEL, TRAINING, "-q", "Smokes,Cancer"],
-    "lift": ["lift", MODEL, "--size", "person=1000"],
+    "lift": ["lift", MODEL, "--sizes", "person=1000"],
     "structure": ["structure", "DECLARATIONS", TRAINING, "--max-literals", "2"],
     "circuit": ["circuit", "learn", "ROWS"],
 }

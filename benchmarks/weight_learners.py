@@ -32,9 +32,9 @@ from learning_curve import MODELS, data_folder
 import lapis
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import conditional_objective
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.parameters import share_parameters
+from lapis.optimisation.penalized import PenalizedObjective
 
 LEARNERS = ("vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg")
 AREAS = ("ai", "graphics", "language", "systems", "theory")
@@ -62,7 +62,7 @@ def read_data(name: str) -> DataSet:
     return DataSet(name, model, [lapis.Database.read(folder / f"{p}.db") for p in parts], query)
 
 
-def exact_posterior(data: DataSet) -> tuple[Posterior, int]:
+def exact_posterior(data: DataSet) -> tuple[PenalizedObjective, int]:
     """The exact objective that all are judged by, and the number of query atoms."""
     examples = build_examples(data.model, data.worlds, data.query)
     parameters = share_parameters(data.model, [example.free for example in examples])
@@ -109,8 +109,8 @@ def show(data: DataSet, learners: Sequence[str], seeds: int, expectation: str) -
             line(learner, *learn(data, learner, seed, how))
 
 
-def worth(posterior: Posterior, fit: lapis.Fit) -> float:
-    value = posterior.evaluate(posterior.free_weights(np.asarray(fit.weights))).value
+def worth(posterior: PenalizedObjective, fit: lapis.Fit) -> float:
+    value = posterior.evaluate_smooth(posterior.free_weights(np.asarray(fit.weights))).value
     assert value is not None
     return value
 

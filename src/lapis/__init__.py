@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lapis.precompile import warm
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
+    from lapis.results.graph import Picture
     from lapis.results.most_likely_world import MostLikelyWorld
     from lapis.stores.stored_answer import StoredAnswer
 
@@ -69,6 +70,7 @@ _HOMES = {
     "Lifted": "lapis.lifted.answer",
     "Model": "lapis.language.model",
     "MostLikelyWorld": "lapis.results.most_likely_world",
+    "Picture": "lapis.results.graph",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
     "StoredAnswer": "lapis.stores.stored_answer",
@@ -95,8 +97,8 @@ _HOMES = {
 
 # `map` is left out: `from lapis import *` hides no builtin.
 __all__ = [
-    "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
+    "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Picture",
+    "Prior", "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
     "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
     "learn_structure", "lift", "map_to_store", "methods", "parse", "plan", "read", "score",
     "warm",

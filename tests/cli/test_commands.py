@@ -328,6 +328,30 @@ def test_mistakes_end_in_a_message(run: Run, arguments: list[str], code: int, me
     assert "Traceback" not in err
 
 
+def test_words_stand_in_any_order(run: Run) -> None:
+    usual = run.json("infer", "m.mln", "d.db", "-q", "Smokes", "--seed", "3")
+    for words in (
+        ("infer", "-q", "Smokes", "m.mln", "--seed=3", "d.db"),
+        ("infer", "--seed", "3", "m.mln", "-qSmokes", "d.db"),
+        ("infer", "m.mln", "--que", "Smokes", "d.db", "--seed", "3"),  # an unambiguous beginning
+    ):
+        assert run.json(*words) == usual
+
+
+def test_help_and_version(run: Run) -> None:
+    for words in ((), ("--help",), ("circuit",), ("field", "-h"), ("infer", "--help")):
+        code, out, err = run(*words)
+        assert (code, err) == (0, ""), words
+        assert out.startswith("usage: lapis")
+    assert run("--version")[1].split()[0] == "lapis"
+
+
+def test_an_ambiguous_beginning_is_refused(run: Run) -> None:
+    code, _, err = run("infer", "m.mln", "--num", "3")
+    assert code == 2
+    assert "ambiguous option: --num could match --num-chains, --num-draws" in err
+
+
 def test_too_many_unknowns_is_not_possible(run: Run) -> None:
     facts = "\n".join(f"Friends(P{i},P{(i + 1) % 25})" for i in range(25))
     code, _, err = run(

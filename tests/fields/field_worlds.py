@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.field import ROOT, Child, Field, Parfeature
-from lapis.fields.lesson import Lesson
+from lapis.fields.field_example import FieldExample
 from lapis.language.syntax import Variable
 
 GroundAtom = tuple[str, tuple[str, ...]]
@@ -79,9 +79,9 @@ def child_lines(draw: st.DrawFn, types: Mapping[str, tuple[str, ...]]) -> str:
     return f"  {weight} {target}({', '.join(terms)})" if terms else f"  {weight} {target}"
 
 
-def pseudo(lesson: Lesson, weights: np.ndarray) -> tuple[float, np.ndarray]:
+def pseudo(field_example: FieldExample, weights: np.ndarray) -> tuple[float, np.ndarray]:
     """The pseudo-log-likelihood as it is computed, and its gradient."""
-    values, gradient = pseudo_log_likelihood(lesson.classes, weights)
+    values, gradient = pseudo_log_likelihood(field_example.classes, weights)
     return sum(values.values()), gradient
 
 

@@ -16,7 +16,7 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.fields.field import Field
-from lapis.fields.lesson import Lesson, make_lesson
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.learning.examples import build_examples
 
 TEXT = """\
@@ -93,9 +93,9 @@ def test_marginals_and_modes(stated: dict[GroundAtom, bool]) -> None:
         assert best.score == pytest.approx(scores.max())
 
 
-def lesson_of(field: Field, world: World, query: list[str]) -> Lesson:
+def field_example_of(field: Field, world: World, query: list[str]) -> FieldExample:
     [example] = build_examples(field.declarations, [Database.parse(facts(world))], query)
-    return make_lesson(field, example)
+    return make_field_example(field, example)
 
 
 def states(world: World, name: str, person: str, exact: bool) -> Iterator[dict[GroundAtom, bool]]:
@@ -116,8 +116,8 @@ def test_pseudo_likelihood_of_blocks(seed: int, weights: list[float], all_asked:
         if rng.random() < 0.6:
             world["Reads", (person, str(rng.choice(DOMAINS["topic"])))] = True
         world["Friends", (person, "Bob")] = bool(rng.random() < 0.5)
-    lesson = lesson_of(field, world, [] if all_asked else ["Likes", "Reads"])
-    value, gradient = pseudo(lesson, field.weights)
+    field_example = field_example_of(field, world, [] if all_asked else ["Likes", "Reads"])
+    value, gradient = pseudo(field_example, field.weights)
     now, expected = log_weight(field, DOMAINS, world), 0.0
     for name, person in itertools.product(("Likes", "Reads"), DOMAINS["person"]):
         others = [
@@ -130,7 +130,7 @@ def test_pseudo_likelihood_of_blocks(seed: int, weights: list[float], all_asked:
             expected += now - np.logaddexp(now, other)
     assert value == pytest.approx(expected, abs=1e-9)
     step = 1e-6 * rng.normal(size=len(gradient))
-    sides = [pseudo(lesson, field.weights + sign * step)[0] for sign in (1, -1)]
+    sides = [pseudo(field_example, field.weights + sign * step)[0] for sign in (1, -1)]
     assert gradient @ step == pytest.approx((sides[0] - sides[1]) / 2, abs=1e-12, rel=1e-4)
 
 

@@ -13,8 +13,8 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields.census import census
+from lapis.fields.field_example import make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.lesson import make_lesson
 from lapis.learning.examples import build_examples
 
 LARGER = DECLARATIONS.replace("{Anna, Bob}", "{Anna, Bob, Eve}").replace("{Cup}", "{Cup, Jar}")
@@ -30,15 +30,15 @@ def test_flips_in_classes_are_flips_one_by_one(
     world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
     [example] = build_examples(field.declarations, [Database.parse(" ".join(true))])
-    lesson = make_lesson(field, example)
+    field_example = make_field_example(field, example)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(census, "AT_ONCE", at_once)
-        value, gradient = pseudo(lesson, field.weights)
+        value, gradient = pseudo(field_example, field.weights)
     now = log_weight(field, DOMAINS, world)
     others = [log_weight(field, DOMAINS, world | {atom: not world[atom]}) for atom in world]
     assert value == pytest.approx(sum(now - np.logaddexp(now, other) for other in others), abs=1e-9)
     step = 1e-6 * np.random.default_rng(seed).normal(size=len(gradient))
-    sides = [pseudo(lesson, field.weights + sign * step)[0] for sign in (1, -1)]
+    sides = [pseudo(field_example, field.weights + sign * step)[0] for sign in (1, -1)]
     assert gradient @ step == pytest.approx((sides[0] - sides[1]) / 2, abs=1e-12, rel=1e-4)
 
 

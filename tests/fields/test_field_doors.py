@@ -23,8 +23,8 @@ from cli_run import Run
 from lapis import fields
 from lapis.cli.render import json_pieces
 from lapis.data.database import Database
+from lapis.fields.field_example import make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.lesson import make_lesson
 from lapis.learning.examples import build_examples
 from lapis.results.result import Result
 
@@ -59,7 +59,7 @@ def test_extreme_weights_and_partial_evidence(text: str, alone: bool, data: st.D
         assert answer[spelled[atom]] == pytest.approx(probability, abs=1e-9)
     every = " ".join(spelled[a] for a, v in world.items() if v)
     [example] = build_examples(field.declarations, [Database.parse(every)])
-    value, gradient = pseudo(make_lesson(field, example), weights)
+    value, gradient = pseudo(make_field_example(field, example), weights)
     now = log_weight(field, domains, world)
     others = [log_weight(field, domains, world | {atom: not world[atom]}) for atom in world]
     expected = sum(now - np.logaddexp(now, other) for other in others)

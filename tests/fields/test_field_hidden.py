@@ -14,8 +14,8 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import NUM_CHAINS, ContrastiveDivergence, ExactLikelihood
 from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import build_examples
@@ -37,11 +37,11 @@ FACTS = "Red(A) Round(A) Red(B) item = {A, B, C}"
 STEP = 1e-5
 
 
-def lesson_of(text: str, facts: str, *hidden: str) -> Lesson:
+def field_example_of(text: str, facts: str, *hidden: str) -> FieldExample:
     field = parse_field(text)
     data = Database.parse(facts)
     [example] = build_examples(field.declarations, [data], unobserved=hidden)
-    return make_lesson(field, example)
+    return make_field_example(field, example)
 
 
 @given(field_texts(), st.integers(0, 7))
@@ -54,28 +54,28 @@ def test_what_is_hidden_is_summed_out(text: str, bits: int) -> None:
         ("Q", ("Bob", "Anna")): False, ("Q", ("Bob", "Bob")): False,
     }  # fmt: skip
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in facts.items() if v]
-    lesson = lesson_of(text, " ".join(true), "R")
-    assert lesson.has_hidden
-    point = ExactLikelihood((lesson,), "likelihood").evaluate(lesson.field.weights)
+    field_example = field_example_of(text, " ".join(true), "R")
+    assert field_example.has_hidden
+    point = ExactLikelihood((field_example,), "likelihood").evaluate(field_example.field.weights)
 
     def oracle(weights: np.ndarray) -> float:
-        field = lesson.field.with_weights(weights)
+        field = field_example.field.with_weights(weights)
         given_facts = enumerate_worlds(field, DOMAINS, facts)[0]
         return given_facts - enumerate_worlds(field, DOMAINS, {})[0]
 
-    assert point.value == pytest.approx(oracle(lesson.field.weights), abs=1e-9)
+    assert point.value == pytest.approx(oracle(field_example.field.weights), abs=1e-9)
     step = STEP * np.random.default_rng(bits).normal(size=len(point.gradient))
-    sides = [oracle(lesson.field.weights + sign * step) for sign in (1, -1)]
+    sides = [oracle(field_example.field.weights + sign * step) for sign in (1, -1)]
     assert point.gradient @ step == pytest.approx((sides[0] - sides[1]) / 2, abs=1e-11, rel=1e-4)
 
 
 def test_chains_draw_what_is_hidden_in_both_phases() -> None:
-    lesson = lesson_of(MIXTURE, FACTS, "Kind")
-    weights = lesson.field.weights
-    exact = ExactLikelihood((lesson,), "likelihood").evaluate(weights)
+    field_example = field_example_of(MIXTURE, FACTS, "Kind")
+    weights = field_example.field.weights
+    exact = ExactLikelihood((field_example,), "likelihood").evaluate(weights)
     hidden = np.zeros((NUM_CHAINS, 3), bool)
     divergence = ContrastiveDivergence(
-        (lesson,), "likelihood", 20, rng=random_states(1, NUM_CHAINS), hidden=(hidden,)
+        (field_example,), "likelihood", 20, rng=random_states(1, NUM_CHAINS), hidden=(hidden,)
     )
     points = [divergence.evaluate(weights) for _ in range(60)]
     found = np.array([point.gradient for point in points])

@@ -18,11 +18,11 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.fields.field import Field
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
 from lapis.fields.kernels.cached import CachedField
 from lapis.fields.learning import FieldFit
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import (
     ContrastiveDivergence,
     ExactLikelihood,
@@ -38,9 +38,9 @@ from lapis.problem.problem import build_problem
 STEP = 1e-5
 
 
-def lesson_of(field: Field, facts: str, *query: str) -> Lesson:
+def field_example_of(field: Field, facts: str, *query: str) -> FieldExample:
     [example] = build_examples(field.declarations, [Database.parse(facts)], query)
-    return make_lesson(field, example)
+    return make_field_example(field, example)
 
 
 @given(field_texts(), st.integers(0, 511))
@@ -50,7 +50,9 @@ def test_exact_likelihood(text: str, bits: int) -> None:
     field = fields.parse(text)
     world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
-    objective = likelihood_objective([lesson_of(field, " ".join(true), "P", "Rain")], 5, 0, "auto")
+    objective = likelihood_objective(
+        [field_example_of(field, " ".join(true), "P", "Rain")], 5, 0, "auto"
+    )
     known = {atom: value for atom, value in world.items() if atom[0] in ("Q", "R")}
 
     def likelihood(weights: np.ndarray) -> float:
@@ -86,10 +88,14 @@ FACTS = "Smokes(A) Smokes(C) Friends(A,C) Friends(B,A) Friends(C,A) Friends(B,C)
 def test_contrastive_divergence_approaches_the_gradient() -> None:
     """With long chains it is the gradient, within its own errors."""
     field = fields.parse(FRIENDS)
-    lesson = lesson_of(field, FACTS)
-    exact = ExactLikelihood((lesson,), "likelihood").evaluate(field.weights)
+    field_example = field_example_of(field, FACTS)
+    exact = ExactLikelihood((field_example,), "likelihood").evaluate(field.weights)
     divergence = ContrastiveDivergence(
-        (lesson,), "likelihood", 50, rng=random_states(1, 10), hidden=(np.zeros((10, 0), bool),)
+        (field_example,),
+        "likelihood",
+        50,
+        rng=random_states(1, 10),
+        hidden=(np.zeros((10, 0), bool),),
     )
     points = [divergence.evaluate(field.weights) for _ in range(40)]
     found = np.array([point.gradient for point in points])
@@ -107,21 +113,21 @@ def test_a_fit_is_a_stationary_point(objective: str) -> None:
     assert fit.exact
     assert fit.converged
     assert fit.gradient_norm < 1e-4
-    lesson = lesson_of(field, FACTS)
+    field_example = field_example_of(field, FACTS)
     for index in range(len(fit.weights)):
         for step in (-1e-3, 1e-3):
             weights = fit.weights.copy()
             weights[index] += step
-            assert posterior(lesson, weights, objective) <= posterior(
-                lesson, fit.weights, objective
+            assert posterior(field_example, weights, objective) <= posterior(
+                field_example, fit.weights, objective
             )
-    value = posterior(lesson, fit.weights, objective)
+    value = posterior(field_example, fit.weights, objective)
     assert fit.value is not None
     assert fit.value + fit.log_prior == pytest.approx(value)
 
 
-def posterior(lesson: Lesson, weights: np.ndarray, objective: str) -> float:
-    field = lesson.field.with_weights(weights)
+def posterior(field_example: FieldExample, weights: np.ndarray, objective: str) -> float:
+    field = field_example.field.with_weights(weights)
     found = fields.score(field, Database.parse(FACTS)).to_json()
     name = "log_likelihood" if objective == "likelihood" else "pseudo_log_likelihood"
     return float(found[name] or 0.0) - float(weights @ weights) / 8
@@ -243,8 +249,10 @@ def test_fits_are_maxima_to_either_side(text: str, bits: int, objective: str) ->
     facts = " ".join(true)
     fit = fields.learn(field, Database.parse(facts), objective=objective, prior="gaussian:3")
     assert fit.converged
-    lesson = lesson_of(field, facts)
-    target = (PseudoLikelihood if objective == "pseudo" else ExactLikelihood)((lesson,), objective)
+    field_example = field_example_of(field, facts)
+    target = (PseudoLikelihood if objective == "pseudo" else ExactLikelihood)(
+        (field_example,), objective
+    )
 
     def posterior_at(weights: np.ndarray) -> float:
         value = target.evaluate(weights).value
@@ -272,13 +280,13 @@ def test_the_optimisers_of_chapter_four(optimizer: str) -> None:
         )  # fmt: skip
 
     def value(fit: FieldFit) -> float:
-        return posterior(lesson_of(field, FACTS), fit.weights, "likelihood")
+        return posterior(field_example_of(field, FACTS), fit.weights, "likelihood")
 
     best = value(learn("lbfgs", "exact"))
     exact = learn(optimizer, "exact")
     assert exact.converged
     assert value(exact) == pytest.approx(best, abs=1e-6)
-    start = posterior(lesson_of(field, FACTS), field.weights, "likelihood")
+    start = posterior(field_example_of(field, FACTS), field.weights, "likelihood")
     kind = "map" if optimizer.startswith("vp") else "gibbs"
     assert value(learn(optimizer, kind)) > best - 0.25 * (best - start)
 
@@ -291,7 +299,9 @@ def test_derivatives_of_most_likely_worlds(text: str, bits: int) -> None:
     atoms = ground_atoms(field, DOMAINS)
     world = {a: bool(bits >> i & 1) for i, a in enumerate(atoms)}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
-    objective = likelihood_objective([lesson_of(field, " ".join(true), "P", "Rain")], 5, 0, "map")
+    objective = likelihood_objective(
+        [field_example_of(field, " ".join(true), "P", "Rain")], 5, 0, "map"
+    )
     asked = [a for a in atoms if a[0] in ("P", "Rain")]
     worlds = [
         {**world, **dict(zip(asked, values, strict=True))}
@@ -313,13 +323,13 @@ def test_derivatives_of_most_likely_worlds(text: str, bits: int) -> None:
 def test_sampled_curvature_is_the_covariance() -> None:
     """With long chains it is the covariance of ∂ log f_0/∂w over all worlds."""
     field = fields.parse(FRIENDS)
-    lesson = lesson_of(field, FACTS)
-    ground = lesson.cached.ground
+    field_example = field_example_of(field, FACTS)
+    ground = field_example.cached.ground
     worlds = ground.units.worlds(np.arange(ground.units.num_states))
     values = evaluate(ground, field.weights, worlds)
     share = np.exp(values.log_weight(ground) - values.log_weight(ground).max())
     exact = np.cov(gradient_of_root(ground, field.weights, values).T, aweights=share, ddof=0)
-    divergence = likelihood_objective([lesson], 30, 3, "gibbs")
+    divergence = likelihood_objective([field_example], 30, 3, "gibbs")
     points = [divergence.evaluate(field.weights) for _ in range(60)]
     direction = np.linspace(-1.0, 1.0, len(field.weights))
     products = np.array([point.curvature_product(direction) for point in points])

@@ -15,16 +15,16 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.fields.field import Field
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.learning.examples import build_examples
 
 STEP = 1e-5
 
 
-def lesson_of(field: Field, facts: str, query: list[str] | None = None) -> Lesson:
+def field_example_of(field: Field, facts: str, query: list[str] | None = None) -> FieldExample:
     [example] = build_examples(field.declarations, [Database.parse(facts)], query or [])
-    return make_lesson(field, example)
+    return make_field_example(field, example)
 
 
 def facts_of(field: Field, bits: int) -> tuple[str, dict[tuple[str, tuple[str, ...]], bool]]:
@@ -38,8 +38,8 @@ def facts_of(field: Field, bits: int) -> tuple[str, dict[tuple[str, tuple[str, .
 def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     field = parse_field(text)
     facts, world = facts_of(field, bits)
-    lesson = lesson_of(field, facts, query)
-    value, gradient = pseudo(lesson, field.weights)
+    field_example = field_example_of(field, facts, query)
+    value, gradient = pseudo(field_example, field.weights)
     now = log_weight(field, DOMAINS, world)
     expected = 0.0
     for atom in world:
@@ -50,17 +50,17 @@ def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     for index in range(len(field.weights)):
         step = np.zeros(len(field.weights))
         step[index] = STEP
-        above = pseudo(lesson, field.weights + step)[0]
-        below = pseudo(lesson, field.weights - step)[0]
+        above = pseudo(field_example, field.weights + step)[0]
+        below = pseudo(field_example, field.weights - step)[0]
         assert gradient[index] == pytest.approx((above - below) / (2 * STEP), abs=1e-6, rel=1e-6)
 
 
 def test_a_weight_of_zero_has_a_gradient() -> None:
     """The flip of an atom that changes nothing yet is where a weight starts from."""
     field = fields.parse("t = {A, B}\nP(t)\nQ(t)\nroot:\n 2 f(x)\nf(x):\n 0 P(x)\n -1 Q(x)\n")
-    lesson = lesson_of(field, "P(A) Q(B)")
-    _, gradient = pseudo(lesson, field.weights)
-    below = [pseudo(lesson, np.array([2, -h, -1]))[0] for h in (0.0, 1e-7)]
+    field_example = field_example_of(field, "P(A) Q(B)")
+    _, gradient = pseudo(field_example, field.weights)
+    below = [pseudo(field_example, np.array([2, -h, -1]))[0] for h in (0.0, 1e-7)]
     assert gradient[1] == pytest.approx((below[0] - below[1]) / 1e-7, abs=1e-5)
 
 

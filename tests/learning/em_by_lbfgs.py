@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from lapis.learning import em
-from lapis.learning.objectives.posterior import Posterior
-from lapis.optimisation.climb import climb
+from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
-from lapis.optimisation.logbook import Course
+from lapis.optimisation.maximize import maximize
+from lapis.optimisation.penalized import PenalizedObjective
 
 
 def climb_lbfgs(
-    posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
-) -> Course:
-    return climb(
-        posterior, Lbfgs(), start, l1=posterior.l1, tolerance=tolerance, time_limit=seconds
-    )
+    posterior: PenalizedObjective, start: np.ndarray, tolerance: float, seconds: float | None
+) -> Trajectory:
+    return maximize(posterior, Lbfgs(), start, tolerance=tolerance, time_limit=seconds)
 
 
 fit_em: Any = partial(em.fit_em, maximise=climb_lbfgs)

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from lapis.optimisation.maximize import Optimizer, Solver, Trajectory
+from lapis.optimisation.maximize import maximize as maximize_penalized
+from lapis.optimisation.objective import Objective, Point
+from lapis.optimisation.penalized import penalize
 
-@dataclass(frozen=True)
-class PlainPoint:
-    weights: np.ndarray
-    value: float | None
-    gradient: np.ndarray
-    gradient_stderr: np.ndarray | None
-    curvature: np.ndarray  # float64[P, P]
 
-    def curvature_diagonal(self) -> np.ndarray:
-        return np.diag(self.curvature).copy()
+class PlainPoint(Point):
+    """A point with its whole curvature, float64[P, P]."""
 
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        return self.curvature @ direction
+    curvature: np.ndarray
+
+    def __init__(
+        self,
+        weights: np.ndarray,
+        value: float | None,
+        gradient: np.ndarray,
+        stderr: np.ndarray | None,
+        curvature: np.ndarray,
+    ) -> None:
+        super().__init__(
+            weights,
+            value,
+            gradient,
+            lambda: np.diag(curvature).copy(),
+            lambda direction: curvature @ direction,
+            stderr,
+        )
+        object.__setattr__(self, "curvature", curvature)
+
+
+def maximize(
+    objective: Objective,
+    optimizer: Optimizer | Solver,
+    start: np.ndarray,
+    *,
+    l1: np.ndarray | None = None,
+    lower: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    **options: Any,
+) -> Trajectory:
+    """Maximise an objective all of whose weights are free."""
+    return maximize_penalized(penalize(objective, l1, lower, upper), optimizer, start, **options)
 
 
 @dataclass

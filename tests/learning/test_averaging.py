@@ -148,14 +148,24 @@ def test_a_time_limit_averages_what_there_is(posterior: WeightPosterior) -> None
         {"engine": "duckdb"},
         {"tables": "x"},
         {"jobs": 2},
-        {"output": "x.parquet"},
     ],
 )
 def test_what_an_average_does_not_have_is_refused(
     posterior: WeightPosterior, options: dict[str, object]
 ) -> None:
     with pytest.raises(lapis.LapisError, match=f"does not read {next(iter(options))}"):
-        lapis.infer(posterior, asked(), QUERY, **options)  # type: ignore[call-overload]
+        lapis.infer(posterior, asked(), QUERY, **options)  # type: ignore[arg-type]
+
+
+def test_an_average_is_not_left_in_a_store(posterior: WeightPosterior) -> None:
+    with pytest.raises(lapis.LapisError, match="not a WeightPosterior"):
+        lapis.infer_to_store(
+            posterior,
+            asked(),
+            QUERY,
+            engine="duckdb",
+            output="x.parquet",  # type: ignore[arg-type]
+        )
 
 
 def test_draws_are_for_a_posterior() -> None:

@@ -117,12 +117,12 @@ def test_curvature_of_few_samples_is_positive_semidefinite_and_its_own_diagonal(
 
 def test_what_fits_is_exact_and_the_rest_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eleven people who all know each other are too many for no memory; two pairs are not."""
-    monkeypatch.setattr(conditional, "AUTO_MEMORY", 0)
     crowd = " ".join(f"Friends(P{i},P{j})" for i in range(11) for j in range(i))
     data = f"{crowd} Friends(A,B) Friends(C,D) Smokes(A) Smokes(P1) Smokes(P7) Cancer(P1) Cancer(C)"
     text = SMOKING.replace("+y", "y")
     examples, parameters = set_up(text, [data], ("Smokes", "Cancer"))
     exact = conditional_objective(examples, parameters, expectation="exact")
+    monkeypatch.setattr(conditional, "DEFAULT_MEMORY", 1)
     mixed = conditional_objective(examples, parameters, num_samples=NUM_SAMPLES, num_chains=2)
     assert set(mixed.methods) == {"exact", "gibbs"}
     weights = np.array([0.8, 0.2, -0.3, -0.5])

@@ -7,44 +7,47 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lapis
 from lapis.errors import LapisError
 from lapis.optimisation.checkpoint import (
     Checkpoint,
+    CheckpointFile,
     pack,
     read_checkpoint,
+    sections,
     unpack,
+    write_archive,
     write_checkpoint,
 )
 
 FIELDS = {"weights": np.array([1.5, -0.0]), "damping": 0.1, "iteration": 7, "point": object()}
-SAVED = Checkpoint(
-    "pscg", "rules and data", 2.5, pack(FIELDS), {}, np.array([[0, 0, np.nan, 1, 0]])
-)
+CURVE = np.array([[0, 0, np.nan, 1, 0]])
+SAVED = Checkpoint("pscg", "rules and data", 2.5, sections(state=pack(FIELDS)) | {"curve": CURVE})
 
 
 def test_numbers_and_arrays_come_back_bitwise(tmp_path: Path) -> None:
     path = tmp_path / "run"
     write_checkpoint(path, SAVED)
-    found = read_checkpoint(path, "pscg", "rules and data", 2)
+    found = read_checkpoint(path, "pscg", "rules and data")
     assert found is not None
-    fields = unpack(found.state)
+    fields = unpack(found.section("state"))
     assert set(fields) == {"weights", "damping", "iteration"}
     assert fields["weights"].tobytes() == FIELDS["weights"].tobytes()
     assert fields["damping"] == 0.1
     assert type(fields["iteration"]) is int
-    assert found.curve.tobytes() == SAVED.curve.astype(float).tobytes()
+    assert found.arrays["curve"].tobytes() == CURVE.tobytes()
     assert found.seconds == 2.5
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
 
 
 def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
-    assert read_checkpoint(tmp_path / "none", "pscg", "", 2) is None
+    assert read_checkpoint(tmp_path / "none", "pscg", "") is None
 
 
 @pytest.mark.parametrize(
     ("optimizer", "fingerprint", "size", "words"),
     [
-        ("cd", "rules and data", 2, "of the optimizer pscg, not cd"),
+        ("cd", "rules and data", 2, "of the method pscg, not cd"),
         ("pscg", "other rules", 2, "of other rules, data or options"),
         ("pscg", "rules and data", 3, "of other rules, data or options"),
     ],
@@ -56,7 +59,23 @@ def test_a_foreign_checkpoint_is_refused(
     path = tmp_path / "run"
     write_checkpoint(path, SAVED)
     with pytest.raises(LapisError, match=words) as caught:
-        read_checkpoint(path, optimizer, fingerprint, size)
+        CheckpointFile(path, optimizer, fingerprint).read(size)
+    assert caught.value.code == "foreign-checkpoint"
+
+
+def test_a_checkpoint_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(lapis, "__version__", "0.0.1")
+        write_checkpoint(path, SAVED)
+    with pytest.raises(LapisError, match=r"a checkpoint of lapis 0\.0\.1; this is lapis") as caught:
+        read_checkpoint(path, "pscg", "rules and data")
+    assert caught.value.code == "foreign-checkpoint"
+    write_archive(path, {"format": "lapis checkpoint 2"}, {})
+    with pytest.raises(LapisError, match="a checkpoint of another version of lapis") as caught:
+        read_checkpoint(path, "pscg", "rules and data")
     assert caught.value.code == "foreign-checkpoint"
 
 
@@ -68,7 +87,7 @@ def test_damaged_files_are_refused_at_every_length(tmp_path: Path) -> None:
     for length in range(0, len(content), 37):
         path.write_bytes(content[:length])
         with pytest.raises(LapisError) as caught:
-            read_checkpoint(path, "pscg", "rules and data", 2)
+            read_checkpoint(path, "pscg", "rules and data")
         assert caught.value.code == "damaged-checkpoint"
 
 
@@ -77,16 +96,16 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for content in (b"Smokes(Ann)\n", b"", b"\x93NUMPY"):
         path.write_bytes(content)
         with pytest.raises(LapisError) as caught:
-            read_checkpoint(path, "pscg", "", 2)
+            read_checkpoint(path, "pscg", "")
         assert caught.value.code == "damaged-checkpoint"
     with path.open("wb") as file:
         np.savez(file, weights=np.ones(2))
     with pytest.raises(LapisError):
-        read_checkpoint(path, "pscg", "", 2)
+        read_checkpoint(path, "pscg", "")
     with path.open("wb") as file:
         np.save(file, np.ones(2))
     with pytest.raises(LapisError):
-        read_checkpoint(path, "pscg", "", 2)
+        read_checkpoint(path, "pscg", "")
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(

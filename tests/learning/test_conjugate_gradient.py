@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Quadratic, random_curvature, random_logistic, scaled_curvature
+from objectives import Quadratic, maximize, random_curvature, random_logistic, scaled_curvature
 
-from lapis.optimisation.climb import climb, make_optimizer
 from lapis.optimisation.conjugate_gradient import ConjugateGradient
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.maximize import make_optimizer
+from lapis.optimisation.penalized import penalize
 
 
 @pytest.mark.parametrize("preconditioned", [False, True], ids=["scg", "pscg"])
 def test_without_damping_directions_are_conjugate_and_p_steps_suffice(preconditioned: bool) -> None:
     rng = np.random.default_rng(1)
     curvature = random_curvature(rng, 6, 100.0)
-    terrain = Terrain(Quadratic(curvature, rng.normal(size=6)))
+    penalized = penalize(Quadratic(curvature, rng.normal(size=6)))
     optimizer = ConjugateGradient(preconditioned, damping=0.0)
-    state = optimizer.init(terrain, terrain.evaluate(np.zeros(6)))
+    state = optimizer.init(penalized, penalized.evaluate(np.zeros(6)))
     directions = []
     for _ in range(6):
         directions.append(state.direction)
-        state = optimizer.step(terrain, state)
+        state = optimizer.step(penalized, state)
     assert np.abs(state.point.gradient).max() < 1e-8
     product = np.array(directions) @ curvature @ np.array(directions).T
     scale = np.sqrt(np.diag(product))
@@ -32,16 +32,18 @@ def test_condition_a_million_in_directions_no_diagonal_shows() -> None:
     rng = np.random.default_rng(7)
     objective = Quadratic(random_curvature(rng, 40, 1e6), rng.normal(size=40))
     for name in ("scg", "pscg"):
-        course = climb(objective, make_optimizer(name), np.zeros(40), max_iterations=3000)
-        assert course.converged, name
-        assert np.abs(course.weights - objective.peak).max() < 1e-3  # 1e-6 / the least eigenvalue
+        trajectory = maximize(objective, make_optimizer(name), np.zeros(40), max_iterations=3000)
+        assert trajectory.converged, name
+        assert (
+            np.abs(trajectory.weights - objective.peak).max() < 1e-3
+        )  # 1e-6 / the least eigenvalue
 
 
 def test_the_preconditioner_makes_ill_scaled_counts_easy() -> None:
     rng = np.random.default_rng(2)
     objective = Quadratic(scaled_curvature(rng, 40, 1e6), rng.normal(size=40))
-    plain = climb(objective, make_optimizer("scg"), np.zeros(40), max_iterations=80)
-    preconditioned = climb(objective, make_optimizer("pscg"), np.zeros(40), max_iterations=80)
+    plain = maximize(objective, make_optimizer("scg"), np.zeros(40), max_iterations=80)
+    preconditioned = maximize(objective, make_optimizer("pscg"), np.zeros(40), max_iterations=80)
     assert preconditioned.converged
     assert not plain.converged
     assert plain.gradient_norm > 1e6 * preconditioned.gradient_norm
@@ -49,12 +51,12 @@ def test_the_preconditioner_makes_ill_scaled_counts_easy() -> None:
 
 def test_a_rejected_step_is_redone_along_the_same_direction() -> None:
     objective = random_logistic(np.random.default_rng(3), 40, 4, ridge=0.01, spread=30.0)
-    terrain = Terrain(objective)
+    penalized = penalize(objective)
     optimizer = ConjugateGradient(damping=0.0)
-    state = optimizer.init(terrain, terrain.evaluate(np.full(4, 3.0)))
+    state = optimizer.init(penalized, penalized.evaluate(np.full(4, 3.0)))
     rejections = 0
     while np.abs(state.point.gradient).max() > 1e-3:
-        after = optimizer.step(terrain, state)
+        after = optimizer.step(penalized, state)
         if np.array_equal(after.weights, state.weights):
             rejections += 1
             assert np.array_equal(after.direction, state.direction)

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from objectives import maximize
 
 import lapis
 import oracle
@@ -31,7 +32,7 @@ from lapis.learning.objectives.count_based import (
 from lapis.learning.objectives.count_walk import asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.maximize import make_optimizer
 from strategies import Case, cases
 
 SMOKERS = """
@@ -303,7 +304,9 @@ def test_friends_are_learned_beyond_frequencies(
     facts = (" ".join(friends) + " Smokes(A) Smokes(B) Smokes(C) Smokes(D)",)
     examples, parameters = build(model, facts, ("Smokes",))
     objective = count_objective(examples, parameters, expectation=expectation, num_steps=400)
-    found = climb(objective, make_optimizer("dn"), np.zeros(2), max_iterations=40, tolerance=1e-3)
+    found = maximize(
+        objective, make_optimizer("dn"), np.zeros(2), max_iterations=40, tolerance=1e-3
+    )
     exact = conditional_objective(examples, parameters, expectation="exact")
     value = exact.evaluate(found.weights).value
     assert value is not None
@@ -498,7 +501,7 @@ def test_what_is_learned_predicts_better_than_frequencies(
         examples, parameters, expectation=expectation, num_steps=sweeps * size
     )
     assert objective.persistent == (sweeps >= PERSISTENT_SWEEPS)
-    course = climb(objective, make_optimizer("dn"), np.zeros(3), max_iterations=40)
+    trajectory = maximize(objective, make_optimizer("dn"), np.zeros(3), max_iterations=40)
     rate = training.count("Smokes") / size
     smokers = {word for word in test.split() if word.startswith("Smokes")}
     share = len(smokers) / size
@@ -514,7 +517,7 @@ def test_what_is_learned_predicts_better_than_frequencies(
         found = np.array([answer[f"Smokes(P{at})"] for at in range(size)])
         return float(np.log(np.where(true, found, 1 - found)).mean())
 
-    learned, ideal = score(tuple(course.weights.tolist())), score(true)
+    learned, ideal = score(tuple(trajectory.weights.tolist())), score(true)
     assert learned > base
     assert learned - base > 0.5 * (ideal - base) > 0
 

@@ -17,12 +17,12 @@ from lapis.learning import em
 from lapis.learning.em import ExpectedCounts, start_weights
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import conditional_objective
-from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.optimisation.climb import climb
+from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
-from lapis.optimisation.logbook import Course
+from lapis.optimisation.maximize import maximize
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Progress
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
@@ -138,23 +138,23 @@ def numerical_gradient(value: Callable[..., float], weights: np.ndarray) -> np.n
 
 
 def assert_stationary(
-    course: Course, expected: BruteForce, parameters: Parameters, prior: Prior
+    trajectory: Trajectory, expected: BruteForce, parameters: Parameters, prior: Prior
 ) -> None:
     """The values are those of the observed data, never fall, and end where they are flat."""
     value = observed(expected, prior, parameters.fixed)
-    assert course.converged
-    assert course.value == pytest.approx(value(course.weights), abs=1e-8)
-    values = np.array([point.value for point in course.curve], np.float64)
+    assert trajectory.converged
+    assert trajectory.value == pytest.approx(value(trajectory.weights), abs=1e-8)
+    values = np.array([point.value for point in trajectory.curve], np.float64)
     assert (np.diff(values) >= -1e-9).all()
-    slope = numerical_gradient(value, course.weights)[~parameters.fixed]
+    slope = numerical_gradient(value, trajectory.weights)[~parameters.fixed]
     if prior.kind == "l1":  # at a corner it may point away from it on neither side
-        at_corner = (course.weights == prior.means(len(parameters)))[~parameters.fixed]
+        at_corner = (trajectory.weights == prior.means(len(parameters)))[~parameters.fixed]
         assert (np.abs(slope) <= np.where(at_corner, prior.strength, np.inf)).all()
         slope = np.where(at_corner, 0.0, slope)
     assert np.abs(slope).max(initial=0.0) <= 1e-4
-    assert course.gradient_norm == pytest.approx(np.abs(slope).max(initial=0.0), abs=1e-6)
+    assert trajectory.gradient_norm == pytest.approx(np.abs(slope).max(initial=0.0), abs=1e-6)
     fixed = parameters.fixed
-    assert course.weights[fixed] == pytest.approx(parameters.initial[fixed])
+    assert trajectory.weights[fixed] == pytest.approx(parameters.initial[fixed])
 
 
 @pytest.mark.parametrize("prior", [Prior("gaussian", 3.0, 0.1), Prior("l1", 0.2, 0.4)], ids=str)
@@ -162,9 +162,9 @@ def assert_stationary(
 def test_likelihood_of_what_is_observed(name: str, prior: Prior) -> None:
     examples, parameters, expected = set_up(*CASES[name])
     start = start_weights(parameters, examples, seed=1)
-    course = fit_em(expected_counts(examples, parameters), parameters, prior, start)
-    assert_stationary(course, expected, parameters, prior)
-    assert course.curve[0].value == pytest.approx(
+    trajectory = fit_em(expected_counts(examples, parameters), parameters, prior, start)
+    assert_stationary(trajectory, expected, parameters, prior)
+    assert trajectory.curve[0].value == pytest.approx(
         observed(expected, prior, parameters.fixed)(start), abs=1e-8
     )
 
@@ -180,8 +180,10 @@ def test_random_models(case: Case, width: float) -> None:
     except NoWorld:
         return
     prior = Prior("gaussian", width)
-    course = fit_em(expected_counts(examples, parameters), parameters, prior, parameters.initial)
-    assert_stationary(course, expected, parameters, prior)
+    trajectory = fit_em(
+        expected_counts(examples, parameters), parameters, prior, parameters.initial
+    )
+    assert_stationary(trajectory, expected, parameters, prior)
 
 
 def one_world() -> tuple[list[Example], Parameters]:
@@ -247,8 +249,8 @@ def test_planted_classes_are_found() -> None:
     parameters = share_parameters(model, [example.free for example in examples])
     objective = conditional_objective(examples, parameters, expectation="exact")
     start = start_weights(parameters, examples, seed=0)
-    course = fit_em(ExpectedCounts(objective), parameters, Prior("gaussian", 3.0), start)
-    assert course.converged
+    trajectory = fit_em(ExpectedCounts(objective), parameters, Prior("gaussian", 3.0), start)
+    assert trajectory.converged
 
     def agreement(weights: np.ndarray) -> float:
         """The share of people on the right side; which side is called which is arbitrary."""
@@ -259,8 +261,8 @@ def test_planted_classes_are_found() -> None:
         right = float((guess == kind[: len(guess)]).mean())
         return max(right, 1.0 - right)
 
-    assert agreement(course.weights) >= 0.9
-    assert agreement(course.weights) > agreement(start)
+    assert agreement(trajectory.weights) >= 0.9
+    assert agreement(trajectory.weights) > agreement(start)
 
 
 def test_random_start_only_where_it_is_needed() -> None:
@@ -303,13 +305,13 @@ def test_limits_and_interruptions() -> None:
     rounds = 0
 
     def interrupted(
-        posterior: Posterior, weights: np.ndarray, tolerance: float, seconds: float | None
-    ) -> Course:
+        posterior: PenalizedObjective, weights: np.ndarray, tolerance: float, seconds: float | None
+    ) -> Trajectory:
         nonlocal rounds
         rounds += 1
         if rounds == 3:
             raise KeyboardInterrupt
-        return climb(posterior, Lbfgs(), weights, tolerance=tolerance)
+        return maximize(posterior, Lbfgs(), weights, tolerance=tolerance)
 
     kept = fit_em(completer, parameters, prior, start, maximise=interrupted)
     assert kept.interrupted

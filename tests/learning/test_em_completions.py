@@ -15,13 +15,12 @@ from lapis.learning import em_completions
 from lapis.learning.em import start_weights
 from lapis.learning.em_completions import complete_example, hidden_worlds, pseudo_completions
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.objectives.posterior import with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network import Network
-from lapis.optimisation.climb import climb
 from lapis.optimisation.lbfgs import Lbfgs
+from lapis.optimisation.maximize import maximize
 
 SMOKING = """
 Smokes(person)
@@ -98,13 +97,13 @@ def test_what_is_not_hidden_is_the_pseudo_likelihood() -> None:
     examples, parameters = set_up(SMOKING, [WHOLE])
     prior = Prior("gaussian", 2.0)
     completer = pseudo_completions(examples, parameters)
-    course = fit_em(completer, parameters, prior, parameters.initial)
+    trajectory = fit_em(completer, parameters, prior, parameters.initial)
     posterior = with_prior(
         pseudo_objective(examples, parameters), prior, parameters.initial, parameters.fixed
     )
-    best = climb(posterior, Lbfgs(), parameters.initial, tolerance=1e-8)
-    assert course.converged
-    assert course.weights == pytest.approx(best.weights, abs=1e-3)
+    best = maximize(posterior, Lbfgs(), parameters.initial, tolerance=1e-8)
+    assert trajectory.converged
+    assert trajectory.weights == pytest.approx(best.weights, abs=1e-3)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -115,12 +114,12 @@ def test_hidden_atoms_that_rules_decide(weighted: bool) -> None:
     partly, _ = set_up(text, ["?A(X) B(X) C(X) C(Y) ?A(Z) B(Z)"])
     prior = Prior("gaussian", 2.0)
     completer = pseudo_completions(partly, parameters, weighted=weighted)
-    course = fit_em(completer, parameters, prior, parameters.initial)
+    trajectory = fit_em(completer, parameters, prior, parameters.initial)
     objective = pseudo_objective(known, parameters, weighted=weighted)
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
-    best = climb(posterior, Lbfgs(), parameters.initial, tolerance=1e-8)
-    assert course.converged
-    assert course.weights == pytest.approx(best.weights, abs=1e-3)
+    best = maximize(posterior, Lbfgs(), parameters.initial, tolerance=1e-8)
+    assert trajectory.converged
+    assert trajectory.weights == pytest.approx(best.weights, abs=1e-3)
 
 
 def test_mean_over_completions() -> None:
@@ -161,7 +160,7 @@ def test_classes_are_found_from_pseudo_likelihood() -> None:
     examples, parameters = set_up(text, [" ".join(seen)], hidden=("Kind",))
     completer = pseudo_completions(examples, parameters, num_completions=4, seed=1)
     start = start_weights(parameters, examples, seed=1)
-    course = fit_em(completer, parameters, Prior("gaussian", 2.0), start, max_rounds=12)
-    signs = np.sign(course.weights)
+    trajectory = fit_em(completer, parameters, Prior("gaussian", 2.0), start, max_rounds=12)
+    signs = np.sign(trajectory.weights)
     assert abs(signs.sum()) == 4
-    assert (np.abs(course.weights) > 1.0).all()
+    assert (np.abs(trajectory.weights) > 1.0).all()

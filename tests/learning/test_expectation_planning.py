@@ -17,6 +17,7 @@ from lapis.inference.moments.planning import (
     drop_dear_tables,
     has_dense_core,
 )
+from lapis.inference.plan import ExactParts
 from lapis.network import Network
 
 Edges = frozenset[tuple[int, int]]
@@ -98,13 +99,15 @@ def test_tables_must_be_worth_their_entries() -> None:
     network = network_of(20, clique(range(8)) | frozenset({(14, 15), (15, 16)}))
     division = divide_network(network, 1 << 20)
     assert len(division.rest.atom) == 0
+    found = ExactParts([], division.plan, division.planned_atom, division.rest)
     for entries, rest in ((1.0, [*range(8), 14, 15, 16]), (5.0, [*range(8)]), (20.0, [])):
-        kept = drop_dear_tables(network, division, entries)
+        kept = drop_dear_tables(network, found, entries)
+        assert kept.exact is not None
         assert kept.rest.atom.tolist() == rest
-        assert kept.plan.is_complete
-        everything = sorted([*kept.planned_atom.tolist(), *rest])
+        assert kept.exact.is_complete
+        everything = sorted([*kept.exact_atom.tolist(), *rest])
         assert everything == list(range(network.num_atoms))
-        assert kept.plan.network.num_atoms == len(kept.planned_atom)
+        assert kept.exact.network.num_atoms == len(kept.exact_atom)
 
 
 @pytest.mark.parametrize("size", [3, 6])

@@ -12,11 +12,11 @@ from objectives import (
     PlainPoint,
     Quadratic,
     SampledLogistic,
+    maximize,
     random_logistic,
     scaled_curvature,
 )
 
-from lapis.optimisation.climb import climb, make_optimizer
 from lapis.optimisation.gradient_ascent import (
     RECENT,
     GradientAscent,
@@ -24,7 +24,8 @@ from lapis.optimisation.gradient_ascent import (
     spectral_rate,
     stable_rate,
 )
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.maximize import make_optimizer
+from lapis.optimisation.penalized import penalize
 
 
 def test_the_answer_is_the_average_of_the_weights_of_all_iterations() -> None:
@@ -33,19 +34,19 @@ def test_the_answer_is_the_average_of_the_weights_of_all_iterations() -> None:
     for _ in range(6):
         weights = weights + 0.1 * objective.evaluate(weights).gradient
         seen.append(weights)
-    course = climb(objective, make_optimizer("cd", rate=0.1), np.zeros(2), max_iterations=6)
-    assert course.weights == pytest.approx(np.mean(seen, axis=0), rel=1e-12)
-    assert course.value == pytest.approx(objective.evaluate(np.mean(seen, axis=0)).value)
+    trajectory = maximize(objective, make_optimizer("cd", rate=0.1), np.zeros(2), max_iterations=6)
+    assert trajectory.weights == pytest.approx(np.mean(seen, axis=0), rel=1e-12)
+    assert trajectory.value == pytest.approx(objective.evaluate(np.mean(seen, axis=0)).value)
 
 
 def test_forgetting_weighs_late_iterations_more() -> None:
     """With ρ = 1, iteration t counts t: weights t / Σ t."""
-    terrain = Terrain(Quadratic(np.eye(1), np.ones(1)))
+    penalized = penalize(Quadratic(np.eye(1), np.ones(1)))
     optimizer = GradientAscent("cd", rate=0.3, forget=1.0)
-    state = optimizer.init(terrain, terrain.evaluate(np.zeros(1)))
+    state = optimizer.init(penalized, penalized.evaluate(np.zeros(1)))
     seen = []
     for _ in range(5):
-        state = optimizer.step(terrain, state)
+        state = optimizer.step(penalized, state)
         seen.append(state.weights[0])
     share = np.arange(1, 6) / 15
     assert state.answer[0] == pytest.approx(share @ seen, rel=1e-12)
@@ -54,22 +55,22 @@ def test_forgetting_weighs_late_iterations_more() -> None:
 def test_rates_per_weight_are_divided_by_true_counts() -> None:
     """η_i = η / n_i, and η where there are no true groundings."""
     objective = Quadratic(np.diag([4.0, 10.0]), np.ones(2))
-    terrain = Terrain(objective)
+    penalized = penalize(objective)
     optimizer = GradientAscent("cd-pw", per_weight=True, rate=0.5)
-    assert optimizer.scale(terrain).tolist() == [1 / 4, 1 / 10]
-    state = optimizer.init(terrain, terrain.evaluate(np.zeros(2)))
-    assert optimizer.step(terrain, state).weights == pytest.approx([0.5 / 4 * 4, 0.5 / 10 * 10])
-    nothing = Terrain(Logistic(np.ones((3, 1)), np.zeros(3)))
+    assert optimizer.scale(penalized).tolist() == [1 / 4, 1 / 10]
+    state = optimizer.init(penalized, penalized.evaluate(np.zeros(2)))
+    assert optimizer.step(penalized, state).weights == pytest.approx([0.5 / 4 * 4, 0.5 / 10 * 10])
+    nothing = penalize(Logistic(np.ones((3, 1)), np.zeros(3)))
     assert optimizer.scale(nothing).tolist() == [1.0]
 
 
 def test_decay_divides_the_rate() -> None:
-    terrain = Terrain(Quadratic(np.eye(1), np.ones(1)))
+    penalized = penalize(Quadratic(np.eye(1), np.ones(1)))
     optimizer = GradientAscent("cd", rate=0.5, decay=1.0)
-    state = optimizer.init(terrain, terrain.evaluate(np.zeros(1)))
-    state = optimizer.step(terrain, state)
+    state = optimizer.init(penalized, penalized.evaluate(np.zeros(1)))
+    state = optimizer.step(penalized, state)
     assert state.weights[0] == 0.5
-    state = optimizer.step(terrain, state)
+    state = optimizer.step(penalized, state)
     assert state.weights[0] == pytest.approx(0.5 + 0.5 / 2 * 0.5)
 
 
@@ -77,9 +78,9 @@ def test_decay_divides_the_rate() -> None:
 def test_the_automatic_rate_is_stable_and_not_timid(per_weight: bool) -> None:
     rng = np.random.default_rng(0)
     objective = Quadratic(scaled_curvature(rng, 30, 1e6), rng.normal(size=30))
-    terrain = Terrain(objective)
-    scale = GradientAscent("cd", per_weight).scale(terrain)
-    rate = stable_rate(terrain.evaluate(np.zeros(30)), scale, objective.true_counts)
+    penalized = penalize(objective)
+    scale = GradientAscent("cd", per_weight).scale(penalized)
+    rate = stable_rate(penalized.evaluate(np.zeros(30)), scale, objective.true_counts)
     root = np.sqrt(scale)
     largest = np.linalg.eigvalsh(root[:, None] * objective.curvature * root).max()
     assert rate * largest >= 1.0 - 1e-9
@@ -106,11 +107,11 @@ class Stiffening(Quadratic):
 def test_a_step_ends_above_the_least_of_the_last_ten_values() -> None:
     """From a start whose curvature says 1 while it is 100: η must come down by itself."""
     objective = Stiffening(np.eye(1), np.zeros(1))
-    course = climb(objective, make_optimizer("cd"), np.full(1, -5.0), max_iterations=5000)
-    assert course.converged
-    values = [value for value, _ in itertools.groupby(point.value for point in course.curve)]
+    trajectory = maximize(objective, make_optimizer("cd"), np.full(1, -5.0), max_iterations=5000)
+    assert trajectory.converged
+    values = [value for value, _ in itertools.groupby(point.value for point in trajectory.curve)]
     assert all(values[k] >= min(values[max(k - RECENT, 0) : k]) for k in range(1, len(values)))
-    assert course.value == max(values)
+    assert trajectory.value == max(values)
 
 
 @pytest.mark.parametrize("per_weight", [False, True], ids=["one rate", "per weight"])
@@ -138,10 +139,10 @@ def test_ill_conditioned_likelihoods_are_climbed_to_the_end(name: str, seed: int
     rng = np.random.default_rng(seed)
     objective = random_logistic(rng, 200, 6, ridge=1.0)
     scaled = Logistic(objective.features * np.geomspace(1, 30, 6), objective.truth, ridge=1.0)
-    course = climb(scaled, make_optimizer(name), np.zeros(6))
-    assert course.converged, course.reason
-    best = climb(scaled, make_optimizer("lbfgs"), np.zeros(6))
-    assert course.value == pytest.approx(best.value, abs=1e-8)
+    trajectory = maximize(scaled, make_optimizer(name), np.zeros(6))
+    assert trajectory.converged, trajectory.reason
+    best = maximize(scaled, make_optimizer("lbfgs"), np.zeros(6))
+    assert trajectory.value == pytest.approx(best.value, abs=1e-8)
 
 
 class Coins(Quadratic):
@@ -164,19 +165,19 @@ def test_an_automatic_rate_grows_as_the_curvature_falls(number: float, sampled: 
     """At the rate of the start, the way to −log n takes about n/4 steps."""
     objective = Coins(np.array([[number]]), np.zeros(1), sampled, is_fixed=not sampled)
     state = (optimizer := GradientAscent("cd")).init(
-        terrain := Terrain(objective), terrain.evaluate(np.zeros(1))
+        penalized := penalize(objective), penalized.evaluate(np.zeros(1))
     )
     for _ in range(60):
-        state = optimizer.step(terrain, state)
+        state = optimizer.step(penalized, state)
     assert state.weights[0] == pytest.approx(-np.log(number), abs=0.5)
 
 
 def test_a_given_rate_does_not_grow() -> None:
-    terrain = Terrain(Coins(np.array([[1e3]]), np.zeros(1)))
+    penalized = penalize(Coins(np.array([[1e3]]), np.zeros(1)))
     optimizer = GradientAscent("cd", rate=1e-4)
-    state = optimizer.init(terrain, terrain.evaluate(np.zeros(1)))
+    state = optimizer.init(penalized, penalized.evaluate(np.zeros(1)))
     for _ in range(5):
-        state = optimizer.step(terrain, state)
+        state = optimizer.step(penalized, state)
     assert state.rate == 1e-4
 
 
@@ -192,10 +193,10 @@ def test_a_sampled_step_is_judged_by_the_slope_left_beyond_the_noise(
         none = np.zeros((1, 1))
         return PlainPoint(np.array([weight]), None, np.array([gradient]), np.array([stderr]), none)
 
-    terrain = Terrain(Quadratic(np.eye(1), np.zeros(1), gradient_only=True, is_fixed=False))
-    before = GradientAscent("cd").init(terrain, point(0.0, 1.0))
+    penalized = penalize(Quadratic(np.eye(1), np.zeros(1), gradient_only=True, is_fixed=False))
+    before = GradientAscent("cd").init(penalized, point(0.0, 1.0))
     reached = replace(before, point=point(1.0, gradient), iteration=1)
-    after = follow_samples(terrain, before, reached)
+    after = follow_samples(penalized, before, reached)
     assert after.rate == pytest.approx(rate * before.rate)
     assert after.weights[0] == (1.0 if kept else 0.0)
     assert after.rejections == (0 if kept else 1)
@@ -211,26 +212,26 @@ def test_stiff_directions_do_not_grow_unseen(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     objective = random_logistic(rng, 300, 6, ridge=1.0)
     scaled = Logistic(objective.features * np.geomspace(1, 30, 6), objective.truth, ridge=1.0)
-    best = climb(scaled, make_optimizer("lbfgs"), np.zeros(6)).value
+    best = maximize(scaled, make_optimizer("lbfgs"), np.zeros(6)).value
     sampled = SampledLogistic(scaled, seed=seed)
-    course = climb(sampled, make_optimizer(name), np.zeros(6))
-    assert course.converged == (name == "cd-pw")
-    value = scaled.evaluate(course.weights).value
-    if course.converged:
+    trajectory = maximize(sampled, make_optimizer(name), np.zeros(6))
+    assert trajectory.converged == (name == "cd-pw")
+    value = scaled.evaluate(trajectory.weights).value
+    if trajectory.converged:
         assert best - value < 6 / 2
     else:
         again = SampledLogistic(scaled, seed=seed)
-        early = climb(again, make_optimizer(name), np.zeros(6), max_iterations=100)
+        early = maximize(again, make_optimizer(name), np.zeros(6), max_iterations=100)
         assert value > scaled.evaluate(early.weights).value
 
 
 def test_an_averaged_weight_is_zero_if_it_was_zero_half_of_the_time() -> None:
     exact = random_logistic(np.random.default_rng(8), 80, 8, ridge=0.5)
-    exact_zeros = climb(exact, make_optimizer("lbfgs"), np.zeros(8), l1=np.full(8, 12.0)).weights
+    exact_zeros = maximize(exact, make_optimizer("lbfgs"), np.zeros(8), l1=np.full(8, 12.0)).weights
     assert 3 <= (exact_zeros == 0).sum() <= 7
-    course = climb(
+    trajectory = maximize(
         SampledLogistic(exact), make_optimizer("cd"), np.zeros(8), l1=np.full(8, 12.0),
         max_iterations=400,
     )  # fmt: skip
-    assert (course.weights == 0).sum() >= 2
-    assert np.abs(course.weights - exact_zeros).max() < 0.25
+    assert (trajectory.weights == 0).sum() >= 2
+    assert np.abs(trajectory.weights - exact_zeros).max() < 0.25

@@ -153,11 +153,11 @@ def assert_best(
 ) -> None:
     """The value is J, and no world makes it wrong; a general solver finds nothing better."""
     fixed = parameters.fixed
-    weights = found.course.weights
+    weights = found.trajectory.weights
     cost = constraints.cost(weights, prior, fixed, price)
-    assert found.course.converged
+    assert found.trajectory.converged
     assert found.proven
-    assert found.course.value == pytest.approx(-cost, rel=1e-9, abs=1e-9)
+    assert found.trajectory.value == pytest.approx(-cost, rel=1e-9, abs=1e-9)
     assert weights[fixed] == pytest.approx(parameters.initial[fixed])
     best = constraints.solve(parameters, prior, price)
     least = constraints.cost(best, prior, fixed, price)
@@ -197,7 +197,7 @@ def test_several_worlds(name: str, width: float) -> None:
     prior = Prior("gaussian", width)
     found = fit_max_margin(examples, parameters, prior, tolerance=1e-7)
     assert_best(found, constraints, parameters, prior, 1.0)
-    assert found.num_cuts == found.course.iterations == len(found.course.curve)
+    assert found.num_cuts == found.trajectory.iterations == len(found.trajectory.curve)
 
 
 def solve_nothing(network: Network, max_memory: int) -> Division:
@@ -245,22 +245,22 @@ def test_search_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     examples, parameters, constraints = set_up(*WORLDS["smokers"])
     prior = Prior("gaussian", 1.0)
     found = fit_max_margin(examples, parameters, prior, max_iterations=30)
-    cost = constraints.cost(found.course.weights, prior, parameters.fixed, 1.0)
+    cost = constraints.cost(found.trajectory.weights, prior, parameters.fixed, 1.0)
     best = constraints.solve(parameters, prior, 1.0)
     least = constraints.cost(best, prior, parameters.fixed, 1.0)
     assert not found.proven
     assert found.gap >= cost - least - 1e-9
-    assert -found.course.value >= cost - 1e-9  # type: ignore[operator]
+    assert -found.trajectory.value >= cost - 1e-9  # type: ignore[operator]
 
 
 def test_separable_data_is_predicted_right() -> None:
     """With a wide prior the most likely world given the evidence is that of the data."""
     examples, parameters, constraints = set_up(TOPICS, PAGES, ("Topic",))
     found = fit_max_margin(examples, parameters, Prior("gaussian", 20.0), tolerance=1e-6)
-    assert constraints.hinge(found.course.weights) <= 1e-2
+    assert constraints.hinge(found.trajectory.weights) <= 1e-2
     for rows in constraints.parts:
         wrong = rows[rows[:, -1] > 0]
-        assert (wrong[:, :-1] @ found.course.weights > 0).all()
+        assert (wrong[:, :-1] @ found.trajectory.weights > 0).all()
 
 
 def test_everything_fixed() -> None:
@@ -268,9 +268,9 @@ def test_everything_fixed() -> None:
         "A(thing)\nB(thing)\n@fixed 0.5 A(x) => B(x)", ["A(X) B(X) B(Y)"], ["B"]
     )
     found = fit_max_margin(examples, parameters, Prior("gaussian", 1.0))
-    assert found.course.weights.tolist() == [0.5]
-    assert found.course.value == pytest.approx(-constraints.hinge(np.array([0.5])))
-    assert found.course.converged
+    assert found.trajectory.weights.tolist() == [0.5]
+    assert found.trajectory.value == pytest.approx(-constraints.hinge(np.array([0.5])))
+    assert found.trajectory.converged
 
 
 def test_progress_and_limits() -> None:
@@ -281,11 +281,11 @@ def test_progress_and_limits() -> None:
         examples, parameters, prior, tolerance=1e-9, max_iterations=2, progress=seen.append
     )
     assert [step.done for step in seen] == [1, 2]
-    assert seen[-1].weights == pytest.approx(few.course.weights)
-    assert few.course.reason == "2 iterations"
-    assert not few.course.converged
+    assert seen[-1].weights == pytest.approx(few.trajectory.weights)
+    assert few.trajectory.reason == "2 iterations"
+    assert not few.trajectory.converged
     stopped = fit_max_margin(examples, parameters, prior, should_stop=lambda: True)
-    assert stopped.course.interrupted
+    assert stopped.trajectory.interrupted
 
 
 @pytest.mark.parametrize(

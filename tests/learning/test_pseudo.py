@@ -21,7 +21,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives import pseudo
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
-from lapis.learning.standard_errors import curvature_matrix
+from lapis.learning.reliability import curvature_matrix
 from oracle import Facts, GroundAtom, WeightKey
 from strategies import Case, cases
 

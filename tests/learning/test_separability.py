@@ -15,8 +15,8 @@ from lapis.learning import separability
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.pseudo import PredicateTerm, PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
+from lapis.learning.reliability import curvature_matrix
 from lapis.learning.separability import Unbounded, separating_direction, unbounded_parameters
-from lapis.learning.standard_errors import curvature_matrix
 
 
 def with_stack(stack: AtomStack | BlockStack, num_parameters: int) -> PseudoObjective:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.learning.standard_errors import standard_errors
+from lapis.learning.reliability import standard_errors
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import penalize
 from lapis.optimisation.trust_region import find_gain, gain_stderr, optimism, renew, try_step
 
 ONE = np.ones(1)
@@ -44,9 +44,9 @@ def test_steps_trusted_doubted_kept_and_rejected() -> None:
         (-0.1, False, 4.0),
         (np.nan, False, 4.0),
     ]:
-        terrain = Terrain(Scripted((1.0, 6.0), (1.0 + gain, 5.0), curvature=2.0))
-        origin = terrain.evaluate(np.zeros(1))
-        trial = try_step(terrain, origin, origin.gradient, ONE, 1.0, 0)
+        penalized = penalize(Scripted((1.0, 6.0), (1.0 + gain, 5.0), curvature=2.0))
+        origin = penalized.evaluate(np.zeros(1))
+        trial = try_step(penalized, origin, origin.gradient, ONE, 1.0, 0)
         assert (trial.accepted, trial.damping) == (accepted, damping), gain
         assert trial.point.weights[0] == pytest.approx(2.0 if accepted else 0.0)
 
@@ -60,19 +60,21 @@ def test_without_values_the_new_slope_bounds_the_gain() -> None:
         (0.95, True, 4.0),
         (-0.05, False, 4.0),
     ]:
-        terrain = Terrain(Scripted((None, 6.0), (None, slope), curvature=2.0))
-        origin = terrain.evaluate(np.zeros(1))
-        trial = try_step(terrain, origin, origin.gradient, ONE, 1.0, 0)
+        penalized = penalize(Scripted((None, 6.0), (None, slope), curvature=2.0))
+        origin = penalized.evaluate(np.zeros(1))
+        trial = try_step(penalized, origin, origin.gradient, ONE, 1.0, 0)
         assert (trial.accepted, trial.damping) == (accepted, damping), slope
 
 
 def test_a_rejected_step_is_redone_with_four_times_the_damping() -> None:
     """Steps 36/(72 + 36λ)·6 for λ = 1, 4, 16: 2, then 1, then 1/3, which is taken."""
-    terrain = Terrain(Scripted((0.0, 6.0), (-1.0, -9.0), (-0.5, -9.0), (1.0, 5.0), curvature=2.0))
-    point, damping = terrain.evaluate(np.zeros(1)), 1.0
+    penalized = penalize(
+        Scripted((0.0, 6.0), (-1.0, -9.0), (-0.5, -9.0), (1.0, 5.0), curvature=2.0)
+    )
+    point, damping = penalized.evaluate(np.zeros(1)), 1.0
     tried = []
     for _ in range(3):
-        trial = try_step(terrain, point, point.gradient, ONE, damping, 0)
+        trial = try_step(penalized, point, point.gradient, ONE, damping, 0)
         tried.append((trial.accepted, trial.damping))
         point, damping = trial.point, trial.damping
     assert tried == [(False, 4.0), (False, 16.0), (True, 16.0)]  # 1/(2 − 1/9) is between
@@ -80,17 +82,17 @@ def test_a_rejected_step_is_redone_with_four_times_the_damping() -> None:
 
 
 def test_a_negligible_damping_matters_again_after_one_rejection() -> None:
-    terrain = Terrain(Scripted((0.0, 6.0), (-1.0, -9.0), curvature=2.0))
-    origin = terrain.evaluate(np.zeros(1))
-    trial = try_step(terrain, origin, origin.gradient, ONE, 1e-20, 0)
+    penalized = penalize(Scripted((0.0, 6.0), (-1.0, -9.0), curvature=2.0))
+    origin = penalized.evaluate(np.zeros(1))
+    trial = try_step(penalized, origin, origin.gradient, ONE, 1e-20, 0)
     assert trial.damping == 2.0 / 4
 
 
 def test_a_direction_that_does_not_ascend_costs_no_evaluation() -> None:
     objective = Quadratic(np.eye(2), np.ones(2))
-    terrain = Terrain(objective)
-    origin = terrain.evaluate(np.zeros(2))
-    trial = try_step(terrain, origin, -origin.gradient, np.ones(2), 1.0, 0)
+    penalized = penalize(objective)
+    origin = penalized.evaluate(np.zeros(2))
+    trial = try_step(penalized, origin, -origin.gradient, np.ones(2), 1.0, 0)
     assert not trial.accepted
     assert objective.evaluations == 1
 
@@ -104,8 +106,8 @@ def test_gains_below_rounding_are_read_off_the_gradients() -> None:
 
 def test_sampled_curvature_of_zero_does_not_make_an_endless_step() -> None:
     flat = PlainPoint(np.zeros(2), None, np.array([1.0, 2.0]), np.ones(2), np.zeros((2, 2)))
-    terrain = Terrain(Quadratic(np.eye(2), np.ones(2), gradient_only=True))
-    trial = try_step(terrain, flat, flat.gradient, np.full(2, 4.0), 1e-30, 0)
+    penalized = penalize(Quadratic(np.eye(2), np.ones(2), gradient_only=True))
+    trial = try_step(penalized, flat, flat.gradient, np.full(2, 4.0), 1e-30, 0)
     # α = dᵀg / (0.1 dᵀMd) = 2.5: a step that overshoots and is rejected for sure.
     assert not trial.accepted
     assert trial.damping == pytest.approx(0.1 * 4 / 4)
@@ -114,8 +116,8 @@ def test_sampled_curvature_of_zero_does_not_make_an_endless_step() -> None:
 def test_damping_of_sampled_steps_is_bounded_by_the_pace_of_averaging() -> None:
     """At iteration 20 a step is at least a quarter of what the curvature suggests."""
     noisy = PlainPoint(np.zeros(1), None, np.array([8.0]), np.ones(1), np.array([[2.0]]))
-    terrain = Terrain(Quadratic(np.array([[2.0]]), np.array([4.0]), gradient_only=True))
-    trial = try_step(terrain, noisy, noisy.gradient, ONE, 1e12, 20)
+    penalized = penalize(Quadratic(np.array([[2.0]]), np.array([4.0]), gradient_only=True))
+    trial = try_step(penalized, noisy, noisy.gradient, ONE, 1e12, 20)
     assert trial.point.weights[0] == pytest.approx(4.0 / (2 + 20 / 10))
 
 
@@ -144,13 +146,13 @@ def test_optimism_is_what_noise_adds_to_the_slope_along_the_gradient() -> None:
 
 def test_an_unlucky_sampled_point_is_sampled_anew() -> None:
     exact = random_logistic(np.random.default_rng(1), 50, 2, ridge=0.0)
-    terrain = Terrain(SampledLogistic(exact))
-    point = terrain.evaluate(np.zeros(2))
-    assert renew(terrain, point, 1) == (point, 1)
-    fresh, rejections = renew(terrain, point, 2)
+    penalized = penalize(SampledLogistic(exact))
+    point = penalized.evaluate(np.zeros(2))
+    assert renew(penalized, point, 1) == (point, 1)
+    fresh, rejections = renew(penalized, point, 2)
     assert rejections == 0
     assert fresh is not point
     assert np.array_equal(fresh.weights, point.weights)
-    exact_terrain = Terrain(exact)
-    settled = exact_terrain.evaluate(np.zeros(2))
-    assert renew(exact_terrain, settled, 50) == (settled, 50)
+    exact_penalized = penalize(exact)
+    settled = exact_penalized.evaluate(np.zeros(2))
+    assert renew(exact_penalized, settled, 50) == (settled, 50)

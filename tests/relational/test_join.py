@@ -53,11 +53,19 @@ def test_sums(sides: tuple[Runs, Side, Side], wanted: list[int], most: int) -> N
     ]
 
 
-@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)), st.sampled_from([10, 10**9]))
-def test_runs_are_the_equal_keys(left: list[int], right: list[int], space: int) -> None:
-    """By counting in a small space, by searching in a large one."""
+@given(
+    st.lists(st.integers(0, 9)),
+    st.lists(st.integers(0, 9)),
+    st.sampled_from([10, 10**9]),
+    st.integers(0, 2**58),
+)
+def test_runs_are_the_equal_keys(left: list[int], right: list[int], space: int, first: int) -> None:
+    """By counting in a small space, by searching in a large one, where keys may be large."""
+    if space > 10:
+        left, right = [first + key for key in left], [first + key for key in right]
     others = np.array(right, np.int64)
     order, runs = match_runs(np.array(left, np.int64), others, space)
-    assert sorted(order.tolist()) == list(range(len(right)))
+    places = np.arange(len(right))[order]
+    assert sorted(places.tolist()) == list(range(len(right)))
     for key, start, stop in zip(left, *runs, strict=True):
-        assert order[start:stop].tolist() == [j for j, other in enumerate(right) if other == key]
+        assert places[start:stop].tolist() == [j for j, other in enumerate(right) if other == key]

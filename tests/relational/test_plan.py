@@ -36,8 +36,7 @@ from lapis.relational.compile import (
 from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
 from lapis.relational.conjunction import multiply as conjoin
 from lapis.relational.factor import indicator, multiply
-from lapis.relational.interpretation import Interpretation, interpret
-from lapis.relational.memory import run_plans
+from lapis.relational.interpretation import Interpretation, interpret, run_plans
 from lapis.relational.plan import Plan, Product, explain, list_rows, tabulate, total
 from lapis.stores import StoreEngine, open_store
 from store_urls import STORES, store_url

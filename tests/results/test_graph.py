@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError, TooLarge
-from lapis.results.graph import Graph, GraphEdge, GraphNode, lay_out
+from lapis.results.graph import GraphEdge, GraphNode, Picture, lay_out
 
-DIAMOND = Graph(
+DIAMOND = Picture(
     (GraphNode("a"), GraphNode("b", is_round=True), GraphNode("c"), GraphNode("d")),
     (GraphEdge(0, 1), GraphEdge(0, 2, "2"), GraphEdge(1, 3), GraphEdge(2, 3), GraphEdge(0, 3)),
 )
@@ -23,7 +23,7 @@ HOSTILE = ['"', "\\", "\\N", "<b>&amp;</b>", "$x_1$", "a\x1b[2J", "é \N{GRINNIN
 
 def test_dot() -> None:
     columns = (GraphNode("x", layer=3), GraphNode("y", layer=1), GraphNode("z", layer=3))
-    graph = Graph(columns, (GraphEdge(0, 2, width=2.5, title='"t"'),), "right")
+    graph = Picture(columns, (GraphEdge(0, 2, width=2.5, title='"t"'),), "right")
     assert graph.dot() == (
         "digraph {\n"
         '  rankdir=LR; node [shape=box, style="rounded,filled"]; edge [arrowhead=none];\n'
@@ -54,7 +54,7 @@ def test_a_diamond() -> None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> Picture:
     size = draw(st.integers(1, 12))
     layered = draw(st.booleans())
     layers = st.integers(0, 3) if layered else st.none()
@@ -67,12 +67,12 @@ def graphs(draw: st.DrawFn) -> Graph:
     if not layered:  # without cycles
         edges = [(min(pair), max(pair)) for pair in edges if pair[0] != pair[1]]
     direction = draw(st.sampled_from(["down", "right"]))
-    return Graph(tuple(nodes), tuple(GraphEdge(*pair) for pair in edges), direction)
+    return Picture(tuple(nodes), tuple(GraphEdge(*pair) for pair in edges), direction)
 
 
 @settings(deadline=None, max_examples=80)
 @given(graphs())
-def test_boxes_do_not_overlap_and_parents_stand_before(graph: Graph) -> None:
+def test_boxes_do_not_overlap_and_parents_stand_before(graph: Picture) -> None:
     boxes, curves = lay_out(graph)
     for (x, y, wide, high), (u, v, broad, tall) in combinations(boxes, 2):
         apart = abs(x - u) >= (wide + broad) / 2 or abs(y - v) >= (high + tall) / 2
@@ -91,7 +91,7 @@ def test_boxes_do_not_overlap_and_parents_stand_before(graph: Graph) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_shown_as_they_are(name: str, tmp_path: Path) -> None:
     shown = name.replace("\x1b", "\\x1b")
-    graph = Graph((GraphNode(name), GraphNode("b")), (GraphEdge(0, 1, name, title=name),))
+    graph = Picture((GraphNode(name), GraphNode("b")), (GraphEdge(0, 1, name, title=name),))
     root = ElementTree.fromstring(graph.svg())
     texts = [one.text or "" for one in root.iter() if one.tag.endswith(("}text", "}title"))]
     assert texts.count(shown) == (3 if name else 2)
@@ -114,12 +114,12 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_large_graphs_are_left_to_graphviz(tmp_path: Path) -> None:
-    graph = Graph((GraphNode("x"),) * 1001, ())
+    graph = Picture((GraphNode("x"),) * 1001, ())
     graph.save(tmp_path / "g.dot")
     with pytest.raises(TooLarge, match="1,001 nodes are too many to draw"):
         graph.save(tmp_path / "g.svg")
 
 
 def test_nothing_is_drawn_as_nothing() -> None:
-    assert len(ElementTree.fromstring(Graph((), ()).svg())) == 1
-    assert Graph((), ()).dot().endswith("}\n")
+    assert len(ElementTree.fromstring(Picture((), ()).svg())) == 1
+    assert Picture((), ()).dot().endswith("}\n")

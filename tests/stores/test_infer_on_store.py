@@ -112,9 +112,11 @@ def test_methods_for_whole_models_are_refused(method: str) -> None:
 
 def test_what_only_engines_read_is_refused_without_one() -> None:
     model = lapis.parse("t = {A}\nP(t)\n1 P(x)")
-    for option in ({"output": "table:answers"}, {"jobs": 2}):
-        with pytest.raises(LapisError, match="where an engine does the work"):
-            lapis.infer(model, query="P", **option)
+    with pytest.raises(LapisError, match="jobs requires an engine"):
+        lapis.infer(model, query="P", jobs=2)
+    for to_store in (lapis.infer_to_store, lapis.map_to_store):
+        with pytest.raises(LapisError, match="output requires an engine"):
+            to_store(model, query="P", output="table:answers")
     with pytest.raises(LapisError, match="cannot be relaxed on an engine"):
         lapis.infer(model, query="P", engine="duckdb", relax=True)
     with pytest.raises(LapisError, match=r"cannot be left in 'answers\.csv'"):
@@ -381,15 +383,15 @@ def test_only_an_answer_is_replaced_by_an_answer(
                     with monkeypatch.context() as patch:
                         patch.setattr(workers, "solve_parcel", die)  # nothing is solved
                         with pytest.raises(LapisError) as error:
-                            lapis.infer(model, query="Smokes", **asked)  # type: ignore[arg-type]
+                            lapis.infer_to_store(model, query="Smokes", **asked)
                     assert str(error.value).splitlines() == [
                         f"the table {name} cannot be written: there is one with the columns one, "
                         "other, which is no answer of Lapis",
                         "    name another table, or drop it",
                     ]
                 options = {"tables": toml, "engine": url, "output": "table:answers"}
-                lapis.map(model, query="Smokes", **options)  # type: ignore[arg-type]
-                told = lapis.infer(model, query="Smokes", **options)  # type: ignore[arg-type]
+                lapis.map_to_store(model, query="Smokes", **options)
+                told = lapis.infer_to_store(model, query="Smokes", **options)
                 assert told.num_atoms == 2
                 with open_store(url) as store:
                     assert list(fetch_all(store, f"SELECT * FROM {place}")) == ["one", "other"]

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 import lapis
 from cli_run import Run
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
@@ -23,7 +24,6 @@ from lapis.structure.coupled_groups import (
 )
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.scores import Scorer
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("P(a)\nQ(a)\nR(a, b)\nT(b)")
@@ -135,8 +135,8 @@ def test_a_clause_inside_a_group_has_no_score() -> None:
 
 def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     clauses = [canonical(ALONE, 3), canonical(COUPLED, 4)]
     ensemble = Ensemble(data, search.scorer.sums)
     for clause in clauses:
@@ -154,8 +154,8 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
 
 def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -> None:
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     monkeypatch.setattr("lapis.structure.coupled_groups.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
     assert not is_summable(search, ensemble, canonical(COUPLED, 4))
@@ -216,8 +216,8 @@ def test_messages(typed: str, message: str, run: Run) -> None:
 def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unit clauses and clauses that couple nothing take memory, too, where groups are refitted."""
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     ensemble = Ensemble(data, search.scorer.sums)
     ensemble.add(canonical(ALONE, 3))
     seen: list[tuple[object, ...]] = []

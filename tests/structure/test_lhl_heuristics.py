@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lapis
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import sign_patterns
@@ -17,7 +18,6 @@ from lapis.structure.learners.lhl import LhlOptions, draw_path_atoms, has_suppor
 from lapis.structure.lift_graph import LiftedGraph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import Scorer, fit_unit
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("likes(person, thing)\nkind(thing)\nknows(person, person)")
@@ -40,9 +40,7 @@ def data_of(seed: int) -> TrainingData:
 
 def search_of(data: TrainingData) -> Search:
     stop = Stop()
-    return Search(
-        MODEL, [], Scorer(data), 1, time.monotonic(), None, stop, Tape(None, "none", stop)
-    )
+    return Search(MODEL, [], Scorer(data), 1, time.monotonic(), None, stop, ReplayLog(stop=stop))
 
 
 def contained_atoms(graph: LiftedGraph, found: FoundPath) -> set[tuple[str, tuple[int, ...]]]:

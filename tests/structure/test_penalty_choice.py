@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
@@ -22,7 +23,6 @@ from lapis.structure.penalty_choice import LEVELS, Candidates, choose_level, cho
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import LearnedClause, Selection
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData, join_worlds
 
 ADVICE = lapis.parse("adv(p,p)\nteach(p,c)\nassist(p,c)\ntall(p)")
@@ -205,7 +205,7 @@ def test_worlds_are_held_out_once_each(number: int, seed: int) -> None:
 def new_search(data: TrainingData, databases: list[lapis.Database]) -> Search:
     stop = Stop()
     scorer = Scorer(data, pricing=nat_pricing(data))
-    return Search(ADVICE, databases, scorer, 1, 0.0, None, stop, Tape(None, "", stop))
+    return Search(ADVICE, databases, scorer, 1, 0.0, None, stop, ReplayLog(stop=stop))
 
 
 def naive_curve(parts: Parts, find: list[Candidates], target: str) -> list[float]:

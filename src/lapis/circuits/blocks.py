@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, SUM
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry, entry
 
 LANES = 8
 TINY = 1e-280
@@ -35,7 +35,7 @@ class Averages(NamedTuple):
     weight: np.ndarray  # float64[num_edges], of a child in an average
 
 
-@entry
+@allocating_entry
 def as_averages(circuit, value):  # type: ignore[no-untyped-def]
     """The circuit relative to its log values without evidence, float64[num_nodes]."""
     num_nodes = len(circuit.kind)

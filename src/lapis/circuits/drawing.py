@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit
 from lapis.circuits.files import load_circuit, node_label
-from lapis.results.graph import Graph, GraphEdge, GraphNode
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 LOOKS = {  # fill, ink, whether it is round
     SUM: ("#4c72b0", "#ffffff", True),
@@ -16,7 +16,7 @@ LOOKS = {  # fill, ink, whether it is round
 }
 
 
-def draw(circuit: Circuit | str | Path) -> Graph:
+def draw(circuit: Circuit | str | Path) -> Picture:
     """Draw a circuit.
 
     Parameters
@@ -26,7 +26,7 @@ def draw(circuit: Circuit | str | Path) -> Graph:
 
     Returns
     -------
-    Graph
+    Picture
         The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`. One
         of more than a few hundred nodes can only be written as `.dot`.
 
@@ -45,7 +45,7 @@ def draw(circuit: Circuit | str | Path) -> Graph:
     return circuit_graph(circuit if isinstance(circuit, Circuit) else load_circuit(circuit))
 
 
-def circuit_graph(circuit: Circuit) -> Graph:
+def circuit_graph(circuit: Circuit) -> Picture:
     """The root first: + and ×, states as X=x, parameters as numbers."""
     last = circuit.num_nodes - 1
     nodes = [
@@ -57,4 +57,4 @@ def circuit_graph(circuit: Circuit) -> Graph:
         for node in range(last, -1, -1)
         for child in circuit.child[circuit.start[node] : circuit.start[node + 1]]
     ]
-    return Graph(tuple(nodes), tuple(edges))
+    return Picture(tuple(nodes), tuple(edges))

@@ -1,4 +1,4 @@
-"""A command: a name, a dataclass of options, arguments by place, and a function.
+"""Commands: a name, a dataclass of options, arguments by place and a function; and their parser.
 
     @command("infer", InferOptions, MODEL, WORLDS, bar="sampling")
     def infer(model, worlds, options, progress): ...
@@ -6,18 +6,29 @@
 The function is called by keyword: the arguments by their names (the databases read), the options,
 and `progress` where there is a bar. The result is shown, as JSON where that was asked for. The
 first line of the docstring is the help.
+
+argparse reads the words; its parser is built from the dataclass, for the typed command alone.
+Values are checked afterwards, by the same code as the keywords of the API (`registry.check`): the
+parser makes values of the right type. Usage mistakes end with exit code 2 and a suggestion.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from lapis.errors import LapisError, did_you_mean
 from lapis.progress import Progress
 from lapis.registry.check import check_options
+from lapis.registry.method import methods_of
+from lapis.registry.option import Kind, Option, options_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -25,6 +36,15 @@ if TYPE_CHECKING:
     from lapis.data.database import Database
     from lapis.language.model import Model
     from lapis.results.result import Result
+
+ABOUT = "Markov logic: weighted rules, relational data, exact answers where possible."
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+SEVERAL: tuple[Kind, ...] = ("names", "texts", "pairs")  # typed once for each value
+METAVARS: dict[Kind, str] = {
+    "integer": "N", "number": "X", "numbers": "X,Y", "word": "WORD", "names": "P,Q", "texts": "P,Q",
+    "path": "FILE", "size": "SIZE", "prior": "PRIOR",
+}  # fmt: skip
+MAX_WIDTH = 100  # columns of the help
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +170,246 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
                 progress(Progress("reading", len(worlds), len(paths), text=str(path)))
             worlds.append(Database.read(path))
     return worlds
+
+
+# --- the parser
+
+
+def run(words: Sequence[str]) -> None:
+    """Run the command that words name."""
+    if words and words[0] == "--version":
+        from lapis import __version__
+
+        print(f"lapis {__version__}")
+        return
+    command = find_command(words)
+    if command is None:
+        show_commands(words)
+        return
+    command.run_or_stop(*parse_words(command, words[len(command.name.split()) :]))
+
+
+def find_command(words: Sequence[str]) -> Command | None:
+    """The command that words begin with: "infer", "circuit learn"."""
+    return COMMANDS.get(" ".join(words[: 2 if words and words[0] in GROUPS else 1]))
+
+
+def show_commands(words: Sequence[str]) -> None:
+    """Help on the commands, or a mistake in the name of one."""
+    group = words[0] if words and words[0] in GROUPS else ""
+    rest = list(words[1:] if group else words)
+    if rest and rest[0] not in ("-h", "--help"):
+        known = [name.removeprefix(group).strip() for name in list_names(group)]
+        usage_error(f"lapis {group}".strip(), f"no command {rest[0]!r}", rest[0], known)
+    width = help_width()
+    rows = [(name, COMMANDS[name].help if name in COMMANDS else GROUPS[name])
+            for name in list_names(group)]  # fmt: skip
+    lines = [
+        f"usage: lapis {group} COMMAND …".replace("  ", " "),
+        "",
+        *textwrap.wrap(GROUPS.get(group, ABOUT), width),
+        "",
+        "commands:",
+        *list_rows(rows, width),
+        "",
+        "options:",
+        *list_rows([("-h, --help", "Show this help; after a command, its options.")], width),
+        *list_rows([] if group else [("--version", "Show the version.")], width),
+    ]
+    print("\n".join(lines))
+
+
+def list_names(group: str) -> list[str]:
+    """The commands of a group; without one, single commands and the groups."""
+    if group:
+        return [name for name in COMMANDS if name.startswith(f"{group} ")]
+    return [*(name for name in COMMANDS if " " not in name), *GROUPS]
+
+
+def parse_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], DataclassInstance]:
+    """The arguments by place and the options that were typed after a command."""
+    parser = build_parser(command)
+    typed, rest = parser.parse_known_intermixed_args(list(words))
+    known = [flag for option in options_of(command.options) for flag in option.flags]
+    for word in rest:
+        flag = word.partition("=")[0]
+        if flag.startswith("-"):
+            usage_error(parser.prog, f"unknown option {flag}", flag, known)
+        usage_error(parser.prog, f"unexpected argument {word!r}")
+    values = vars(typed)
+    places = {argument.name: values.pop(argument.name) for argument in command.arguments}
+    by_name = {option.name: option for option in options_of(command.options)}
+    given = {name: read_value(by_name[name], value) for name, value in values.items()}
+    return places, command.options(**given)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse with our words for mistakes."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.fullmatch(r"argument (.*): invalid (int|float) value: (.*)", message)
+        if wrong is not None:
+            wanted = "a whole number" if wrong[2] == "int" else "a number"
+            message = f"{wrong[1].rpartition('/')[2]} must be {wanted}, not {wrong[3]}"
+        usage_error(self.prog, message.replace("the following arguments are required:", "missing"))
+
+
+def usage_error(prog: str, message: str, word: str = "", known: Sequence[str] = ()) -> NoReturn:
+    close = did_you_mean(word, known)
+    print(f"error: {message}", file=sys.stderr)
+    hint = f"did you mean {close}?" if close else f"see {prog} --help"
+    print(f"    {hint}", file=sys.stderr)
+    sys.exit(2)
+
+
+def build_parser(command: Command) -> argparse.ArgumentParser:
+    """The parser of a command, with an argument for each option that was declared."""
+    width = help_width()
+    parser = CommandParser(
+        prog=f"lapis {command.name}",
+        description=command.help,
+        epilog="\n".join(list_methods(command, width)),
+        argument_default=argparse.SUPPRESS,  # options that are not typed keep their defaults
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=30, width=width
+        ),
+        usage=" ".join([f"lapis {command.name}", *map(usage_of, command.arguments), "[options]"]),
+    )
+    for argument in command.arguments:
+        add_place(parser, argument)
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for option in options_of(command.options):
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group.lower())
+        add_flag(groups[option.group], option)
+    return parser
+
+
+def usage_of(argument: Argument) -> str:
+    shown = f"{argument.metavar}…" if argument.many else argument.metavar
+    return shown if argument.is_required else f"[{shown}]"
+
+
+def add_place(parser: argparse.ArgumentParser, argument: Argument) -> None:
+    if argument.choices:
+        parser.add_argument(
+            argument.name, metavar=argument.metavar, help=argument.help, choices=argument.choices
+        )
+    elif argument.many:
+        parser.add_argument(
+            argument.name, metavar=argument.metavar, help=argument.help, type=Path, nargs="*",
+            default=None,
+        )  # fmt: skip
+    else:
+        parser.add_argument(argument.name, metavar=argument.metavar, help=argument.help, type=Path)
+
+
+def add_flag(group: argparse._ArgumentGroup, option: Option) -> None:
+    help = option.help.replace("%", "%%")
+    if option.kind == "flag":
+        action = "store_false" if option.default is True else "store_true"
+        group.add_argument(*option.flags, dest=option.name, action=action, help=help)
+        return
+    types: dict[Kind, Any] = {"integer": int, "number": float, "path": Path}
+    metavar = option.pairs.metavar if option.pairs else METAVARS[option.kind]
+    shown = show_default(option)
+    group.add_argument(
+        *option.flags,
+        dest=option.name,
+        action="append" if option.kind in SEVERAL else "store",
+        type=types.get(option.kind, str),
+        metavar="|".join(option.choices) or metavar,
+        help=f"{help} [{shown}]" if shown else help,
+    )
+
+
+def show_default(option: Option) -> str:
+    """The default as it would be typed; nothing where it is left open."""
+    if option.default is None or option.default == ():
+        return ""
+    if isinstance(option.default, tuple):
+        return ",".join(f"{number:g}" for number in option.default)
+    return str(option.default)
+
+
+def list_methods(command: Command, width: int) -> Iterator[str]:
+    """The methods that options name, with a line each."""
+    for option in options_of(command.options):
+        if option.task is not None:
+            yield f"{option.flag}:"
+            rows = [(method.name, method.help) for method in methods_of(option.task).values()]
+            yield from list_rows(rows, width)
+            yield ""
+
+
+def list_rows(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """Names and texts in two columns."""
+    for name, text in rows:
+        lines = textwrap.wrap(text, width - 22)
+        yield f"  {name:<18}  {lines[0] if lines else ''}".rstrip()
+        for line in lines[1:]:
+            yield " " * 22 + line
+
+
+def help_width() -> int:
+    return min(MAX_WIDTH, shutil.get_terminal_size().columns)
+
+
+def read_value(option: Option, typed: Any) -> Any:
+    """A typed value as the keyword has it."""
+    match option.kind:
+        case "names":
+            return [name.strip() for text in typed for name in text.split(",") if name.strip()]
+        case "numbers":
+            return parse_numbers(option, typed)
+        case "size":
+            return parse_size(typed)
+        case "pairs":
+            return parse_pairs(option, typed)
+        case _:
+            return typed
+
+
+def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
+    """Numbers from a text like "1,0.5"."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise LapisError(
+            f"{option.flag} must be {option.wanted}, not {text!r}",
+            code="option-value",
+            hint="as in 1,0.5",
+        ) from None
+
+
+def parse_pairs(option: Option, texts: Sequence[str]) -> dict[str, float]:
+    """Names and numbers from texts like "damping=2"; whole numbers keep all their digits."""
+    assert option.pairs is not None
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.rpartition("="))
+        try:
+            number = int(value) if value.lstrip("+-").isdecimal() else float(value)
+        except ValueError:
+            raise LapisError(
+                f"{text!r} is not {option.pairs.noun}",
+                code="option-value",
+                hint=option.pairs.example,
+            ) from None
+        if name in found:
+            raise LapisError(f"{option.flag} is given twice for {name}", code="option-value")
+        whole = isinstance(number, float) and number.is_integer() and "." not in value
+        found[name] = int(number) if whole else number
+    return found
+
+
+def parse_size(text: str) -> int:
+    """Bytes in a text like 8GB, 500 MB or 1000000.
+
+    >>> parse_size("2GB"), parse_size("1.5 M")
+    (2147483648, 1572864)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise LapisError(f"{text!r} is not a size", code="size", hint="as in 8GB or 500MB")
+    return int(float(match.group(1)) * UNITS[match.group(2).upper()])

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from lapis.cli.command import COMMANDS, GROUPS, Command
-from lapis.cli.parser import list_names
+from lapis.cli.command import COMMANDS, GROUPS, Command, list_names
 from lapis.registry.method import methods_of
 from lapis.registry.option import Option, options_of
 

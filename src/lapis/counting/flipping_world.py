@@ -33,7 +33,7 @@ from lapis.counting.differences.differences import (
     clause_difference,
     cube_difference,
 )
-from lapis.counting.indexed_relations import IndexedRelations, run_kernel, strides_of
+from lapis.counting.indexed_relations import IndexedRelations, as_python, run_kernel, strides_of
 from lapis.counting.kernels.blocks import Blocks, visit_blocks
 from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, Program, State, Visits, visit
 from lapis.counting.kernels.indexed_relations import contains, insert
@@ -150,7 +150,7 @@ class World:
         relations, atom = self._relations, self._relations.offset[predicate]
         for argument, stride in zip(arguments, relations.strides[predicate], strict=True):
             atom += int(argument) * stride
-        return bool(run_kernel(contains, relations.wide, relations.arrays[1], atom))
+        return bool(as_python(contains)(relations.arrays[1], atom))
 
     def true_rows(self, predicate: str) -> np.ndarray:
         """int32[n, arity], the true atoms, in no order that means anything."""

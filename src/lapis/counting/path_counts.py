@@ -21,8 +21,7 @@ from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import list_atom
 from lapis.relational.conjunction import Atom
 from lapis.relational.elimination import Contraction, connected, contract
-from lapis.relational.interpretation import Interpretation
-from lapis.relational.memory import Evaluation
+from lapis.relational.interpretation import Evaluation, Interpretation
 from lapis.relational.plan import shared_expressions
 
 

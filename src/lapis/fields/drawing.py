@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from lapis.fields.field import Field
 from lapis.fields.field_text import FieldLike, call, open_field, print_target
-from lapis.results.graph import Graph, GraphEdge, GraphNode
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 POSITIVE, NEGATIVE = "#4c72b0", "#c44e52"
 PARFEATURE = "#e8edf5"
 STRONG = 8.0  # a weight drawn as wide as can be
 
 
-def draw(field: FieldLike) -> Graph:
+def draw(field: FieldLike) -> Picture:
     """Draw a field.
 
     Parameters
@@ -26,7 +26,7 @@ def draw(field: FieldLike) -> Graph:
 
     Returns
     -------
-    Graph
+    Picture
         The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`.
 
     Raises
@@ -44,7 +44,7 @@ def draw(field: FieldLike) -> Graph:
     return field_graph(open_field(field))
 
 
-def field_graph(field: Field) -> Graph:
+def field_graph(field: Field) -> Picture:
     """The root first, every parfeature after what it is a part of."""
     order = list(reversed(field.order))
     number = {name: place for place, name in enumerate(order)}
@@ -58,4 +58,4 @@ def field_graph(field: Field) -> Graph:
             colour = POSITIVE if child.weight >= 0 else NEGATIVE
             width = 0.6 + 2.4 * min(abs(child.weight), STRONG) / STRONG
             edges.append(GraphEdge(number[name], target, f"{child.weight:.3g}", colour, width))
-    return Graph(tuple(nodes), tuple(edges))
+    return Picture(tuple(nodes), tuple(edges))

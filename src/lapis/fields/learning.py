@@ -1,9 +1,9 @@
 """Learning the weights of a field, by back-propagation and the optimisers of everything else.
 
 The objectives are not concave (an inner weight and the weight of its parfeature in the parent may
-trade places), so the climb is repeated from `restarts` other weights and the best is kept: those of
-the field, each multiplied by a random factor, since it is the scale of the inner weights (how sharp
-a connective is) that local optima differ in. Which of two climbs is better is told by the value, or
+trade places), so the optimiser is run again from `restarts` other weights and the best is kept:
+those of the field, each multiplied by a random factor, since it is the scale of the inner weights
+(how sharp a connective is) that local optima differ in. Runs are compared by their values, or
 by the pseudo-likelihood where contrastive divergence has none.
 """
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import (
     MostLikelyDerivatives,
     PseudoLikelihood,
@@ -28,12 +28,11 @@ from lapis.fields.objectives import (
 )
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
-from lapis.learning.lesson import choose_objective
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.learning_run import choose_objective
+from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.climb import Course, climb, make_optimizer
-from lapis.optimisation.orthant import EDGE
+from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
+from lapis.optimisation.penalized import EDGE, PenalizedObjective
 from lapis.optimisation.ray import find_length
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
@@ -110,7 +109,7 @@ def learn(
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
-    The climb starts at the weights of the field. Atoms of `unobserved` predicates, and those the
+    It starts at the weights of the field. Atoms of `unobserved` predicates, and those the
     data marks unknown, are summed out by a likelihood.
 
     Parameters
@@ -141,9 +140,9 @@ def learn(
     rate
         Learning rate of vp, cd, vp-pw, cd-pw, adam and adagrad.
     restarts
-        Number of climbs from other weights; the best is kept.
+        Number of runs from other weights; the best is kept.
     max_iterations
-        Upper limit of the iterations of a climb.
+        Upper limit of the iterations of a run.
     tolerance
         Largest component of the gradient at convergence; 1e-6 for each atom if absent.
     time_limit
@@ -164,7 +163,7 @@ def learn(
     Returns
     -------
     FieldFit
-        The learned field, its weights, the curve, and how each climb ended.
+        The learned field, its weights, the curve, and how each run ended.
 
     Raises
     ------
@@ -206,11 +205,11 @@ def learn(
     asked = query_predicates(query, inputs.model)
     choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
     began = work_clock()
-    lessons = [
-        make_lesson(resolved, example, max_memory, progress)
+    field_examples = [
+        make_field_example(resolved, example, max_memory, progress)
         for example in build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     ]
-    atoms = sum(len(lesson.world) for lesson in lessons)
+    atoms = sum(len(field_example.world) for field_example in field_examples)
     if not atoms:
         raise LapisError(
             "there is nothing to learn from: the data names no constants of what is asked",
@@ -218,7 +217,7 @@ def learn(
             hint="give facts, or list the constants of the types in the field",
         )
     target = find_method("field objective", objective).load()(
-        lessons, num_samples, seed, choose_expectation(objective, optimizer, expectation)
+        field_examples, num_samples, seed, choose_expectation(objective, optimizer, expectation)
     )
     chosen = choose_prior(prior, prior_mean, resolved)
     name = optimizer or ("lbfgs" if target.is_fixed else "adam")
@@ -226,9 +225,11 @@ def learn(
     if tolerance is None and target.is_fixed:
         tolerance = TOLERANCE * atoms
     posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
-    judge = posterior if target.is_fixed else judge_of(lessons, posterior, restarts)
+    corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
+    posterior = replace(posterior, corners=corners)
+    judge = posterior if target.is_fixed else judge_of(field_examples, posterior, restarts)
     wish, rng = Stop(stop), np.random.default_rng(seed)
-    best: tuple[float, Course] | None = None
+    best: tuple[float, Trajectory] | None = None
     starts: list[dict[str, object]] = []
     how = objective, asked, sorted(unobserved), expectation, num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
@@ -236,31 +237,37 @@ def learn(
         if best is not None and (wish() or (left is not None and left <= 0)):
             break
         start = resolved.weights if number == 0 else other_start(resolved, rng)
-        course = climb(
+        trajectory = maximize(
             posterior,
             make_optimizer(name, **own),
             posterior.free_weights(start),
-            l1=posterior.l1,
-            corners=inner_weights(resolved)[posterior.free] & (posterior.origin == 0),
             max_iterations=max_iterations,
             tolerance=tolerance,
             time_limit=left,
             progress=progress,
             should_stop=wish,
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
-            fingerprint=fingerprint(resolved, lessons, (*how, number), chosen),
+            fingerprint=fingerprint(resolved, field_examples, (*how, number), chosen),
         )
-        if isinstance(target, MostLikelyDerivatives) and rate is None and not course.interrupted:
-            likelihood = likelihood_objective(lessons, num_samples, seed, "auto")
-            course = give_length(course, replace(posterior, objective=likelihood), resolved, wish)
-        value = None if judge is None else value_of(judge, course)
-        starts.append({"value": value, "converged": course.converged, "reason": course.reason})
+        if (
+            isinstance(target, MostLikelyDerivatives)
+            and rate is None
+            and not trajectory.interrupted
+        ):
+            likelihood = likelihood_objective(field_examples, num_samples, seed, "auto")
+            trajectory = give_length(
+                trajectory, replace(posterior, objective=likelihood), resolved, wish
+            )
+        value = None if judge is None else value_of(judge, trajectory)
+        starts.append(
+            {"value": value, "converged": trajectory.converged, "reason": trajectory.reason}
+        )
         if best is None or (value is not None and value > best[0]):
-            best = value or 0.0, course
-        if course.interrupted:
+            best = value or 0.0, trajectory
+        if trajectory.interrupted:
             break
     assert best is not None
-    return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
+    return build_fit(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
 
 
 def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
@@ -281,17 +288,19 @@ def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
     return replace(chosen, mean=field.weights) if mean == "initial" else chosen
 
 
-def give_length(course: Course, posterior: Posterior, field: Field, stop: Stop) -> Course:
+def give_length(
+    trajectory: Trajectory, posterior: PenalizedObjective, field: Field, stop: Stop
+) -> Trajectory:
     """A perceptron's weights, those of the root at the length of greatest likelihood.
 
     A most likely world stays one when all weights of the root are multiplied by one number, so that
     most likely worlds do not tell long weights from short ones.
     """
     root = ~inner_weights(field)[posterior.free]
-    weights, origin = posterior.all_weights(course.weights), posterior.origin
-    longest = np.abs(course.weights[root]).max(initial=0.0)
+    weights, origin = posterior.all_weights(trajectory.weights), posterior.origin
+    longest = np.abs(trajectory.weights[root]).max(initial=0.0)
     if longest == 0.0 or origin.any() or posterior.mean.any():
-        return course
+        return trajectory
     along = replace(
         posterior,
         free=posterior.free[root],
@@ -300,17 +309,20 @@ def give_length(course: Course, posterior: Posterior, field: Field, stop: Stop) 
         mean=posterior.mean[root],
         l1=None if posterior.l1 is None else posterior.l1[root],
         origin=origin[root],
+        corners=None,
     )
-    direction = course.weights[root] / longest
-    length = find_length(along, direction, l1=along.l1, should_stop=stop)
-    found = course.weights.copy()
+    direction = trajectory.weights[root] / longest
+    length = find_length(along, direction, should_stop=stop)
+    found = trajectory.weights.copy()
     found[root] = length * direction
-    return course._replace(weights=found)
+    return trajectory._replace(weights=found)
 
 
-def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> Posterior | None:
+def judge_of(
+    field_examples: Sequence[FieldExample], posterior: PenalizedObjective, restarts: int
+) -> PenalizedObjective | None:
     """The pseudo-likelihood with the same prior, for objectives without a value."""
-    if any(lesson.has_hidden for lesson in lessons):
+    if any(field_example.has_hidden for field_example in field_examples):
         if restarts:
             raise LapisError(
                 "climbs cannot be compared: where atoms are hidden and worlds are many there is "
@@ -319,14 +331,14 @@ def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> 
                 hint="learn without restarts, from different seeds",
             )
         return None
-    return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))
+    return replace(posterior, objective=PseudoLikelihood(tuple(field_examples), "pseudo"))
 
 
-def value_of(judge: Posterior, course: Course) -> float:
+def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:
     """With the prior."""
-    value = judge.objective.evaluate(judge.all_weights(course.weights)).value
+    value = judge.objective.evaluate(judge.all_weights(trajectory.weights)).value
     assert value is not None
-    return value + judge.log_prior(course.weights)
+    return value + judge.log_prior(trajectory.weights)
 
 
 def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
@@ -346,19 +358,23 @@ def restart_path(path: Path, number: int) -> Path:
 
 
 def fingerprint(
-    field: Field, lessons: Sequence[Lesson], how: tuple[object, ...], prior: Prior
+    field: Field, field_examples: Sequence[FieldExample], how: tuple[object, ...], prior: Prior
 ) -> str:
     """Names what is learned from what and how, so that only its own checkpoint is resumed."""
     found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
-    for numbers in (prior.strength, prior.mean, *(lesson.answer for lesson in lessons)):
+    for numbers in (
+        prior.strength,
+        prior.mean,
+        *(field_example.answer for field_example in field_examples),
+    ):
         found.update(np.ascontiguousarray(numbers).tobytes())
     return found.hexdigest()[:16]
 
 
-def account(
+def build_fit(
     field: Field,
-    posterior: Posterior,
-    course: Course,
+    posterior: PenalizedObjective,
+    trajectory: Trajectory,
     optimizer: str,
     prior: Prior,
     objective: str,
@@ -366,7 +382,7 @@ def account(
     began: float,
     atoms: int,
 ) -> FieldFit:
-    weights = posterior.all_weights(course.weights)
+    weights = posterior.all_weights(trajectory.weights)
     weights[np.abs(weights) <= EDGE] = 0.0
     size = len(weights)
     target: Objective = posterior.objective
@@ -379,17 +395,17 @@ def account(
         optimizer,
         str(prior),
         value,
-        posterior.log_prior(course.weights),
+        posterior.log_prior(trajectory.weights),
         target.is_exact,
-        course.converged,
-        course.interrupted,
-        course.reason,
-        course.iterations,
-        course.gradient_norm,
+        trajectory.converged,
+        trajectory.interrupted,
+        trajectory.reason,
+        trajectory.iterations,
+        trajectory.gradient_norm,
         parameters,
         weights,
         None,
-        course.curve,
+        trajectory.curve,
         {"learning": work_clock() - began},
         details={"starts": starts, "atoms": atoms},
     )

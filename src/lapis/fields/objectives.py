@@ -28,69 +28,79 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field, require_few_worlds
+from lapis.fields.field_example import FieldExample
 from lapis.fields.gibbs import walk
 from lapis.fields.icm import climb_modes
 from lapis.fields.inference import is_quick
 from lapis.fields.kernels.cached import CachedField
-from lapis.fields.lesson import Lesson
 from lapis.fields.passes import base_values, world_gradients
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.starting_worlds import random_world
-from lapis.optimisation.objective import Objective
+from lapis.optimisation.objective import Objective, Point
 
 STEP = 1e-4  # of weights, for differences of gradients
 NUM_CHAINS = 10
 NUM_RANDOM_STARTS = 2  # of the search for a most likely world, at each evaluation
 
 
-@dataclass(frozen=True)
-class FieldPoint:
-    """An objective at one vector of weights."""
+def exact_point(
+    objective: Objective, weights: np.ndarray, value: float, gradient: np.ndarray
+) -> Point:
+    """A point whose curvature is taken from differences of gradients."""
+    weights = weights.copy()
 
-    objective: Objective
-    weights: np.ndarray  # float64[num_weights]
-    value: float | None
-    gradient: np.ndarray  # float64[num_weights]
-    gradient_stderr: np.ndarray | None = None
-    deviations: tuple[np.ndarray, ...] = ()  # of each lesson's chains float64[chains, num_weights]
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """−∇² times a direction, by covariances of samples or by central differences."""
-        if self.value is None:
-            parts = [each.T @ (each @ direction) / (len(each) - 1) for each in self.deviations]
-            return np.sum([np.zeros_like(direction), *parts], axis=0)
+    def product(direction: np.ndarray) -> np.ndarray:
         size = float(np.abs(direction).max(initial=0.0))
         if size == 0.0:
             return np.zeros_like(direction)
         step = STEP / size * direction
-        above = self.objective.evaluate(self.weights + step).gradient
-        below = self.objective.evaluate(self.weights - step).gradient
+        above = objective.evaluate(weights + step).gradient
+        below = objective.evaluate(weights - step).gradient
         return (below - above) * (size / (2 * STEP))
 
-    def curvature_diagonal(self) -> np.ndarray:
-        """The size of the diagonal of −∇²."""
-        if self.value is None:
-            parts = [np.square(each).sum(axis=0) / (len(each) - 1) for each in self.deviations]
-            return np.sum([np.zeros_like(self.weights), *parts], axis=0)
-        rows = np.eye(len(self.weights))
-        found = [self.curvature_product(row)[i] for i, row in enumerate(rows)]
-        return np.abs(np.array(found))
+    def diagonal() -> np.ndarray:
+        rows = np.eye(len(weights))
+        return np.abs(np.array([product(row)[i] for i, row in enumerate(rows)]))
+
+    return Point(weights, value, gradient, diagonal, product)
+
+
+def sampled_point(
+    weights: np.ndarray,
+    gradient: np.ndarray,
+    stderr: np.ndarray | None = None,
+    deviations: Sequence[np.ndarray] = (),
+) -> Point:
+    """A point whose curvature is a covariance.
+
+    `deviations` float64[num_chains, num_weights] are those of each field_example's chains.
+    """
+
+    def product(direction: np.ndarray) -> np.ndarray:
+        parts = [each.T @ (each @ direction) / (len(each) - 1) for each in deviations]
+        return np.sum([np.zeros_like(direction), *parts], axis=0)
+
+    def diagonal() -> np.ndarray:
+        parts = [np.square(each).sum(axis=0) / (len(each) - 1) for each in deviations]
+        return np.sum([np.zeros_like(weights), *parts], axis=0)
+
+    return Point(weights.copy(), None, gradient, diagonal, product, stderr)
 
 
 @dataclass(frozen=True)
 class FieldObjective:
     """What all objectives of fields share."""
 
-    lessons: tuple[Lesson, ...]
+    field_examples: tuple[FieldExample, ...]
     name: str
 
     @property
     def num_parameters(self) -> int:
-        return len(self.lessons[0].field.weights)
+        return len(self.field_examples[0].field.weights)
 
     @property
     def num_atoms(self) -> int:
-        return sum(len(lesson.world) for lesson in self.lessons)
+        return sum(len(field_example.world) for field_example in self.field_examples)
 
     @property
     def true_counts(self) -> np.ndarray:
@@ -103,10 +113,13 @@ class PseudoLikelihood(FieldObjective):
     is_exact: bool = True
     is_fixed: bool = True
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
-        found = [pseudo_log_likelihood(lesson.classes, weights) for lesson in self.lessons]
+    def evaluate(self, weights: np.ndarray) -> Point:
+        found = [
+            pseudo_log_likelihood(field_example.classes, weights)
+            for field_example in self.field_examples
+        ]
         value = sum(sum(values.values()) for values, _ in found)
-        return FieldPoint(self, weights.copy(), value, np.sum([g for _, g in found], axis=0))
+        return exact_point(self, weights, value, np.sum([g for _, g in found], axis=0))
 
 
 @dataclass(frozen=True)
@@ -120,9 +133,9 @@ class LikelihoodObjective(FieldObjective):
         For weights of the root these are true counts. Hidden atoms are taken as false.
         """
         total = np.zeros(self.num_parameters)
-        for lesson in self.lessons:
-            ground, weights = lesson.cached.ground, lesson.field.weights
-            total += np.abs(world_gradients(ground, weights, lesson.world[None])[0])
+        for field_example in self.field_examples:
+            ground, weights = field_example.cached.ground, field_example.field.weights
+            total += np.abs(world_gradients(ground, weights, field_example.world[None])[0])
         return total
 
 
@@ -133,15 +146,15 @@ class ExactLikelihood(LikelihoodObjective):
     is_exact: bool = True
     is_fixed: bool = True
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         value, gradient = 0.0, np.zeros(len(weights))
-        for lesson in self.lessons:
-            for sign, cached in ((1.0, lesson.given), (-1.0, lesson.cached)):
+        for field_example in self.field_examples:
+            for sign, cached in ((1.0, field_example.given), (-1.0, field_example.cached)):
                 worlds = enumerate_field(cached.ground, weights, with_gradient=True)
                 assert worlds.gradient is not None
                 value += sign * worlds.log_partition
                 gradient += sign * worlds.gradient
-        return FieldPoint(self, weights.copy(), value, gradient)
+        return exact_point(self, weights, value, gradient)
 
 
 @dataclass(frozen=True)
@@ -156,22 +169,24 @@ class ContrastiveDivergence(LikelihoodObjective):
     is_exact: bool = False
     is_fixed: bool = False
     rng: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint64), repr=False)
-    hidden: tuple[np.ndarray, ...] = ()  # for each lesson bool[NUM_CHAINS, num_hidden]
+    hidden: tuple[np.ndarray, ...] = ()  # for each field_example bool[NUM_CHAINS, num_hidden]
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         gradient, variance = np.zeros((2, len(weights)))
         deviations = []
-        for number, (lesson, hidden) in enumerate(zip(self.lessons, self.hidden, strict=True)):
+        for number, (field_example, hidden) in enumerate(
+            zip(self.field_examples, self.hidden, strict=True)
+        ):
             begins, ends = [], []
             for chain in range(NUM_CHAINS):
                 rng = self.rng[number * NUM_CHAINS + chain]
                 if hidden.size:
                     hidden[chain] = walk(
-                        lesson.given, weights, hidden[chain], rng, self.num_samples
+                        field_example.given, weights, hidden[chain], rng, self.num_samples
                     )
-                begins.append(world_with(lesson, hidden[chain]))
-                ends.append(walk(lesson.cached, weights, begins[-1], rng, self.num_samples))
-            ground = lesson.cached.ground
+                begins.append(world_with(field_example, hidden[chain]))
+                ends.append(walk(field_example.cached, weights, begins[-1], rng, self.num_samples))
+            ground = field_example.cached.ground
             # Without hidden atoms all begin in the same world.
             first = world_gradients(
                 ground, weights, np.array(begins if hidden.size else begins[:1])
@@ -182,7 +197,7 @@ class ContrastiveDivergence(LikelihoodObjective):
             variance += found.var(axis=0, ddof=1) / NUM_CHAINS
             deviations.append(last - last.mean(axis=0))
         stderr = np.sqrt(variance)
-        return FieldPoint(self, weights.copy(), None, gradient, stderr, tuple(deviations))
+        return sampled_point(weights, gradient, stderr, deviations)
 
     def keep(self) -> dict[str, np.ndarray]:
         worlds = {f"hidden.{number}": each.copy() for number, each in enumerate(self.hidden)}
@@ -208,17 +223,19 @@ class MostLikelyDerivatives(LikelihoodObjective):
     evaluations: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
     modes: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # of the last time
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         gradient = np.zeros(len(weights))
         rng = np.random.default_rng([self.seed, int(self.evaluations[0])])
         self.evaluations[0] += 1
-        for number, lesson in enumerate(self.lessons):
-            given = self.mode(f"given.{number}", lesson.given, weights, None, rng)
-            data = world_with(lesson, given)
-            best = self.mode(f"all.{number}", lesson.cached, weights, data, rng)
-            first, last = world_gradients(lesson.cached.ground, weights, np.array([data, best]))
+        for number, field_example in enumerate(self.field_examples):
+            given = self.mode(f"given.{number}", field_example.given, weights, None, rng)
+            data = world_with(field_example, given)
+            best = self.mode(f"all.{number}", field_example.cached, weights, data, rng)
+            first, last = world_gradients(
+                field_example.cached.ground, weights, np.array([data, best])
+            )
             gradient += first - last
-        return FieldPoint(self, weights.copy(), None, gradient)
+        return sampled_point(weights, gradient)
 
     def mode(
         self,
@@ -248,15 +265,15 @@ class MostLikelyDerivatives(LikelihoodObjective):
         self.modes.update({name: kept[name].copy() for name in kept if name != "evaluations"})
 
 
-def world_with(lesson: Lesson, hidden: np.ndarray) -> np.ndarray:
+def world_with(field_example: FieldExample, hidden: np.ndarray) -> np.ndarray:
     """bool[num_unknown], the data with what is hidden as given, bool[num_hidden]."""
     # Both are tables of the same shape: only what is known in them differs.
-    values = base_values(lesson.given.ground, hidden[None])[0]
-    return values[lesson.cached.ground.cell] > 0.5
+    values = base_values(field_example.given.ground, hidden[None])[0]
+    return values[field_example.cached.ground.cell] > 0.5
 
 
 def pseudo_objective(
-    lessons: Sequence[Lesson], num_samples: int, seed: int, expectation: str
+    field_examples: Sequence[FieldExample], num_samples: int, seed: int, expectation: str
 ) -> Objective:
     if expectation != "auto":
         raise LapisError(
@@ -264,32 +281,33 @@ def pseudo_objective(
             code="no-expectation",
             hint="leave out expectation, or use objective likelihood or conditional",
         )
-    for lesson in lessons:
-        _ = lesson.classes  # counted, or refused, before anything climbs
-    return PseudoLikelihood(tuple(lessons), "pseudo")
+    for field_example in field_examples:
+        _ = field_example.classes  # counted, or refused, before anything climbs
+    return PseudoLikelihood(tuple(field_examples), "pseudo")
 
 
 def likelihood_objective(
-    lessons: Sequence[Lesson], num_samples: int, seed: int, expectation: str
+    field_examples: Sequence[FieldExample], num_samples: int, seed: int, expectation: str
 ) -> Objective:
     """Exact where the worlds are few, unless another expectation is asked for."""
     if expectation == "auto":
-        grounds = [cached.ground for each in lessons for cached in (each.given, each.cached)]
+        grounds = [cached.ground for each in field_examples for cached in (each.given, each.cached)]
         expectation = "exact" if all(map(is_quick, grounds)) else "gibbs"
     if expectation == "exact":
-        for each in lessons:
+        for each in field_examples:
             require_few_worlds(each.cached.ground, "learn with expectation gibbs or map")
-        return ExactLikelihood(tuple(lessons), "likelihood")
+        return ExactLikelihood(tuple(field_examples), "likelihood")
     if expectation == "map":
-        return MostLikelyDerivatives(tuple(lessons), "likelihood", seed=seed)
+        return MostLikelyDerivatives(tuple(field_examples), "likelihood", seed=seed)
     rng = np.random.default_rng(seed)
     hidden = tuple(
         np.array(
-            [random_world(lesson.given.ground.network, 2, rng) for _ in range(NUM_CHAINS)], bool
+            [random_world(field_example.given.ground.network, 2, rng) for _ in range(NUM_CHAINS)],
+            bool,
         )
-        for lesson in lessons
+        for field_example in field_examples
     )
-    streams = random_states(seed, NUM_CHAINS * len(lessons))
+    streams = random_states(seed, NUM_CHAINS * len(field_examples))
     return ContrastiveDivergence(
-        tuple(lessons), "likelihood", num_samples, rng=streams, hidden=hidden
+        tuple(field_examples), "likelihood", num_samples, rng=streams, hidden=hidden
     )

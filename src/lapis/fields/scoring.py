@@ -21,8 +21,8 @@ from lapis.evaluation.score import (
 )
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, open_field
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
@@ -135,10 +135,12 @@ def score(
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
     examples = build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
-    lessons = [make_lesson(resolved, example, max_memory, progress) for example in examples]
+    field_examples = [
+        make_field_example(resolved, example, max_memory, progress) for example in examples
+    ]
     notes: list[str] = []
-    parts = total_pseudo(map(pseudo_by_predicate, lessons), notes)
-    total = exact_likelihood(lessons, notes) if likelihood else None
+    parts = total_pseudo(map(pseudo_by_predicate, field_examples), notes)
+    total = exact_likelihood(field_examples, notes) if likelihood else None
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
@@ -150,7 +152,7 @@ def score(
         progress=progress,
         stop=Stop(stop),
     )
-    found = predict(lessons, method, limits, notes) if asked and predictions else []
+    found = predict(field_examples, method, limits, notes) if asked and predictions else []
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)
     exact = all(marginals.exact for _, marginals in found)
@@ -175,26 +177,26 @@ def score(
         None if total is None else "enumerate",
         predictions=joint,
         mean_pseudo=plain / variables if plain is not None and variables else None,
-        atoms=sum(len(lesson.world) for lesson in lessons),
+        atoms=sum(len(field_example.world) for field_example in field_examples),
     )
 
 
-def pseudo_by_predicate(lesson: Lesson) -> dict[str, PseudoLikelihood]:
-    values, _ = pseudo_log_likelihood(lesson.classes, lesson.field.weights)
-    none = dict.fromkeys(lesson.example.asked, PseudoLikelihood(0.0, 0))
+def pseudo_by_predicate(field_example: FieldExample) -> dict[str, PseudoLikelihood]:
+    values, _ = pseudo_log_likelihood(field_example.classes, field_example.field.weights)
+    none = dict.fromkeys(field_example.example.asked, PseudoLikelihood(0.0, 0))
     return none | {
         each.predicate: PseudoLikelihood(values[each.predicate], each.num_variables)
-        for each in lesson.classes.groups
+        for each in field_example.classes.groups
     }
 
 
-def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | None:
+def exact_likelihood(field_examples: Sequence[FieldExample], notes: list[str]) -> float | None:
     """log Z(data known) − log Z, by all worlds."""
     total = 0.0
-    for lesson in lessons:
+    for field_example in field_examples:
         try:
-            known, unknown = lesson.given.ground, lesson.cached.ground
-            weights = lesson.field.weights
+            known, unknown = field_example.given.ground, field_example.cached.ground
+            weights = field_example.field.weights
             total += enumerate_field(known, weights).log_partition
             total -= enumerate_field(unknown, weights).log_partition
         except TooLarge as error:
@@ -204,15 +206,19 @@ def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | Non
 
 
 def predict(
-    lessons: Sequence[Lesson], method: str, options: InferenceOptions, notes: list[str]
+    field_examples: Sequence[FieldExample], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[tuple[Predictions, Marginals]]:
     """Of each world; the time is shared equally."""
     chosen = find_method("field infer", method).load()
     if options.time_limit is not None:
-        options = replace(options, time_limit=options.time_limit / max(1, len(lessons)))
+        options = replace(options, time_limit=options.time_limit / max(1, len(field_examples)))
     found = []
-    for lesson in lessons:
-        marginals: Marginals = chosen(lesson.cached.ground, lesson.field.weights, options)
-        note_doubts(lesson.example, marginals.diagnostics, notes)
-        found.append((predict_atoms(lesson.example, lesson.network, marginals), marginals))
+    for field_example in field_examples:
+        marginals: Marginals = chosen(
+            field_example.cached.ground, field_example.field.weights, options
+        )
+        note_doubts(field_example.example, marginals.diagnostics, notes)
+        found.append(
+            (predict_atoms(field_example.example, field_example.network, marginals), marginals)
+        )
     return found

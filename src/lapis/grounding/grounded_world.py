@@ -21,8 +21,7 @@ from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm, TypedVariable
 from lapis.relational.conjunction import Atom
 from lapis.relational.factor import Factor
-from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.memory import run_plans
+from lapis.relational.interpretation import Extension, Interpretation, run_plans
 from lapis.relational.plan import Plan, list_rows
 
 

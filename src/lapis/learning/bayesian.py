@@ -1,12 +1,12 @@
 """The posterior Pr(w | data) ∝ Pr(data | w) Pr(w) of the weights: by Laplace, or by NUTS.
 
 The notes on Markov logic, section "Bayesian Weight Learning", name two estimates under a prior: the
-most likely weights, which a climb finds, and the expected weights, which this file finds. Both
+most likely weights, which an optimiser finds, and the expected weights, which this file finds. Both
 methods start at the mode ŵ, with C = −∇² log Pr(w | data) there:
 
     laplace   Pr(w | data) ≈ N(ŵ, C⁻¹); the mean is the mode
     nuts      draws by the no-U-turn sampler (Hoffman & Gelman 2014; Betancourt 2017), as
-              nutpie has it, from the values and gradients that the climb used
+              nutpie has it, from the values and gradients that the optimiser used
 
 NUTS walks in z with w = ŵ + A z and A Aᵀ = C⁻¹, in which a Gaussian posterior is isotropic: nutpie
 then adapts a step size and has no correlations to learn, so that `WARM_UP` draws suffice. Its
@@ -17,7 +17,7 @@ variates, Mira, Solgi & Imparato 2013): E[g] = 0 under the posterior, so that z�
 regression of z on g, has the same expectation as z̄. For a Gaussian g = −z, and nothing of the error
 is left; on ten atoms and one weight the standard error is a ninth of that of z̄.
 
-Where C is not what the climb had: with hidden atoms the curvature of an objective is that of the
+Where C is not that of the optimiser: with hidden atoms the curvature of an objective is that of the
 M-step, which is too large; here it is the central difference of exact gradients. A Laplace prior
 (l1) has a corner, which a Gaussian cannot follow, so that `laplace` refuses it; NUTS is exact with
 any force that is a function of the place, and takes the one-sided slope. The whitening then counts
@@ -43,12 +43,12 @@ import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.fit import Fit
-from lapis.learning.lesson import BY_COUNTS, Lesson
-from lapis.learning.objectives.posterior import Posterior
+from lapis.learning.learning_run import BY_COUNTS, LearningRun
 from lapis.learning.objectives.priors import Prior
+from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.separability import name_some
-from lapis.learning.standard_errors import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
 from lapis.registry.method import find_method
 
@@ -90,7 +90,7 @@ class Draws(NamedTuple):
 class Target:
     """log Pr(w | data) up to a constant, around its mode."""
 
-    posterior: Posterior
+    posterior: PenalizedObjective
     mode: np.ndarray  # float64[num_free]
     spread: np.ndarray  # float64[num_free, num_free] A, or its diagonal float64[num_free]
 
@@ -112,7 +112,7 @@ class Target:
     def evaluate(self, place: np.ndarray) -> tuple[float, np.ndarray]:
         """log Pr(w | data) and its gradient by z; −∞ where there is no number."""
         weights = self.weights(place)
-        point = self.posterior.evaluate(weights)
+        point = self.posterior.evaluate_smooth(weights)
         value, gradient = point.value, point.gradient
         if self.posterior.l1 is not None and value is not None:
             value -= float(self.posterior.l1 @ np.abs(weights))
@@ -122,7 +122,7 @@ class Target:
         return value, self.spread.T @ gradient if self.is_full else self.spread * gradient
 
 
-def require_likelihood(lesson: Lesson) -> None:
+def require_likelihood(run: LearningRun) -> None:
     """Refuse an estimate of the mean where the objective has no exact value by its name.
 
     Raises
@@ -136,14 +136,14 @@ def require_likelihood(lesson: Lesson) -> None:
         "weighted-pseudo": "a pseudo-likelihood weighted by predicates is a mean over atoms, "
         "which grows no sharper with more data",
     }
-    reason = reasons.get(lesson.objective, "")
-    if lesson.options.counts == "ijgp" or lesson.expectation in BY_COUNTS:
+    reason = reasons.get(run.objective, "")
+    if run.options.counts == "ijgp" or run.expectation in BY_COUNTS:
         reason = "counts that are estimated, or taken from chains, give no exact value"
-    elif lesson.expectation in ("mcsat", "gibbs"):
-        reason = f"expectation {lesson.expectation!r} samples gradients and has no value"
-    elif lesson.expectation == "map":
+    elif run.expectation in ("mcsat", "gibbs"):
+        reason = f"expectation {run.expectation!r} samples gradients and has no value"
+    elif run.expectation == "map":
         reason = "expectation 'map' (voted perceptron) has no value, only the counts of one world"
-    elif lesson.is_pseudo and lesson.has_hidden:
+    elif run.is_pseudo and run.has_hidden:
         reason = "the pseudo-likelihood completes hidden atoms by sampling and has no exact value"
         exact = "use --objective likelihood, or conditional, which sum over hidden atoms"
     if reason:
@@ -159,7 +159,7 @@ def too_large_to_sum(error: TooLarge) -> TooLarge:
     )
 
 
-def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) -> Fit:
+def estimate_mean(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit: Fit) -> Fit:
     """The fit at the posterior mean, with the posterior; `fit` is the one at the mode.
 
     Where learning was stopped before there were draws, the fit at the mode is returned as one that
@@ -170,14 +170,14 @@ def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) 
     LapisError
         If the posterior is improper, or the method cannot follow its prior.
     """
-    options, notes = lesson.options, lesson.notes
-    assert posterior.is_exact  # as `require_likelihood` and `Lesson.expectation` have seen to
-    stop = lesson.stop or Stop()
+    options, notes = run.options, run.notes
+    assert posterior.is_exact  # as `require_likelihood` and `LearningRun.expectation` have seen to
+    stop = run.stop or Stop()
     if options.time_limit is not None:
         stop = stop.within(max(0.0, options.time_limit - notes.seconds.get("optimisation", 0.0)))
     if fit.interrupted or stop.is_over():
         return without_draws(fit)
-    require_proper(lesson, prior, fit)
+    require_proper(run, prior, fit)
     if not posterior.num_parameters:
         raise LapisError(
             "there is no posterior: every rule is hard or @fixed", code="no-posterior",
@@ -185,20 +185,18 @@ def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) 
         )  # fmt: skip
     with notes.phase("posterior"):
         mode = posterior.free_weights(fit.weights)
-        target = Target(posterior, mode, find_spread(lesson, posterior, mode))
-        sampling = Sampling(
-            options.num_chains, options.num_draws, options.seed, stop, lesson.progress
-        )
+        target = Target(posterior, mode, find_spread(run, posterior, mode))
+        sampling = Sampling(options.num_chains, options.num_draws, options.seed, stop, run.progress)
         draws = find_method("posterior", options.posterior_method).load()(target, sampling)
     if draws is None:
         return without_draws(fit)
-    found = fit_at_mean(lesson, posterior, fit, draws)
+    found = fit_at_mean(run, posterior, fit, draws)
     return replace(found, interrupted=found.interrupted or (draws.interrupted and stop()))
 
 
-def require_proper(lesson: Lesson, prior: Prior, fit: Fit) -> None:
+def require_proper(run: LearningRun, prior: Prior, fit: Fit) -> None:
     """Refuse a posterior whose integral is infinite, as far as that can be told."""
-    parameters = lesson.parameters
+    parameters = run.parameters
     loose = ~parameters.fixed & ~prior.holds(len(parameters))
     if not loose.any():
         return
@@ -210,7 +208,7 @@ def require_proper(lesson: Lesson, prior: Prior, fit: Fit) -> None:
     if open_ended:
         shown = name_some([names[number] for number in open_ended])
         why = f"the data sets no bound to the weight of {shown}"
-    elif lesson.has_hidden:
+    elif run.has_hidden:
         why = "with hidden atoms the likelihood need not fall far from its maximum"
     if why:
         raise LapisError(
@@ -220,7 +218,7 @@ def require_proper(lesson: Lesson, prior: Prior, fit: Fit) -> None:
         )
 
 
-def find_spread(lesson: Lesson, posterior: Posterior, mode: np.ndarray) -> np.ndarray:
+def find_spread(run: LearningRun, posterior: PenalizedObjective, mode: np.ndarray) -> np.ndarray:
     """A with A Aᵀ = C⁻¹, float64[num_free, num_free]; beyond `MAX_FULL` weights its diagonal.
 
     Raises
@@ -229,11 +227,11 @@ def find_spread(lesson: Lesson, posterior: Posterior, mode: np.ndarray) -> np.nd
         If the posterior does not fall in all directions from the mode.
     """
     prior = np.zeros(len(mode)) if posterior.l1 is None else 0.5 * posterior.l1**2
-    point = posterior.evaluate(mode)
+    point = posterior.evaluate_smooth(mode)
     diagonal = point.curvature_diagonal() + prior
     if len(mode) > MAX_FULL:
         return 1.0 / np.sqrt(np.maximum(diagonal, FLAT * diagonal.max()))
-    if lesson.has_hidden:
+    if run.has_hidden:
         curvature = differenced_curvature(posterior, mode, 1.0 / np.sqrt(diagonal))
     else:
         curvature = curvature_matrix(point)
@@ -249,14 +247,17 @@ def find_spread(lesson: Lesson, posterior: Posterior, mode: np.ndarray) -> np.nd
 
 
 def differenced_curvature(
-    posterior: Posterior, weights: np.ndarray, scale: np.ndarray
+    posterior: PenalizedObjective, weights: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
     """float64[n, n], −∇² by central differences of the gradient, a step of each weight's scale."""
     rows = []
     for number, step in enumerate((STEP * scale).tolist()):
         unit = np.zeros(len(weights))
         unit[number] = step
-        up, down = posterior.evaluate(weights + unit), posterior.evaluate(weights - unit)
+        up, down = (
+            posterior.evaluate_smooth(weights + unit),
+            posterior.evaluate_smooth(weights - unit),
+        )
         rows.append((down.gradient - up.gradient) / (2.0 * step))
     return np.array(rows)
 
@@ -444,13 +445,13 @@ def without_draws(fit: Fit) -> Fit:
     return replace(fit, converged=False, reason=said)
 
 
-def fit_at_mean(lesson: Lesson, posterior: Posterior, fit: Fit, draws: Draws) -> Fit:
+def fit_at_mean(run: LearningRun, posterior: PenalizedObjective, fit: Fit, draws: Draws) -> Fit:
     """The fit at the mean of draws, with its value, and standard deviations for errors."""
-    parameters, options = lesson.parameters, lesson.options
+    parameters, options = run.parameters, run.options
     caveats = [*draws.caveats]
-    if lesson.is_pseudo:
+    if run.is_pseudo:
         caveats.append(PSEUDO)
-    if lesson.has_hidden:
+    if run.has_hidden:
         caveats.append(
             "with hidden atoms the posterior may have several modes, of which the chains may know "
             "one: compare other seeds"

@@ -7,7 +7,7 @@ and maximises the objective of the completed data (M). With an exact likelihood,
     M    w' maximises Q(w') = w'·n̄ − log Z(given)
 
 and log P(asked | given) = Q(w) + H at the current weights, which no round lowers; its gradient
-there is that of Q (Fisher's identity), so convergence is seen as in any climb. Every second round
+there is that of Q (Fisher's identity), so convergence is judged by it. Every second round
 is followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3),
 taken back where the likelihood fell. On mixtures of two classes this took 13 rounds instead of 23
 where the classes are plain, 27 instead of 128 where they overlap.
@@ -31,15 +31,14 @@ import numpy as np
 
 from lapis.language.syntax import atoms
 from lapis.learning.examples import Example
-from lapis.learning.objectives.conditional import ConditionalObjective, evaluate_sides
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.conditional import ConditionalObjective, evaluate_terms
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.checkpoint import Checkpoint, Keeper
-from lapis.optimisation.logbook import (
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, sections
+from lapis.optimisation.history import (
     STOPPED,
-    Course,
     CurvePoint,
+    Trajectory,
     Verdict,
     learning_event,
     max_norm,
@@ -47,6 +46,7 @@ from lapis.optimisation.logbook import (
     unpack_curve,
 )
 from lapis.optimisation.objective import Objective, Point
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Report, work_clock
 
 SPREAD = 0.1  # standard deviation of weights that start at random
@@ -63,8 +63,8 @@ class Completion(NamedTuple):
     entropy: float | None  # H; None where it is not known
 
 
-# (posterior of the free weights, start, tolerance as `climb` takes it, seconds left)
-Maximiser = Callable[[Posterior, np.ndarray, float, float | None], Course]
+# (posterior of the free weights, start, tolerance as `maximize` takes it, seconds left)
+Maximiser = Callable[[PenalizedObjective, np.ndarray, float, float | None], Trajectory]
 
 
 class Completer(Protocol):
@@ -102,9 +102,9 @@ class ExpectedCounts:
     def complete(self, weights: np.ndarray) -> Completion:
         counts = self.objective.target.copy()
         entropy: float | None = 0.0
-        for side in evaluate_sides(self.objective.clamped, weights):
-            expected = side.expected_counts()
-            log_partition = side.log_partition(weights)
+        for term in evaluate_terms(self.objective.clamped, weights):
+            expected = term.expected_counts()
+            log_partition = term.log_partition(weights)
             known = entropy is not None and log_partition is not None
             entropy = entropy + log_partition - weights @ expected if known else None  # type: ignore[operator]
             counts += expected
@@ -129,39 +129,40 @@ def fit_em(
     time_limit: float | None = None,
     progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
-    keeper: Keeper | None = None,
-) -> Course:
+    checkpoint: CheckpointFile | None = None,
+) -> Trajectory:
     """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
 
     `maximise` is the M-step, over the free weights. What is kept is the start of a round; a
     checkpoint that exists is continued.
-    The course's iterations are rounds, and its values are those of the observed data with the
+    The trajectory's iterations are rounds, and its values are those of the observed data with the
     prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
     changes no weight by more than `tolerance` relative to the largest.
     """
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if completer.is_exact else SAMPLED_TOLERANCE
-    run = Run(
+    run = EmRun(
         completer, parameters, prior, start, maximise,
         max_rounds, tolerance, time_limit, progress, should_stop,
     )  # fmt: skip
-    keeper = keeper or Keeper(None)
-    if (saved := keeper.read(len(run.weights))) is not None:
+    checkpoint = checkpoint or CheckpointFile(None)
+    if (saved := checkpoint.read(len(run.weights))) is not None:
         run.restore(saved)
     try:
         while run.verdict is None:
             seconds, curve = work_clock() - run.began, pack_curve(run.curve)
-            keeper.keep((seconds, run.pack(), {}, curve, completer.keep()))
+            kept = sections(state=run.pack(), chains=completer.keep()) | {"curve": curve}
+            checkpoint.keep(seconds, kept)
             run.next_round()
     except KeyboardInterrupt:
         run.verdict = STOPPED
-    keeper.write()
-    return run.course()
+    checkpoint.write()
+    return run.trajectory()
 
 
 @dataclass
-class Run:
-    """One run of EM, over the weights that are free, as a `Posterior` sees them."""
+class EmRun:
+    """One run of EM, over the weights that are free, as a `PenalizedObjective` sees them."""
 
     completer: Completer
     parameters: Parameters
@@ -197,11 +198,12 @@ class Run:
 
     def restore(self, saved: Checkpoint) -> None:
         self.began -= saved.seconds
-        self.weights, self.best = saved.state["weights"], saved.state["best"]
-        self.path = list(saved.state["path"])
-        self.retreat = next(iter(saved.state["retreat"]), None)
-        self.curve = unpack_curve(saved.curve)
-        self.completer.resume(saved.chains)
+        state = saved.section("state")
+        self.weights, self.best = state["weights"], state["best"]
+        self.path = list(state["path"])
+        self.retreat = next(iter(state["retreat"]), None)
+        self.curve = unpack_curve(saved.arrays["curve"])
+        self.completer.resume(saved.section("chains"))
 
     def next_round(self) -> None:
         posterior, point, value = self.look(self.weights)
@@ -212,27 +214,25 @@ class Run:
         if self.verdict is not None:
             return
         left = None if self.time_limit is None else self.time_limit - self.curve[-1].seconds
-        course = self.maximise(
+        trajectory = self.maximise(
             posterior, self.weights, INEXACT * self.curve[-1].gradient_norm, left
         )
-        if course.interrupted:
+        if trajectory.interrupted:
             self.verdict = STOPPED
         self.path = [*self.path[-1:], self.weights]
-        self.weights, self.retreat = course.weights, None
+        self.weights, self.retreat = trajectory.weights, None
         # A leap is taken only where a fall would be seen, and not across the zeros of an l1 prior.
         if len(self.path) == 2 and value is not None and posterior.l1 is None:
             self.retreat = self.weights
             self.weights = leap(self.path[0], self.path[1], self.weights)
             self.path = []
 
-    def look(self, weights: np.ndarray) -> tuple[Posterior, Point, float | None]:
-        """The E-step at free weights: what the M-step climbs, where, and the observed value."""
-        from lapis.optimisation.orthant import Terrain
-
+    def look(self, weights: np.ndarray) -> tuple[PenalizedObjective, Point, float | None]:
+        """The E-step at free weights: what the M-step maximises, where, and the observed value."""
         completion = self.completer.complete(self.all_weights(weights))
         fixed = self.parameters.fixed
         posterior = with_prior(completion.objective, self.prior, self.start, fixed)
-        point = Terrain(posterior, posterior.l1).evaluate(weights)
+        point = posterior.evaluate(weights)
         if point.value is None or completion.entropy is None:
             return posterior, point, None
         return posterior, point, point.value + completion.entropy
@@ -241,7 +241,7 @@ class Run:
         before = self.curve[-1].value
         return value is not None and before is not None and value < before
 
-    def note(self, posterior: Posterior, point: Point, value: float | None) -> None:
+    def note(self, posterior: PenalizedObjective, point: Point, value: float | None) -> None:
         """Take down where a round starts and decide whether there is to be one."""
         number, seconds = len(self.curve), work_clock() - self.began
         change = max_norm(self.weights - self.best)
@@ -273,9 +273,9 @@ class Run:
         everywhere[moves] = free + self.origin[moves]
         return everywhere
 
-    def course(self) -> Course:
+    def trajectory(self) -> Trajectory:
         last = self.curve[-1] if self.curve else CurvePoint(0, 0.0, None, np.inf, 0.0)
-        return Course(
+        return Trajectory(
             self.all_weights(self.best), last.value, last.gradient_norm, tuple(self.curve),
             last.iteration, *(self.verdict or STOPPED), work_clock() - self.began,
         )  # fmt: skip

@@ -126,3 +126,9 @@ def hide(database: Database, names: Sequence[str], *, listed: bool) -> Database:
         for name, relation in database.relations.items()
     }
     return replace(database, relations=relations)
+
+
+def is_generative(example: Example) -> bool:
+    """Whether nothing is given: every predicate is asked or hidden."""
+    hidden = {name for name, known in example.complete.evidence.items() if known.open}
+    return {*example.asked, *hidden} >= set(example.complete.evidence)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lapis.learning.weight_posterior import WeightPosterior
-    from lapis.optimisation.logbook import CurvePoint
+    from lapis.optimisation.history import CurvePoint
 
 FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
 MAX_NAMED = 5  # weights without bound that are named in a file's heading

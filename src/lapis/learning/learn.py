@@ -1,8 +1,8 @@
-"""Learning weights: examples → objective → prior → optimiser → account.
+"""Learning weights: examples → objective → prior → optimiser → fit.
 
-Objectives and optimisers are separate and combine (`methods` lists both; `lesson` says what is
+Objectives and optimisers are separate and combine (`methods` lists both; `run` says what is
 chosen where nothing is said). Where atoms are hidden and the likelihood is exact, rounds of EM
-take the place of one climb; max-margin weights have cutting planes of their own.
+take the place of one maximisation; max-margin weights have cutting planes of their own.
 
 A weight that the data drives to infinity is found and kept within bounds (`reliability`); without
 a prior it would end wherever the optimiser got tired.
@@ -10,7 +10,7 @@ a prior it would end wherever the optimiser got tired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
-from lapis.language.model import Model
-from lapis.learning.account import account_climb, account_margin
+from lapis.language.model import Model, Predicate, Rule
+from lapis.language.resolution.resolve import with_statements
+from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
 from lapis.learning.em import (
     SPREAD,
     WIDE_SPREAD,
@@ -30,8 +31,8 @@ from lapis.learning.em import (
 )
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import FARTHEST, Fit, Unbounded
-from lapis.learning.lesson import (
-    Lesson,
+from lapis.learning.learning_run import (
+    LearningRun,
     Notes,
     choose_objective,
     choose_optimizer,
@@ -39,20 +40,19 @@ from lapis.learning.lesson import (
 )
 from lapis.learning.objectives.building import build_conditional, build_objective
 from lapis.learning.objectives.conditional import ConditionalObjective
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.reliability import FAR, find_unbounded
+from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.learning.separability import name_some
-from lapis.learning.unit_formulas import add_units
-from lapis.optimisation.checkpoint import Keeper
+from lapis.optimisation.checkpoint import CheckpointFile
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
-    from lapis.optimisation.logbook import Course
+    from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
 
 EM_ROUNDS = 200
@@ -97,7 +97,7 @@ def learn_weights(
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return learn(Lesson(examples, parameters, name, options, notes, progress, stop))
+    return learn(LearningRun(examples, parameters, name, options, notes, progress, stop))
 
 
 def place_example(example: Example, place: Callable[[Problem], Problem]) -> Example:
@@ -111,120 +111,120 @@ def place_example(example: Example, place: Callable[[Problem], Problem]) -> Exam
     return replace(example, complete=place(example.complete))
 
 
-def learn(lesson: Lesson) -> Fit:
-    if lesson.options.estimate == "mean":
+def learn(run: LearningRun) -> Fit:
+    if run.options.estimate == "mean":
         from lapis.learning.bayesian import require_likelihood
 
-        require_likelihood(lesson)
-    if lesson.objective == "max-margin":
-        return learn_margin(lesson)
-    if lesson.has_hidden and lesson.is_pseudo:
-        return learn_by_rounds(lesson, sampled_completer(lesson))
-    with lesson.notes.phase("objective"):
-        objective = build_or_refuse(lesson)
-    if lesson.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
-        return learn_by_rounds(lesson, ExpectedCounts(objective))
-    return learn_by_climbing(lesson, objective)
+        require_likelihood(run)
+    if run.objective == "max-margin":
+        return learn_margin(run)
+    if run.has_hidden and run.is_pseudo:
+        return learn_by_em(run, sampled_completer(run))
+    with run.notes.phase("objective"):
+        objective = build_or_refuse(run)
+    if run.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
+        return learn_by_em(run, ExpectedCounts(objective))
+    return learn_by_maximizing(run, objective)
 
 
-def build_or_refuse(lesson: Lesson) -> Objective:
+def build_or_refuse(run: LearningRun) -> Objective:
     """The objective; a refusal says what else has a posterior, where that was asked for."""
     try:
-        return build_objective(lesson)
+        return build_objective(run)
     except TooLarge as error:
-        if lesson.options.estimate == "mode":
+        if run.options.estimate == "mode":
             raise
         from lapis.learning.bayesian import too_large_to_sum
 
         raise too_large_to_sum(error) from None
 
 
-def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
-    prior = choose_prior(lesson, objective)
-    optimizer = choose_optimizer(lesson, objective, prior)
-    posterior = posterior_of(lesson, objective, prior)
-    with lesson.notes.phase("optimisation"):
-        found = find_unbounded(posterior, lesson.parameters, prior, lesson.notes.warnings)
+def learn_by_maximizing(run: LearningRun, objective: Objective) -> Fit:
+    prior = choose_prior(run, objective)
+    optimizer = choose_optimizer(run, objective, prior)
+    posterior = posterior_of(run, objective, prior)
+    with run.notes.phase("optimisation"):
+        found = find_unbounded(posterior, run.parameters, prior, run.notes.warnings)
         far = farthest(posterior, prior, found)
-        start = posterior.free_weights(start_of(lesson))
-        course = climb_posterior(lesson, posterior, optimizer, start, far=far)
-        course = give_length(lesson, course, optimizer, prior)
-        if lesson.expectation == "count-maxwalksat" and "rate" not in lesson.options.of_optimizer:
-            lesson.notes.warnings.append(
+        start = posterior.free_weights(start_of(run))
+        trajectory = maximize_posterior(run, posterior, optimizer, start, far=far)
+        trajectory = give_length(run, trajectory, optimizer, prior)
+        if run.expectation == "count-maxwalksat" and "rate" not in run.options.of_optimizer:
+            run.notes.warnings.append(
                 "most likely worlds leave the length of the weights open: it is that of the steps "
                 "made; --expectation count-map gives weights the scale of its noise"
             )
-        if lesson.expectation == "map":
-            lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
-    course = name_remedy(lesson, course, optimizer, objective.is_fixed)
-    fit = account_climb(lesson, course, posterior, optimizer, prior, found)
-    return estimate(lesson, posterior, prior, fit)
+        if run.expectation == "map":
+            run.notes.warnings.extend(unmoved(run.parameters, posterior, start, trajectory))
+    trajectory = name_remedy(run, trajectory, optimizer, objective.is_fixed)
+    fit = build_fit(run, trajectory, posterior, optimizer, prior, found)
+    return estimate(run, posterior, prior, fit)
 
 
-def estimate(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) -> Fit:
+def estimate(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit: Fit) -> Fit:
     """The fit at the mode as it is, or the one at the mean of the posterior."""
-    if lesson.options.estimate == "mode":
+    if run.options.estimate == "mode":
         return fit
     from lapis.learning.bayesian import estimate_mean
 
-    return estimate_mean(lesson, posterior, prior, fit)
+    return estimate_mean(run, posterior, prior, fit)
 
 
-def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
-    """Rounds of EM; each M-step is a climb of its own.
+def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
+    """Rounds of EM; each M-step is a maximisation of its own.
 
-    A sampled likelihood is climbed directly instead: its gradient, the expected counts with
+    A sampled likelihood is maximised directly instead: its gradient, the expected counts with
     the answers less those without, is all that an M-step would use of the samples.
     """
-    options, notes = lesson.options, lesson.notes
-    start = start_of(lesson)
+    options, notes = run.options, run.notes
+    start = start_of(run)
     objective = completer.complete(start).objective
-    prior = choose_prior(lesson, objective)
-    optimizer = choose_optimizer(lesson, objective, prior)
+    prior = choose_prior(run, objective)
+    optimizer = choose_optimizer(run, objective, prior)
 
     def maximise(
-        posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
-    ) -> Course:
+        posterior: PenalizedObjective, start: np.ndarray, tolerance: float, seconds: float | None
+    ) -> Trajectory:
         own = replace(
             options, max_iterations=None, tolerance=tolerance, time_limit=seconds, checkpoint=None
         )
-        step = replace(lesson, options=own, progress=None)
-        return climb_posterior(step, posterior, optimizer, start, far=farthest(posterior, prior))
+        step = replace(run, options=own, progress=None)
+        return maximize_posterior(step, posterior, optimizer, start, far=farthest(posterior, prior))
 
     with notes.phase("optimisation"):
-        course = fit_em(
+        trajectory = fit_em(
             completer,
-            lesson.parameters,
+            run.parameters,
             prior,
             start,
             maximise,
             max_rounds=options.max_iterations or EM_ROUNDS,
             tolerance=options.tolerance,
             time_limit=options.time_limit,
-            progress=lesson.progress,
-            should_stop=lesson.stop,
-            keeper=Keeper(options.checkpoint, f"em+{optimizer}", lesson.fingerprint),
+            progress=run.progress,
+            should_stop=run.stop,
+            checkpoint=CheckpointFile(options.checkpoint, f"em+{optimizer}", run.fingerprint),
         )
-    # What was climbed where it has a value, the last completions where it has none.
-    observed = completer.observed or completer.complete(course.weights).objective
-    posterior = posterior_of(lesson, observed, prior)
+    # The objective of the observed data if it has a value, else the last completions.
+    observed = completer.observed or completer.complete(trajectory.weights).objective
+    posterior = posterior_of(run, observed, prior)
     notes.details["em"] = True
     notes.details["standard_errors_note"] = "as if what was hidden were known"
-    own = course._replace(weights=posterior.free_weights(course.weights))
-    found = find_unbounded(posterior, lesson.parameters, prior, notes.warnings)
-    fit = account_climb(lesson, own, posterior, f"em+{optimizer}", prior, found)
-    return estimate(lesson, posterior, prior, replace(fit, exact=completer.is_exact))
+    own = trajectory._replace(weights=posterior.free_weights(trajectory.weights))
+    found = find_unbounded(posterior, run.parameters, prior, notes.warnings)
+    fit = build_fit(run, own, posterior, f"em+{optimizer}", prior, found)
+    return estimate(run, posterior, prior, replace(fit, exact=completer.is_exact))
 
 
-def learn_margin(lesson: Lesson) -> Fit:
+def learn_margin(run: LearningRun) -> Fit:
     """Cutting planes."""
     from lapis.learning.max_margin import fit_max_margin
 
-    options, prior = lesson.options, choose_prior(lesson, None)
-    with lesson.notes.phase("optimisation"):
+    options, prior = run.options, choose_prior(run, None)
+    with run.notes.phase("optimisation"):
         found = fit_max_margin(
-            lesson.examples,
-            lesson.parameters,
+            run.examples,
+            run.parameters,
             prior,
             slack_cost=options.margin,
             tolerance=options.tolerance or MARGIN_TOLERANCE,
@@ -232,44 +232,43 @@ def learn_margin(lesson: Lesson) -> Fit:
             time_limit=options.time_limit,
             max_memory=options.max_memory,
             seed=options.seed,
-            progress=lesson.progress,
-            should_stop=lesson.stop,
-            keeper=Keeper(options.checkpoint, CUTTING_PLANE, lesson.fingerprint),
+            progress=run.progress,
+            should_stop=run.stop,
+            checkpoint=CheckpointFile(options.checkpoint, CUTTING_PLANE, run.fingerprint),
         )
-    return account_margin(lesson, found, prior)
+    return build_margin_fit(run, found, prior)
 
 
-def climb_posterior(
-    lesson: Lesson,
-    posterior: Posterior,
+def maximize_posterior(
+    run: LearningRun,
+    posterior: PenalizedObjective,
     optimizer: str,
     start: np.ndarray,
     *,
     far: np.ndarray | None = None,
-) -> Course:
+) -> Trajectory:
     """From a start float64[num_free], within ±far float64[num_free]."""
-    from lapis.optimisation.climb import climb, make_optimizer
+    from lapis.optimisation.maximize import make_optimizer, maximize
 
-    options = lesson.options
-    return climb(
+    options = run.options
+    if far is not None:
+        posterior = replace(posterior, lower=-far, upper=far)
+    return maximize(
         posterior,
         make_optimizer(optimizer, **options.of_optimizer),
         start,
-        l1=posterior.l1,
-        lower=None if far is None else -far,
-        upper=far,
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         time_limit=options.time_limit,
-        progress=lesson.progress,
-        should_stop=lesson.stop,
+        progress=run.progress,
+        should_stop=run.stop,
         checkpoint=options.checkpoint,
-        fingerprint=lesson.fingerprint,
+        fingerprint=run.fingerprint,
     )
 
 
 def farthest(
-    posterior: Posterior, prior: Prior, unbounded: Sequence[Unbounded] = ()
+    posterior: PenalizedObjective, prior: Prior, unbounded: Sequence[Unbounded] = ()
 ) -> np.ndarray | None:
     """float64[num_free], where weights are stopped; None where a prior holds all of them."""
     held = prior.holds(len(posterior.base))
@@ -280,41 +279,43 @@ def farthest(
     return far[posterior.free]
 
 
-def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) -> Course:
+def give_length(
+    run: LearningRun, trajectory: Trajectory, optimizer: str, prior: Prior
+) -> Trajectory:
     """A perceptron's weights at the length of greatest likelihood, unless a rate was given.
 
     Where fixed weights, or a prior around other weights, tell long ones from short ones they stay,
     and where counts alone are had: their noise gives weights a scale.
     """
-    parameters, largest = lesson.parameters, np.abs(course.weights).max(initial=0.0)
+    parameters, largest = run.parameters, np.abs(trajectory.weights).max(initial=0.0)
     has_length = parameters.initial[parameters.fixed].any() or np.any(prior.mean)
-    by_world = optimizer in ("vp", "vp-pw") and lesson.expectation == "map"
-    if not by_world or has_length or "rate" in lesson.options.of_optimizer or largest == 0.0:
-        return course
-    if course.interrupted:
-        lesson.notes.warnings.append(
+    by_world = optimizer in ("vp", "vp-pw") and run.expectation == "map"
+    if not by_world or has_length or "rate" in run.options.of_optimizer or largest == 0.0:
+        return trajectory
+    if trajectory.interrupted:
+        run.notes.warnings.append(
             "the weights are as long as the rate made them: learning was stopped before their "
             "length was found"
         )
-        return course
+        return trajectory
     from lapis.optimisation.ray import find_length
 
-    posterior = posterior_of(lesson, build_conditional(lesson, "auto"), prior)
-    direction = course.weights / largest
-    length = find_length(posterior, direction, l1=posterior.l1, should_stop=lesson.stop)
-    lesson.notes.details["length"] = length
-    return course._replace(weights=length * direction)
+    posterior = posterior_of(run, build_conditional(run, "auto"), prior)
+    direction = trajectory.weights / largest
+    length = find_length(posterior, direction, should_stop=run.stop)
+    run.notes.details["length"] = length
+    return trajectory._replace(weights=length * direction)
 
 
 def unmoved(
-    parameters: Parameters, posterior: Posterior, start: np.ndarray, course: Course
+    parameters: Parameters, posterior: PenalizedObjective, start: np.ndarray, trajectory: Trajectory
 ) -> list[str]:
     """A warning of the weights that most likely worlds left at 0.
 
     There true and false tie, and the world of a tie is that of the data where nothing is true:
     no mistake is seen, though the model calls every atom a coin.
     """
-    still = (start == 0.0) & (course.weights == 0.0) & (posterior.l1 is None)
+    still = (start == 0.0) & (trajectory.weights == 0.0) & (posterior.l1 is None)
     if not still.any():
         return []
     names = parameters.names()
@@ -325,22 +326,24 @@ def unmoved(
     ]
 
 
-def name_remedy(lesson: Lesson, course: Course, optimizer: str, is_fixed: bool) -> Course:
-    """A course that ended at a limit, with the option to set for it to converge."""
-    options, reason = lesson.options, course.reason
-    if course.converged or course.interrupted:
-        return course
+def name_remedy(
+    run: LearningRun, trajectory: Trajectory, optimizer: str, is_fixed: bool
+) -> Trajectory:
+    """A trajectory that ended at a limit, with the option to set for it to converge."""
+    options, reason = run.options, trajectory.reason
+    if trajectory.converged or trajectory.interrupted:
+        return trajectory
     if reason == "time limit" and options.time_limit:
-        return course._replace(reason=f"{reason}; set --time-limit {4 * options.time_limit:g}")
-    if reason != f"{course.iterations} iterations":
-        return course
-    more = f"--max-iterations {4 * course.iterations}"
-    if lesson.expectation == "map":
+        return trajectory._replace(reason=f"{reason}; set --time-limit {4 * options.time_limit:g}")
+    if reason != f"{trajectory.iterations} iterations":
+        return trajectory
+    more = f"--max-iterations {4 * trajectory.iterations}"
+    if run.expectation == "map":
         remedy = (
             "most likely worlds need not settle; set --optimizer pscg, which climbs a likelihood"
         )
-        if course.window_change is not None:
-            accepted = float(f"{1.5 * course.window_change:.1g}")
+        if trajectory.window_change is not None:
+            accepted = float(f"{1.5 * trajectory.window_change:.1g}")
             remedy += f", or --tolerance {accepted:g} to take this average"
     elif is_fixed:
         remedy = f"set {more}, or --optimizer lbfgs"
@@ -348,37 +351,37 @@ def name_remedy(lesson: Lesson, course: Course, optimizer: str, is_fixed: bool) 
         remedy = f"set {more}, or --num-samples {4 * options.num_samples}"
     else:
         remedy = f"set {more}, or --optimizer pscg"
-    return course._replace(reason=f"{reason}; {remedy}")
+    return trajectory._replace(reason=f"{reason}; {remedy}")
 
 
-def posterior_of(lesson: Lesson, objective: Objective, prior: Prior) -> Posterior:
-    return with_prior(objective, prior, lesson.parameters.initial, lesson.parameters.fixed)
+def posterior_of(run: LearningRun, objective: Objective, prior: Prior) -> PenalizedObjective:
+    return with_prior(objective, prior, run.parameters.initial, run.parameters.fixed)
 
 
-def start_of(lesson: Lesson) -> np.ndarray:
+def start_of(run: LearningRun) -> np.ndarray:
     """float64[num_parameters], where the search begins."""
-    if not lesson.has_hidden:
-        return lesson.parameters.initial
-    spread = WIDE_SPREAD if lesson.is_pseudo else SPREAD
-    return start_weights(lesson.parameters, lesson.examples, lesson.options.seed, spread)
+    if not run.has_hidden:
+        return run.parameters.initial
+    spread = WIDE_SPREAD if run.is_pseudo else SPREAD
+    return start_weights(run.parameters, run.examples, run.options.seed, spread)
 
 
-def sampled_completer(lesson: Lesson) -> Completer:
+def sampled_completer(run: LearningRun) -> Completer:
     from lapis.learning.em_completions import pseudo_completions
 
-    if lesson.options.counts == "ijgp":
+    if run.options.counts == "ijgp":
         raise LapisError(
             "counts are estimated in complete worlds, and the data hides atoms",
             code="incomplete-data",
             hint="leave out --counts, or say what is hidden",
         )
-    with lesson.notes.phase("objective"):
+    with run.notes.phase("objective"):
         return pseudo_completions(
-            lesson.examples,
-            lesson.parameters,
-            weighted=lesson.objective == "weighted-pseudo",
-            max_memory=lesson.options.max_memory,
-            seed=lesson.options.seed,
+            run.examples,
+            run.parameters,
+            weighted=run.objective == "weighted-pseudo",
+            max_memory=run.options.max_memory,
+            seed=run.options.seed,
         )
 
 
@@ -402,3 +405,34 @@ def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
             hint="give facts, or list the constants of the types in the model",
         )
     return empty
+
+
+def add_units(model: Model, predicates: Iterable[str]) -> Model:
+    """The model with a unit formula for each of the predicates that has none.
+
+    Without `P(x)` the other rules have to express how common P is. Where arguments are
+    marked (`P(x, v!)`) the number of true atoms is fixed, so each value gets a weight: `P(x, +v)`.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nClass(page, kind!)\\n1 Smokes(x)")
+    >>> [rule.text for rule in add_units(model, ["Smokes", "Class"]).rules]
+    ['Smokes(x)', 'Class(x1, +x2)']
+    """
+    asked = [model.predicates[name] for name in predicates]
+    missing = [p for p in asked if not any(is_unit(rule, p) for rule in model.rules)]
+    return with_statements(model, *[WeightedFormula(unit(predicate)) for predicate in missing])
+
+
+def is_unit(rule: Rule, predicate: Predicate) -> bool:
+    """Whether a rule is P or ¬P at distinct variables, with a weight for each marked value."""
+    formula = rule.formula.body if isinstance(rule.formula, Not) else rule.formula
+    if rule.hard or not isinstance(formula, Atom) or formula.predicate != predicate.name:
+        return False
+    names = [term.name if isinstance(term, Variable) else None for term in formula.terms]
+    marked = all(names[place] in rule.plus for place in predicate.block)
+    return None not in names and len(set(names)) == len(names) and marked
+
+
+def unit(predicate: Predicate) -> Atom:
+    terms = [Variable(f"x{i + 1}", plus=i in predicate.block) for i in range(predicate.arity)]
+    return Atom(predicate.name, tuple(terms))

@@ -37,9 +37,9 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
-from lapis.optimisation.checkpoint import Keeper
+from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
-from lapis.optimisation.logbook import Course, CurvePoint, max_norm
+from lapis.optimisation.history import CurvePoint, Trajectory, max_norm
 from lapis.progress import Progress, Report
 
 ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination does not find it
@@ -48,11 +48,11 @@ ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination d
 class Margin(NamedTuple):
     """Max-margin weights, and how far from the optimum they may be.
 
-    In `course`, values are −J, and the place of the gradient's norm has the gap, which here is
+    In `trajectory`, values are −J, and the place of the gradient's norm has the gap, which here is
     what vanishes at the optimum.
     """
 
-    course: Course
+    trajectory: Trajectory
     gap: float  # J is at most this much above the least
     proven: bool  # every worst world was proven to be the worst
     num_cuts: int
@@ -71,7 +71,7 @@ def fit_max_margin(
     seed: int = 0,
     progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: CheckpointFile | None = None,
 ) -> Margin:
     """The weights of least J, fixed ones left alone; example k is world k of the parameters.
 
@@ -86,7 +86,7 @@ def fit_max_margin(
     >>> examples = build_examples(model, [data], ["Cancer"])
     >>> parameters = share_parameters(model, [example.free for example in examples])
     >>> found = fit_max_margin(examples, parameters, Prior("gaussian", 2.0))
-    >>> found.course.weights.round(6).tolist(), found.proven
+    >>> found.trajectory.weights.round(6).tolist(), found.proven
     ([1.0], True)
     """
     if prior.kind != "gaussian":
@@ -127,7 +127,7 @@ def fit_max_margin(
         time_limit=time_limit,
         progress=None if progress is None else lambda now: progress(as_event(now, base, free)),
         should_stop=should_stop,
-        keeper=keeper,
+        checkpoint=checkpoint,
     )
     return as_margin(found, base, free, mean)
 
@@ -247,8 +247,8 @@ def as_margin(found: Minimum, base: np.ndarray, free: np.ndarray, start: np.ndar
     value = curve[-1].value if curve else None
     gap = curve[-1].gradient_norm if curve else math.inf
     seconds = curve[-1].seconds if curve else 0.0
-    course = Course(
+    trajectory = Trajectory(
         weights, value, gap, tuple(curve), len(curve),
         found.converged, found.reason, found.interrupted, seconds,
     )  # fmt: skip
-    return Margin(course, gap, found.proven, len(curve))
+    return Margin(trajectory, gap, found.proven, len(curve))

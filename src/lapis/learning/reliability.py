@@ -1,12 +1,21 @@
-"""What is doubtful about learned weights: those without a bound, their errors, counts estimated.
+"""The fit of a run: its weights, their standard errors, and what is doubtful about them.
 
-Where the data never contradicts a formula, a larger weight always fits better, and without a
-prior the best one is infinite. For a pseudo-likelihood this is found before the climb, by linear
-programming (`separability`). For other objectives a weight that has become large is tried at a
-far place: an exact objective is concave, so one that is no smaller there has not fallen on the
-way, and would not be smaller anywhere beyond. Weights that grow together (one up, one down) are
-tried together, along what of them lies where the objective is nearly flat. What is flat everywhere,
-because no count changes, does not grow.
+**Weights without a bound.** Where the data never contradicts a formula, a larger weight always fits
+better, and without a prior the best one is infinite. For a pseudo-likelihood this is found before
+the run, by linear programming (`separability`). For other objectives a weight that has become large
+is tried at a far place: an exact objective is concave, so one that is no smaller there has not
+fallen on the way, and would not be smaller anywhere beyond. Weights that grow together (one up, one
+down) are tried together, along what of them lies where the objective is nearly flat. What is flat
+everywhere, because no count changes, does not grow.
+
+**Standard errors.** Near the maximum the posterior is about Gaussian with covariance C⁻¹, C the
+curvature (prior included), so the standard error of weight i is √(C⁻¹)_ii. Where a combination of
+weights has no curvature the data does not determine it, and the weights in it get none. Weights
+that an L1 prior holds at its corner do not move when the data changes a little: they have no error,
+and C is the curvature among the others. For a pseudo-likelihood this treats atoms as independent
+given the others; the errors are then a guide, not a promise. With more than `MAX_FULL` weights that
+move, or a curvature from a few samples, the diagonal alone is used: 1/√C_ii, what the error would
+be if all other weights were known, a lower bound.
 """
 
 from __future__ import annotations
@@ -18,18 +27,23 @@ import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example
-from lapis.learning.fit import FARTHEST, Unbounded
-from lapis.learning.objectives.posterior import Posterior
+from lapis.learning.fit import FARTHEST, Fit, Unbounded
+from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
+from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.parameters import Parameters
 from lapis.learning.separability import name_some
-from lapis.learning.standard_errors import MAX_FULL, curvature_matrix, standard_errors
+from lapis.optimisation.objective import Point
+from lapis.optimisation.penalized import PenalizedObjective
 
 if TYPE_CHECKING:
+    from lapis.learning.max_margin import Margin
     from lapis.learning.objectives.count_bound import Bound
-    from lapis.optimisation.logbook import Course
+    from lapis.optimisation.history import Trajectory
 
+MAX_FULL = 400  # weights that move, for which the whole curvature is inverted
+NO_CURVATURE = 1e-10  # of the largest curvature, after scaling: no information
 FAR = 25.0  # where a weight known to be without bound is stopped at the latest
 SUSPECT = 5.0  # a weight that may be on its way to infinity
 MAX_SUSPECTS = 100
@@ -41,8 +55,153 @@ TRACE = 1e-3  # of the largest component: rounding
 ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
 
 
+def build_fit(
+    run: LearningRun,
+    trajectory: Trajectory,
+    posterior: PenalizedObjective,
+    optimizer: str,
+    prior: Prior,
+    unbounded: Sequence[Unbounded],
+) -> Fit:
+    """The fit at the end of a trajectory, whose weights are the free ones."""
+    objective, options, notes = posterior.objective, run.options, run.notes
+    weights = posterior.all_weights(trajectory.weights)
+    if not isinstance(objective, PseudoObjective):  # where it was known before
+        unbounded = still_growing(posterior, run.parameters, trajectory, prior)
+    errors = None
+    # Standard errors are told by the curvature of a likelihood.
+    if run.objective != "weighted-pseudo" and run.expectation not in BY_WORLD:
+        with notes.phase("standard errors"):
+            errors, method = find_errors(posterior, run.parameters, trajectory, unbounded)
+        notes.details["standard_errors"] = method
+    by_chains = not (objective.is_exact or run.is_pseudo or run.expectation in BEST_WORLD)
+    if by_chains and not trajectory.interrupted:
+        with notes.phase("mixing of chains"):
+            trajectory = doubt_chains(run, trajectory, posterior)
+    if options.counts == "ijgp" and options.measure_error:
+        with notes.phase("error of counts"):
+            bound = measure_bound(run.examples, run.parameters, ijgp_settings(options), weights)
+        notes.details["count_error"] = bound.largest_error
+        notes.details["bound"] = {"value": bound.value, "holds": False}
+        notes.warnings.append(bound.words)
+    if isinstance(objective, PseudoObjective):
+        notes.warnings.extend(objective.notes)
+    trajectory = refuse_unbounded(trajectory, weights, prior, run.parameters.fixed, unbounded)
+    exact = objective.is_exact and options.counts == "exact"
+    log_prior = posterior.log_prior(trajectory.weights)
+    return make_fit(run, trajectory, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+def refuse_unbounded(
+    trajectory: Trajectory,
+    weights: np.ndarray,
+    prior: Prior,
+    fixed: np.ndarray,
+    unbounded: Sequence[Unbounded],
+) -> Trajectory:
+    """A trajectory that has not converged where the objective has no maximum.
+
+    Weights float64[num_parameters] at the bound that stops all weights have none either.
+    """
+    loose = ~fixed & ~prior.holds(len(weights)) & (np.abs(weights) >= FARTHEST)
+    loose[[weight.parameter for weight in unbounded]] = True
+    number = int(loose.sum())
+    if not (number and trajectory.converged):
+        return trajectory
+    reason = f"{number:,} weight{' has' if number == 1 else 's have'} no finite maximum"
+    return trajectory._replace(converged=False, reason=reason)
+
+
+def doubt_chains(
+    run: LearningRun, trajectory: Trajectory, posterior: PenalizedObjective
+) -> Trajectory:
+    """A trajectory that has not converged where its chains know but the worlds they began near."""
+    from lapis.learning.objectives import count_based, sampled_mixing
+    from lapis.learning.objectives.conditional import ConditionalObjective
+
+    objective, notes = posterior.objective, run.notes
+    goes_back = isinstance(objective, count_based.CountObjective) and not objective.persistent
+    if goes_back:
+        notes.warnings.append(
+            "chains go back to the data before they have gone round: the weights are near those "
+            "of --objective pseudo, not of a likelihood"
+        )
+    if not trajectory.converged and run.options.time_limit is not None:
+        return trajectory  # which has said so, and has no time
+    weights = posterior.all_weights(trajectory.weights)
+    if isinstance(objective, count_based.CountObjective):
+        doubtful = count_based.doubtful_weights(objective, weights)
+    else:
+        assert isinstance(objective, ConditionalObjective)
+        doubtful = sampled_mixing.doubtful_weights(objective, weights)
+    notes.details["chains_mix"] = None if goes_back else not len(doubtful)
+    if not len(doubtful):
+        return trajectory
+    names = run.parameters.names()
+    shown = name_some([names[number] for number in doubtful.tolist()])
+    notes.warnings.append(
+        f"chains do not mix: elsewhere they stay at other counts of {shown} than near the data, "
+        "so that the weights explain the worlds near the data among others near them only; "
+        f"a stronger prior{', or --expectation mcsat,' if run.expectation != 'mcsat' else ''} "
+        "may help"
+    )
+    if run.expectation != "count-map":
+        notes.details["standard_errors_note"] = "those of the worlds near the data"
+    reason = "chains that begin elsewhere see other counts"
+    return (
+        trajectory._replace(converged=False, reason=reason) if trajectory.converged else trajectory
+    )
+
+
+def build_margin_fit(run: LearningRun, found: Margin, prior: Prior) -> Fit:
+    """The value is the margin's share of the objective, not a likelihood."""
+    trajectory, parameters = found.trajectory, run.parameters
+    run.notes.details.update(gap=found.gap, proven=found.proven, cuts=found.num_cuts)
+    free, size = ~parameters.fixed, len(parameters)
+    away = trajectory.weights - prior.means(size)
+    log_prior = -0.5 * float(prior.precision(size)[free] @ away[free] ** 2)
+    return make_fit(
+        run, trajectory, trajectory.weights, CUTTING_PLANE, prior, log_prior, found.proven
+    )
+
+
+def make_fit(
+    run: LearningRun,
+    trajectory: Trajectory,
+    weights: np.ndarray,
+    optimizer: str,
+    prior: Prior,
+    log_prior: float,
+    exact: bool,
+    errors: np.ndarray | None = None,
+    unbounded: Sequence[Unbounded] = (),
+) -> Fit:
+    """The fit. The trajectory's values include the prior; arrays float64[num_parameters]."""
+    return Fit(
+        run.objective,
+        optimizer,
+        str(prior),
+        None if trajectory.value is None else trajectory.value - log_prior,
+        log_prior,
+        exact,
+        trajectory.converged,
+        trajectory.interrupted,
+        trajectory.reason,
+        trajectory.iterations,
+        trajectory.gradient_norm,
+        run.parameters,
+        weights,
+        errors,
+        trajectory.curve,
+        run.notes.seconds,
+        tuple(unbounded),
+        tuple(run.notes.warnings),
+        run.notes.details,
+    )
+
+
 def find_unbounded(
-    posterior: Posterior, parameters: Parameters, prior: Prior, warnings: list[str]
+    posterior: PenalizedObjective, parameters: Parameters, prior: Prior, warnings: list[str]
 ) -> list[Unbounded]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
     objective = posterior.objective
@@ -63,15 +222,15 @@ def find_unbounded(
 
 
 def still_growing(
-    posterior: Posterior, parameters: Parameters, course: Course, prior: Prior
+    posterior: PenalizedObjective, parameters: Parameters, trajectory: Trajectory, prior: Prior
 ) -> list[Unbounded]:
     """The weights that neither data nor prior has stopped."""
-    weights, loose = course.weights, ~prior.holds(len(parameters))[posterior.free]
+    weights, loose = trajectory.weights, ~prior.holds(len(parameters))[posterior.free]
     suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
     if not suspects:
         return []
     # Without the penalty of an l1 prior, which does not change where only loose weights move.
-    here = None if course.value is None else posterior.evaluate(weights).value
+    here = None if trajectory.value is None else posterior.evaluate_smooth(weights).value
     constant = constant_space(posterior)
     moves = 1.0 - (constant**2).sum(axis=1) > CONSTANT  # some count changes with the weight
     sign = np.zeros(len(weights), np.int64)
@@ -92,16 +251,16 @@ def still_growing(
     return found
 
 
-def never_falls(posterior: Posterior, here: float | None, away: np.ndarray) -> bool:
+def never_falls(posterior: PenalizedObjective, here: float | None, away: np.ndarray) -> bool:
     """Whether the objective, if it has a value here, is no smaller at weights far away."""
     if here is None:
         return False
-    there = posterior.evaluate(away).value
+    there = posterior.evaluate_smooth(away).value
     return there is not None and there >= here - LEVEL * abs(here)
 
 
 def growing_together(
-    posterior: Posterior,
+    posterior: PenalizedObjective,
     weights: np.ndarray,
     here: float | None,
     constant: np.ndarray,
@@ -111,7 +270,7 @@ def growing_together(
     nowhere = np.zeros(len(weights), np.int64)
     if here is None or not is_explored(posterior):
         return nowhere
-    flat = flat_space(curvature_matrix(posterior.evaluate(weights)), FLAT)
+    flat = flat_space(curvature_matrix(posterior.evaluate_smooth(weights)), FLAT)
     direction = flat @ (flat.T @ weights)
     direction -= constant @ (constant.T @ direction)
     direction[~loose] = 0.0
@@ -123,18 +282,18 @@ def growing_together(
     return np.sign(direction).astype(np.int64) if never_falls(posterior, here, away) else nowhere
 
 
-def constant_space(posterior: Posterior) -> np.ndarray:
+def constant_space(posterior: PenalizedObjective) -> np.ndarray:
     """float64[num_free, k], orthonormal combinations of weights whose count never changes.
 
     At weights zero every world is possible, so that what does not vary there varies nowhere.
     """
     if not is_explored(posterior):
         return np.empty((posterior.num_parameters, 0))
-    curvature = curvature_matrix(posterior.evaluate(np.zeros(posterior.num_parameters)))
+    curvature = curvature_matrix(posterior.evaluate_smooth(np.zeros(posterior.num_parameters)))
     return flat_space(curvature, CONSTANT * np.abs(curvature).max(initial=0.0))
 
 
-def is_explored(posterior: Posterior) -> bool:
+def is_explored(posterior: PenalizedObjective) -> bool:
     """Whether the whole curvature is exact and small enough to look at."""
     return posterior.is_fixed and posterior.num_parameters <= MAX_FULL
 
@@ -147,11 +306,14 @@ def flat_space(curvature: np.ndarray, least: float) -> np.ndarray:
 
 
 def find_errors(
-    posterior: Posterior, parameters: Parameters, course: Course, unbounded: Sequence[Unbounded]
+    posterior: PenalizedObjective,
+    parameters: Parameters,
+    trajectory: Trajectory,
+    unbounded: Sequence[Unbounded],
 ) -> tuple[np.ndarray, str]:
     """float64[num_parameters], NaN for weights that are fixed, infinite or held by L1."""
-    point = posterior.evaluate(course.weights)
-    held = None if posterior.l1 is None else (course.weights == 0) & (posterior.l1 > 0)
+    point = posterior.evaluate_smooth(trajectory.weights)
+    held = None if posterior.l1 is None else (trajectory.weights == 0) & (posterior.l1 > 0)
     own, method = standard_errors(point, full=posterior.is_fixed, held=held)
     errors = np.full(len(parameters), np.nan)
     errors[posterior.free] = own
@@ -169,3 +331,42 @@ def measure_bound(
     from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 
     return likelihood_bound(weights, measure_errors(examples, parameters, settings))
+
+
+def standard_errors(
+    point: Point, *, full: bool, held: np.ndarray | None = None
+) -> tuple[np.ndarray, str]:
+    """float64[num_parameters], NaN where the data says nothing; and "full" or "diagonal".
+
+    `held`, bool[num_parameters], are weights that stay where they are.
+    """
+    diagonal = point.curvature_diagonal()
+    errors = np.full(len(point.weights), np.nan)
+    curved = np.flatnonzero(diagonal > 0 if held is None else (diagonal > 0) & ~held)
+    if not full or len(curved) > MAX_FULL:
+        errors[curved] = 1.0 / np.sqrt(diagonal[curved])
+        return errors, "diagonal"
+    if len(curved):
+        errors[curved] = errors_of(curvature_matrix(point, curved))
+    return errors, "full"
+
+
+def curvature_matrix(point: Point, chosen: np.ndarray | None = None) -> np.ndarray:
+    """float64[n, n], the curvature among the chosen parameters int64[n]; all where not given."""
+    unit = np.eye(len(point.weights))
+    if chosen is None:
+        chosen = np.arange(len(unit))
+    rows = [point.curvature_product(unit[i])[chosen] for i in chosen.tolist()]
+    return np.array(rows).reshape(len(chosen), len(chosen))
+
+
+def errors_of(curvature: np.ndarray) -> np.ndarray:
+    """√ of the diagonal of the inverse, NaN for weights in directions without curvature."""
+    scale = np.sqrt(np.diag(curvature))
+    correlation = curvature / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
+    flat = values <= NO_CURVATURE * max(1.0, float(values[-1]))
+    kept = vectors[:, ~flat]
+    variance = (kept**2 / values[~flat]).sum(axis=1)
+    variance[(vectors[:, flat] ** 2).sum(axis=1) > NO_CURVATURE] = np.nan
+    return np.sqrt(variance) / scale

@@ -24,7 +24,7 @@ from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from lapis.lifted.drawing import Drawing
-    from lapis.results.graph import Graph
+    from lapis.results.graph import Picture
 
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 
@@ -143,12 +143,12 @@ class Lifted(Result):
             hint="use the method 'circuit'",
         )
 
-    def draw(self) -> Graph:
+    def draw(self) -> Picture:
         """Draw the circuit.
 
         Returns
         -------
-        Graph
+        Picture
             The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`.
 
         Raises

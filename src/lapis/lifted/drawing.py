@@ -29,7 +29,7 @@ from lapis.lifted.compilation.circuit import (
 )
 from lapis.lifted.compilation.regions import Region, Size
 from lapis.lifted.encode import Encoding
-from lapis.results.graph import Graph, GraphEdge, GraphNode
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 WIDTH = 30  # characters of a node
@@ -168,7 +168,7 @@ class Drawing:
     def text(self) -> str:
         return "\n".join(f"{'  ' * d}{s + ' ' if s else ''}{text}" for d, s, text in self.lines)
 
-    def graph(self) -> Graph:
+    def graph(self) -> Picture:
         """A node for each line, an edge from each part to what it is a part of."""
         nodes, edges = [], []
         latest: dict[int, int] = {}  # the line before at each depth
@@ -178,7 +178,7 @@ class Drawing:
             if depth:
                 edges.append(GraphEdge(latest[depth - 1], number))
             latest[depth] = number
-        return Graph(tuple(nodes), tuple(edges))
+        return Picture(tuple(nodes), tuple(edges))
 
 
 def uses_of(root: Node) -> dict[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 
 PIECE = 1 << 18  # rows that are looked at together where there may be millions
 
@@ -69,7 +69,7 @@ def index_atoms(
     return atom_start, atom_clause
 
 
-@entry
+@allocating_entry
 def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     atom_start = np.zeros(num_atoms + 1, np.int64)
     for at in range(len(literal)):

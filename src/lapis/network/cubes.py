@@ -20,7 +20,7 @@ import numpy as np
 
 from lapis.network.csr import narrow, row_starts, take_rows
 from lapis.network.network import Network
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 
 
 class Variables(NamedTuple):
@@ -162,7 +162,7 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
     return sums.astype(np.float64, copy=False)
 
 
-@entry
+@allocating_entry
 def _falsify(clauses, clause_start, literal, variables, room, state_room):  # type: ignore[no-untyped-def]
     size, state_start = variables.size, variables.state_start
     atom_variable, atom_state = variables.atom_variable, variables.atom_state

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.network.cubes import Cubes
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 
 def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
@@ -35,7 +35,7 @@ def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
     return Cubes(size, start, variable, state_start, state, clause), origin
 
 
-@entry
+@allocating_entry
 def _cut(size, start, variable, state_start, state, clause, max_members):  # type: ignore[no-untyped-def]
     links, long_states = 0, 0
     for cube in range(len(clause)):

@@ -26,7 +26,7 @@ from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
 from lapis.results.atoms import AtomGroup, Atoms, predicate_group
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 
@@ -221,7 +221,7 @@ def connected_components(network: Network) -> np.ndarray:
     )
 
 
-@entry
+@allocating_entry
 def _components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
@@ -248,13 +248,13 @@ def find_root(root, item):  # type: ignore[no-untyped-def]
     return item
 
 
-@entry
+@allocating_entry
 def number_trees(root):  # type: ignore[no-untyped-def]
     """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
     return _number(root)
 
 
-@inner
+@allocating_inner
 def _number(root):  # type: ignore[no-untyped-def]
     label = np.empty(len(root), np.int32)
     count = 0

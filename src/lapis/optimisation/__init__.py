@@ -1,1 +1,1 @@
-"""Functions → maxima: first and second order, L1, bounds, logbook, checkpoints."""
+"""Functions → maxima: first and second order, priors, L1, bounds, checkpoints."""

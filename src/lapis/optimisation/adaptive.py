@@ -16,17 +16,17 @@ from typing import Annotated
 import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
-from lapis.optimisation.logbook import AveragedState
+from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.registry.option import Help, Range
 
 EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
-class State(AveragedState):
-    """Where the climb stands."""
+class AdaptiveState(AveragedState):
+    """Where the run stands."""
 
     mean: np.ndarray  # float64[num_parameters], running average of the gradient; AdaGrad: unused
     square: np.ndarray  # float64[num_parameters], running average (AdaGrad: sum) of its square
@@ -45,12 +45,12 @@ class Adam:
     first: float = 0.9  # what the average of gradients keeps
     second: float = 0.99  # what the average of squares keeps
     name: str = "adam"
-    state_type: type[State] = State
+    state_type: type[AdaptiveState] = AdaptiveState
 
-    def init(self, terrain: Terrain, point: Point) -> State:
+    def init(self, objective: PenalizedObjective, point: Point) -> AdaptiveState:
         return start(point)
 
-    def step(self, terrain: Terrain, state: State) -> State:
+    def step(self, objective: PenalizedObjective, state: AdaptiveState) -> AdaptiveState:
         t = state.iteration + 1
         gradient = state.point.gradient
         mean = self.first * state.mean + (1 - self.first) * gradient
@@ -58,7 +58,7 @@ class Adam:
         unbiased = np.sqrt(square / (1 - self.second**t))
         move = mean / (1 - self.first**t) / (unbiased + EPSILON)
         rate = self.rate / (1 + self.decay * state.iteration)
-        return advance(terrain, state, rate * move, mean, square)
+        return advance(objective, state, rate * move, mean, square)
 
 
 @dataclass(frozen=True)
@@ -67,28 +67,32 @@ class AdaGrad:
 
     rate: Annotated[float, Range(0, above=True), Help("first step of each weight")] = 0.5
     name: str = "adagrad"
-    state_type: type[State] = State
+    state_type: type[AdaptiveState] = AdaptiveState
 
-    def init(self, terrain: Terrain, point: Point) -> State:
+    def init(self, objective: PenalizedObjective, point: Point) -> AdaptiveState:
         return start(point)
 
-    def step(self, terrain: Terrain, state: State) -> State:
+    def step(self, objective: PenalizedObjective, state: AdaptiveState) -> AdaptiveState:
         gradient = state.point.gradient
         square = state.square + gradient**2
         move = self.rate * gradient / (np.sqrt(square) + EPSILON)
-        return advance(terrain, state, move, state.mean, square)
+        return advance(objective, state, move, state.mean, square)
 
 
-def start(point: Point) -> State:
+def start(point: Point) -> AdaptiveState:
     nothing = np.zeros_like(point.weights)
-    return State(point, 0, point.weights, nothing, nothing)
+    return AdaptiveState(point, 0, point.weights, nothing, nothing)
 
 
 def advance(
-    terrain: Terrain, state: State, move: np.ndarray, mean: np.ndarray, square: np.ndarray
-) -> State:
+    objective: PenalizedObjective,
+    state: AdaptiveState,
+    move: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+) -> AdaptiveState:
     """The state after a move, projected onto the orthant it started in."""
     iteration = state.iteration + 1
-    point = terrain.evaluate(terrain.project(state.point, state.weights + move))
-    average = follow(terrain, state.average, point, iteration)
-    return State(point, iteration, average, mean, square)
+    point = objective.evaluate(objective.project(state.point, state.weights + move))
+    average = follow(objective, state.average, point, iteration)
+    return AdaptiveState(point, iteration, average, mean, square)

@@ -1,9 +1,9 @@
-"""Checkpoints: a climb as one file, from which it continues as if it had never stopped.
+"""Checkpoints: a run as one file, from which it continues as if it had never stopped.
 
-The file is an npz archive: the arrays and numbers of the optimiser's state, of the window that
-judges convergence, and of the curve, and a JSON header that names the optimiser and the problem.
-A state's point is not kept: it is evaluated again, which gives the same numbers where the objective
-is exact. Where it moves chains, their worlds and generators are kept as they were before the point
+The file is an npz archive: a JSON header that names the method, the problem and the version of
+Lapis, and arrays in sections (`state.weights`, `window.start`, `log.result`). The points of an
+optimiser are not saved: they are evaluated again, which gives the same numbers where the objective
+is exact. Where it moves chains, the states of the chains are saved as they were before the point
 was evaluated, and as they are now. The file appears whole or not at all, and nothing in it is
 executed when it is read.
 """
@@ -21,79 +21,84 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError
 
 CHECKPOINT_SECONDS = 5.0
-FORMAT = "lapis learning 2"
+FORMAT = "lapis checkpoint 3"
 
 T = TypeVar("T")
+Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is kept of a climb."""
+    """A run as it is saved."""
 
-    optimizer: str
+    method: str  # the optimiser, or the search
     fingerprint: str  # of the problem: what is learned from what
     seconds: float  # spent so far
-    state: Mapping[str, np.ndarray]  # fields of the optimiser's state
-    window: Mapping[str, np.ndarray]  # fields of the convergence window; empty where not used
-    curve: np.ndarray  # float64[num_points, 5], a CurvePoint a row; NaN for no value
-    chains: Mapping[str, np.ndarray] = field(default_factory=dict)  # of a moving objective
+    arrays: Arrays  # by section and name
+
+    def section(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays of one section, without its name."""
+        start = f"{name}."
+        return {n.removeprefix(start): a for n, a in self.arrays.items() if n.startswith(start)}
 
 
-Arrays = Mapping[str, np.ndarray]
-Kept = tuple[float, Arrays, Arrays, np.ndarray, Arrays]  # seconds, state, window, curve, chains
+def sections(**parts: Arrays) -> dict[str, np.ndarray]:
+    """Arrays of several sections in one mapping.
+
+    >>> sections(state={"weights": np.zeros(2)}, window={})
+    {'state.weights': array([0., 0.])}
+    """
+    return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, replacing an earlier one in one go."""
+    """Write a checkpoint in place of an earlier one."""
+    from lapis import __version__
+
     header = {
         "format": FORMAT,
-        "optimizer": checkpoint.optimizer,
+        "version": __version__,
+        "method": checkpoint.method,
         "fingerprint": checkpoint.fingerprint,
         "seconds": checkpoint.seconds,
     }
-    arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
-    arrays |= {f"window.{name}": value for name, value in checkpoint.window.items()}
-    arrays |= {f"chains.{name}": value for name, value in checkpoint.chains.items()}
-    write_archive(path, header, arrays | {"curve": checkpoint.curve})
+    write_archive(path, header, checkpoint.arrays)
 
 
-def read_checkpoint(
-    path: Path, optimizer: str, fingerprint: str, num_parameters: int
-) -> Checkpoint | None:
-    """The checkpoint of this optimiser on this problem; None where there is no file."""
-    found = read_archive(path, FORMAT, climb_of)
+def read_checkpoint(path: Path, method: str, fingerprint: str) -> Checkpoint | None:
+    """The checkpoint of this method on this problem; None where there is no file."""
+    from lapis import __version__
+
+    found = read_archive(path, FORMAT, as_checkpoint)
     if found is None:
         return None
-    if found.optimizer != optimizer:
-        raise foreign(path, f"the optimizer {found.optimizer}, not {optimizer}")
-    if found.fingerprint != fingerprint or len(found.state["weights"]) != num_parameters:
+    version, checkpoint = found
+    if version != __version__:
+        raise foreign(path, f"lapis {version}; this is lapis {__version__}")
+    if checkpoint.method != method:
+        raise foreign(path, f"the method {checkpoint.method}, not {method}")
+    if checkpoint.fingerprint != fingerprint:
         raise foreign(path, "other rules, data or options")
-    return found
+    return checkpoint
 
 
-def climb_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Checkpoint:
-    state = fields_of(arrays, "state.")
-    if "weights" not in state:
-        raise KeyError("weights")
-    return Checkpoint(
-        header["optimizer"],
-        header["fingerprint"],
-        float(header["seconds"]),
-        state,
-        fields_of(arrays, "window."),
-        arrays["curve"],
-        fields_of(arrays, "chains."),
-    )
+def as_checkpoint(header: Mapping[str, Any], arrays: Arrays) -> tuple[str, Checkpoint]:
+    """The version and the checkpoint in an archive; KeyError or ValueError if it has none."""
+    seconds = float(header["seconds"])
+    if "log.length" in arrays:
+        logged = int(arrays["log.length"].sum()), len(arrays["log.length"])
+        if logged != (len(arrays["log.result"]), len(arrays["log.digest"])):
+            raise ValueError("log.length")
+    checkpoint = Checkpoint(header["method"], header["fingerprint"], seconds, arrays)
+    return str(header["version"]), checkpoint
 
 
-def write_archive(
-    path: Path, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
-) -> None:
-    """A header, which names its format, and arrays, in place of an earlier file in one go."""
+def write_archive(path: Path, header: Mapping[str, object], arrays: Arrays) -> None:
+    """Write a header, which names its format, and arrays, in place of an earlier file."""
     with whole_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
 
@@ -101,7 +106,7 @@ def write_archive(
 def read_archive(
     path: Path,
     format: str,
-    build: Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], T],
+    build: Callable[[Mapping[str, Any], Arrays], T],
     kind: str = "checkpoint",
     hint: str = "delete it, or name another file",
 ) -> T | None:
@@ -114,64 +119,66 @@ def read_archive(
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(str(archive["header"]))
-            arrays = {name: archive[name] for name in archive.files}
-        if header["format"] != format:
-            raise ValueError(header["format"])
-        return build(header, arrays)
+            arrays = {name: archive[name] for name in archive.files if name != "header"}
+        if header["format"] == format:
+            return build(header, arrays)
+        is_other_version = str(header["format"]).startswith(format.rstrip("0123456789"))
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
-        raise LapisError(
-            f"{path}: not a {kind}, or a damaged one",
-            code=f"damaged-{kind}",
-            hint=hint,
-        ) from None
+        is_other_version = False
+    if is_other_version:
+        raise foreign(path, f"another version of lapis ({header['format']}, not {format})", kind)
+    raise LapisError(
+        f"{path}: not a {kind}, or a damaged one", code=f"damaged-{kind}", hint=hint
+    ) from None
 
 
 @dataclass
-class Keeper:
-    """The checkpoint of a run, kept up to date every few seconds; none where there is no path."""
+class CheckpointFile:
+    """The checkpoint of a run, written every few seconds; none without a path."""
 
     path: Path | None
-    optimizer: str = ""
+    method: str = ""
     fingerprint: str = ""
     saved_at: float = field(default_factory=time.monotonic)
-    pack: Callable[[], Kept] | None = None  # what is to be kept now
+    pack: Callable[[], tuple[float, Arrays]] | None = None  # seconds and arrays to save
 
-    def read(self, num_parameters: int) -> Checkpoint | None:
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            require_writable(self.path)
+
+    def read(self, num_parameters: int | None = None) -> Checkpoint | None:
+        """The checkpoint to continue; with `num_parameters`, its state has that many weights."""
         if self.path is None:
             return None
-        return read_checkpoint(self.path, self.optimizer, self.fingerprint, num_parameters)
+        found = read_checkpoint(self.path, self.method, self.fingerprint)
+        if found is not None and num_parameters is not None:
+            weights = found.arrays.get("state.weights")
+            if weights is None or len(weights) != num_parameters:
+                raise foreign(self.path, "other rules, data or options")
+        return found
 
-    def note(self, pack: Callable[[], Kept]) -> None:
-        """There is more to keep; it is packed when it is written."""
+    def note(self, pack: Callable[[], tuple[float, Arrays]]) -> None:
+        """Save later what `pack` returns then, or now if the last time is long ago."""
         self.pack = pack
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.write()
 
-    def keep(self, kept: Kept) -> None:
-        """The same of a run that moves on before it is written."""
-        self.note(lambda: kept)
+    def keep(self, seconds: float, arrays: Arrays) -> None:
+        """The same for arrays that the run will replace, not change."""
+        self.note(lambda: (seconds, arrays))
 
     def write(self) -> None:
         self.saved_at = time.monotonic()
         if self.path is not None and self.pack is not None:
-            kept = Checkpoint(self.optimizer, self.fingerprint, *self.pack())
-            write_checkpoint(self.path, kept)
+            write_checkpoint(self.path, Checkpoint(self.method, self.fingerprint, *self.pack()))
 
 
-def foreign(path: Path, what: str) -> LapisError:
+def foreign(path: Path, what: str, kind: str = "checkpoint") -> LapisError:
     return LapisError(
-        f"{path}: a checkpoint of {what}",
-        code="foreign-checkpoint",
+        f"{path}: a {kind} of {what}",
+        code=f"foreign-{kind}",
         hint="delete it, or name another file",
     )
-
-
-def fields_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def pack(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
@@ -179,6 +186,6 @@ def pack(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in fields.items() if name != "point"}
 
 
-def unpack(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def unpack(arrays: Arrays) -> dict[str, Any]:
     """The fields as they were: numbers for arrays without axes."""
     return {name: array if array.ndim else array.item() for name, array in arrays.items()}

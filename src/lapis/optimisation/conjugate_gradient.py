@@ -8,7 +8,7 @@ Thesis section 4.2.5, from Møller (1993). Each direction keeps what the earlier
 the curvature, as `trust_region` says, instead of a line search. A rejected step is redone along
 the same direction with a larger λ.
 
-Conjugacy is about one metric and one set of weights that may move. So the climb restarts from z
+Conjugacy is about one metric and one set of weights that may move. So the search restarts from z
 when d does not ascend, when an L1 penalty or a bound has changed which weights are held, and after
 `PERIOD` accepted steps, or four times as many as there are weights: restarting after as many as
 there are weights, as textbooks have it, took five times as long on quadratics of condition 1e6,
@@ -26,9 +26,9 @@ import numpy as np
 
 from lapis.optimisation.diagonal_newton import estimate_variance, scale_by_variance
 from lapis.optimisation.gradient_ascent import follow
-from lapis.optimisation.logbook import AveragedState
+from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.optimisation.trust_region import renew, try_step
 from lapis.registry.option import Help, Range
 
@@ -36,8 +36,8 @@ PERIOD = 100  # accepted steps between restarts, at most
 
 
 @dataclass(frozen=True)
-class State(AveragedState):
-    """Where the climb stands and where it will go next."""
+class ConjugateGradientState(AveragedState):
+    """The current point and the next direction."""
 
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], M; ones for SCG
@@ -54,24 +54,28 @@ class ConjugateGradient:
     damping: Annotated[
         float, Range(0), Help("λ at the start: larger means shorter first steps")
     ] = 1.0
-    state_type: type[State] = State
+    state_type: type[ConjugateGradientState] = ConjugateGradientState
 
     @property
     def name(self) -> str:
         return "pscg" if self.preconditioned else "scg"
 
-    def init(self, terrain: Terrain, point: Point) -> State:
-        variance = self.metric(terrain, point, None, 0)
+    def init(self, objective: PenalizedObjective, point: Point) -> ConjugateGradientState:
+        variance = self.metric(objective, point, None, 0)
         direction = self.scale(point, variance)
-        return State(point, 0, point.weights, self.damping, variance, direction, 0, 0)
+        return ConjugateGradientState(
+            point, 0, point.weights, self.damping, variance, direction, 0, 0
+        )
 
-    def step(self, terrain: Terrain, state: State) -> State:
+    def step(
+        self, objective: PenalizedObjective, state: ConjugateGradientState
+    ) -> ConjugateGradientState:
         trial = try_step(
-            terrain, state.point, state.direction, state.variance, state.damping, state.iteration
+            objective, state.point, state.direction, state.variance, state.damping, state.iteration
         )
         point, rejections = trial.point, 0
         if not trial.accepted:
-            point, rejections = renew(terrain, point, state.rejections + 1)
+            point, rejections = renew(objective, point, state.rejections + 1)
         iteration = state.iteration + 1
         after = replace(
             state,
@@ -79,29 +83,37 @@ class ConjugateGradient:
             iteration=iteration,
             damping=trial.damping,
             rejections=rejections,
-            average=follow(terrain, state.average, point, iteration),
+            average=follow(objective, state.average, point, iteration),
         )
-        return after if point is state.point else self.turn(terrain, state, after, trial.accepted)
+        return after if point is state.point else self.turn(objective, state, after, trial.accepted)
 
-    def turn(self, terrain: Terrain, before: State, after: State, moved: bool) -> State:
+    def turn(
+        self,
+        objective: PenalizedObjective,
+        before: ConjugateGradientState,
+        after: ConjugateGradientState,
+        moved: bool,
+    ) -> ConjugateGradientState:
         """The state with its next direction: conjugate to the last one, or a restart."""
         point, variance = after.point, before.variance
         if point.gradient_stderr is not None:
-            variance = self.metric(terrain, point, variance, after.iteration)
+            variance = self.metric(objective, point, variance, after.iteration)
         scaled = self.scale(point, variance)
-        direction = terrain.align(point, scaled + self.momentum(before, point, scaled))
-        same_face = terrain.is_open or np.array_equal(
+        direction = objective.align(point, scaled + self.momentum(before, point, scaled))
+        same_face = objective.is_unconstrained or np.array_equal(
             point.gradient == 0, before.point.gradient == 0
         )
-        is_young = before.age + 1 < min(4 * terrain.num_parameters, PERIOD)
+        is_young = before.age + 1 < min(4 * objective.num_parameters, PERIOD)
         if moved and same_face and is_young and float(direction @ point.gradient) > 0:
             return replace(after, variance=variance, direction=direction, age=before.age + 1)
         if point.gradient_stderr is None:
-            variance = self.metric(terrain, point, variance, after.iteration)
+            variance = self.metric(objective, point, variance, after.iteration)
             scaled = self.scale(point, variance)
         return replace(after, variance=variance, direction=scaled, age=0)
 
-    def momentum(self, state: State, point: Point, scaled: np.ndarray) -> np.ndarray:
+    def momentum(
+        self, state: ConjugateGradientState, point: Point, scaled: np.ndarray
+    ) -> np.ndarray:
         """β d_old."""
         before = float(self.scale(state.point, state.variance) @ state.point.gradient)
         change = point.gradient - state.point.gradient
@@ -109,11 +121,15 @@ class ConjugateGradient:
         return beta * state.direction
 
     def metric(
-        self, terrain: Terrain, point: Point, earlier: np.ndarray | None, iteration: int
+        self,
+        objective: PenalizedObjective,
+        point: Point,
+        earlier: np.ndarray | None,
+        iteration: int,
     ) -> np.ndarray:
         if not self.preconditioned:
-            return np.ones(terrain.num_parameters)
-        return estimate_variance(terrain, point, earlier, iteration)
+            return np.ones(objective.num_parameters)
+        return estimate_variance(objective, point, earlier, iteration)
 
     def scale(self, point: Point, variance: np.ndarray) -> np.ndarray:
         """z = M⁻¹ g."""

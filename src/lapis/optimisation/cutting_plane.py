@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.optimisation.checkpoint import Keeper
+from lapis.optimisation.checkpoint import CheckpointFile, sections
 from lapis.progress import work_clock
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry count as zero
@@ -171,7 +171,7 @@ def minimise_by_cuts(
     time_limit: float | None = None,
     progress: Callable[[Round], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
-    keeper: Keeper | None = None,
+    checkpoint: CheckpointFile | None = None,
 ) -> Minimum:
     """Minimise J until the gap is `tolerance` · max(1, J); Ctrl-C keeps the best so far.
 
@@ -182,18 +182,19 @@ def minimise_by_cuts(
     rounds: list[Round] = []
     best, found, upper, lower = start, np.inf, np.inf, 0.0
     asked, expected, nearness, proven = start, -np.inf, 1.0, True
-    keeper = keeper or Keeper(None)
-    if (saved := keeper.read(len(start))) is not None:
-        best, bests = saved.state["weights"], saved.state["bests"]
-        found, upper, lower, nearness, is_proven = saved.state["numbers"].tolist()
+    checkpoint = checkpoint or CheckpointFile(None)
+    if (saved := checkpoint.read(len(start))) is not None:
+        restored = saved.section("state")
+        best, bests = restored["weights"], restored["bests"]
+        found, upper, lower, nearness, is_proven = restored["numbers"].tolist()
         began, proven = began - saved.seconds, bool(is_proven)
-        rows = zip(saved.curve.tolist(), bests, strict=True)
+        rows = zip(saved.arrays["curve"].tolist(), bests, strict=True)
         for number, ((seconds, above, below), weights) in enumerate(rows, start=1):
             rounds.append(Round(number, seconds, weights, above, below))
-        bundle.restore(saved.state)
+        bundle.restore(restored)
 
     def end(reason: str, *, converged: bool = False, interrupted: bool = False) -> Minimum:
-        keeper.write()
+        checkpoint.write()
         return Minimum(tuple(rounds), converged, proven, interrupted, reason)
 
     try:
@@ -225,7 +226,7 @@ def minimise_by_cuts(
                 **bundle.pack(),
             }
             curve = np.array([(each.seconds, each.upper, each.lower) for each in rounds])
-            keeper.keep((seconds, state, {}, curve, {}))
+            checkpoint.keep(seconds, sections(state=state) | {"curve": curve})
             if progress is not None:
                 progress(rounds[-1])
             if cut.interrupted or (should_stop is not None and should_stop()):

@@ -21,9 +21,9 @@ from typing import Annotated
 import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
-from lapis.optimisation.logbook import AveragedState
+from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.optimisation.trust_region import renew, try_step
 from lapis.registry.option import Help, Range
 
@@ -33,8 +33,8 @@ MIN_VARIANCE = 1e-12  # of the largest
 
 
 @dataclass(frozen=True)
-class State(AveragedState):
-    """Where the climb stands."""
+class DiagonalNewtonState(AveragedState):
+    """Where the run stands."""
 
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], of the counts
@@ -49,35 +49,37 @@ class DiagonalNewton:
         float, Range(0), Help("λ at the start: larger means shorter first steps")
     ] = 1.0
     name: str = "dn"
-    state_type: type[State] = State
+    state_type: type[DiagonalNewtonState] = DiagonalNewtonState
 
-    def init(self, terrain: Terrain, point: Point) -> State:
-        variance = estimate_variance(terrain, point, None, 0)
-        return State(point, 0, point.weights, self.damping, variance, 0)
+    def init(self, objective: PenalizedObjective, point: Point) -> DiagonalNewtonState:
+        variance = estimate_variance(objective, point, None, 0)
+        return DiagonalNewtonState(point, 0, point.weights, self.damping, variance, 0)
 
-    def step(self, terrain: Terrain, state: State) -> State:
+    def step(
+        self, objective: PenalizedObjective, state: DiagonalNewtonState
+    ) -> DiagonalNewtonState:
         direction = scale_by_variance(state.point, state.variance)
         trial = try_step(
-            terrain, state.point, direction, state.variance, state.damping, state.iteration
+            objective, state.point, direction, state.variance, state.damping, state.iteration
         )
         rejections = 0 if trial.accepted else state.rejections + 1
-        point, rejections = renew(terrain, trial.point, rejections)
+        point, rejections = renew(objective, trial.point, rejections)
         iteration = state.iteration + 1
         variance = state.variance
         if point is not state.point:
-            variance = estimate_variance(terrain, point, variance, iteration)
-        average = follow(terrain, state.average, point, iteration)
-        return State(point, iteration, average, trial.damping, variance, rejections)
+            variance = estimate_variance(objective, point, variance, iteration)
+        average = follow(objective, state.average, point, iteration)
+        return DiagonalNewtonState(point, iteration, average, trial.damping, variance, rejections)
 
 
 def estimate_variance(
-    terrain: Terrain, point: Point, earlier: np.ndarray | None, iteration: int
+    objective: PenalizedObjective, point: Point, earlier: np.ndarray | None, iteration: int
 ) -> np.ndarray:
     """float64[num_parameters], never zero: the curvature's diagonal, averaged where sampled."""
     variance = point.curvature_diagonal()
     if point.gradient_stderr is not None:
         if earlier is None:
-            earlier = np.maximum(terrain.true_counts, 1.0)
+            earlier = np.maximum(objective.true_counts, 1.0)
         variance = earlier + (variance - earlier) / min(iteration + 2, MEMORY)
     largest = float(variance.max(initial=0.0))
     return np.maximum(variance, MIN_VARIANCE * largest if largest > 0 else 1.0)

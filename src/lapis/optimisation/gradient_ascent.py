@@ -42,9 +42,9 @@ from typing import Annotated
 
 import numpy as np
 
-from lapis.optimisation.logbook import AveragedState
+from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
 from lapis.registry.option import Help, Range
 
@@ -59,8 +59,8 @@ GROWTH = 1.1  # of a rate whose step was neither short nor long
 
 
 @dataclass(frozen=True)
-class State(AveragedState):
-    """Where the climb stands."""
+class GradientAscentState(AveragedState):
+    """Where the run stands."""
 
     rate: float  # η before decay
     zero_share: np.ndarray  # float64[num_parameters], of the iterations with weight zero
@@ -96,29 +96,37 @@ class GradientAscent:
             "from samples, else 0"
         ),
     ] = None
-    state_type: type[State] = State
+    state_type: type[GradientAscentState] = GradientAscentState
 
-    def init(self, terrain: Terrain, point: Point) -> State:
+    def init(self, objective: PenalizedObjective, point: Point) -> GradientAscentState:
         rate = self.rate
         if rate is None:
-            rate = stable_rate(point, self.scale(terrain), terrain.true_counts)
+            rate = stable_rate(point, self.scale(objective), objective.true_counts)
         value = -np.inf if self.rate is not None or point.value is None else point.value
         recent = np.array([value] if np.isfinite(value) else [])
-        nothing = np.zeros(terrain.num_parameters)
-        return State(point, 0, point.weights, rate, nothing, 0, recent, point.weights, value)
+        nothing = np.zeros(objective.num_parameters)
+        return GradientAscentState(
+            point, 0, point.weights, rate, nothing, 0, recent, point.weights, value
+        )
 
-    def step(self, terrain: Terrain, state: State) -> State:
-        origin, scale = state.point, self.scale(terrain)
+    def step(
+        self, objective: PenalizedObjective, state: GradientAscentState
+    ) -> GradientAscentState:
+        origin, scale = state.point, self.scale(objective)
         rates = state.rate / (1 + self.decay * state.iteration) * scale
-        point = terrain.evaluate(terrain.project(origin, origin.weights + rates * origin.gradient))
+        point = objective.evaluate(
+            objective.project(origin, origin.weights + rates * origin.gradient)
+        )
         after = replace(state, point=point, iteration=state.iteration + 1, rejections=0)
         if self.rate is None and origin.value is not None and point.value is not None:
             after = follow_value(state, after, scale)
         elif self.rate is None and point.gradient_stderr is not None:
-            after = follow_samples(terrain, state, after)
-        return self.average(terrain, after)
+            after = follow_samples(objective, state, after)
+        return self.average(objective, after)
 
-    def average(self, terrain: Terrain, state: State) -> State:
+    def average(
+        self, objective: PenalizedObjective, state: GradientAscentState
+    ) -> GradientAscentState:
         """The state with its point in the average."""
         forget = self.forget
         if forget is None:
@@ -126,21 +134,23 @@ class GradientAscent:
             forget = FORGET if finds_rate else 0.0
         weight, weights = averaging_weight(state.iteration, forget), state.point.weights
         zero_share = state.zero_share
-        if terrain.l1 is not None:
-            is_zero = (weights == 0) & (terrain.l1 > 0)
+        if objective.l1 is not None:
+            is_zero = (weights == 0) & (objective.l1 > 0)
             zero_share = zero_share + weight * (is_zero - zero_share)
         average = state.average + weight * (weights - state.average)
         return replace(state, average=average, zero_share=zero_share)
 
-    def scale(self, terrain: Terrain) -> np.ndarray:
+    def scale(self, objective: PenalizedObjective) -> np.ndarray:
         """float64[num_parameters], η_i / η."""
         if not self.per_weight:
-            return np.ones(terrain.num_parameters)
-        counts = np.asarray(terrain.true_counts, np.float64)
+            return np.ones(objective.num_parameters)
+        counts = np.asarray(objective.true_counts, np.float64)
         return 1.0 / np.where(counts > 0, counts, 1.0)
 
 
-def follow_value(before: State, after: State, scale: np.ndarray) -> State:
+def follow_value(
+    before: GradientAscentState, after: GradientAscentState, scale: np.ndarray
+) -> GradientAscentState:
     """The state after a step between exact points: the step kept or undone, and the next rate."""
     origin, point = before.point, after.point
     assert origin.value is not None
@@ -179,12 +189,14 @@ def spectral_rate(step: np.ndarray, change: np.ndarray, scale: np.ndarray, rate:
     return shorter if shorter < SHORTER * longer else longer
 
 
-def follow_samples(terrain: Terrain, before: State, after: State) -> State:
+def follow_samples(
+    objective: PenalizedObjective, before: GradientAscentState, after: GradientAscentState
+) -> GradientAscentState:
     """The state after a step between sampled points: the step kept or undone, and the next rate."""
     origin, point = before.point, after.point
     left, noise = slopes(origin, point)
     if not left >= -noise:
-        kept, rejections = renew(terrain, origin, before.rejections + 1)
+        kept, rejections = renew(objective, origin, before.rejections + 1)
         return replace(after, point=kept, rate=before.rate / 2, rejections=rejections)
     slope = float((point.weights - origin.weights) @ origin.gradient)
     return replace(after, rate=before.rate * (2.0 if left - noise > slope / 2 else GROWTH))
@@ -205,10 +217,12 @@ def averaging_weight(iteration: int, forget: float) -> float:
     return (1 + forget) / (iteration + forget)
 
 
-def follow(terrain: Terrain, average: np.ndarray, point: Point, iteration: int) -> np.ndarray:
+def follow(
+    objective: PenalizedObjective, average: np.ndarray, point: Point, iteration: int
+) -> np.ndarray:
     """An average that forgets early iterations; zero where an L1 penalty holds a weight at zero."""
     average = average + averaging_weight(iteration, FORGET) * (point.weights - average)
-    return average if terrain.l1 is None else np.where(point.weights == 0, 0.0, average)
+    return average if objective.l1 is None else np.where(point.weights == 0, 0.0, average)
 
 
 def stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> float:

@@ -28,9 +28,9 @@ from typing import Annotated
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.logbook import max_norm
+from lapis.optimisation.history import max_norm
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import EDGE, Terrain, TerrainPoint
+from lapis.optimisation.penalized import EDGE, PenalizedObjective
 from lapis.registry.option import Help, Range
 
 FIRST_ROUND = 100  # iterations
@@ -54,42 +54,50 @@ class Lbfgs:
     name: str = "lbfgs"
 
     def solve(
-        self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
+        self,
+        objective: PenalizedObjective,
+        start: Point,
+        tolerance: float,
+        record: Callable[[Point], None],
     ) -> Point:
         """The maximum, as far as it can be told; `record` sees each iteration and may raise."""
-        if terrain.corners is None:
-            return self.solve_smooth(terrain, start, tolerance, record)
+        if objective.corners is None:
+            return self.solve_smooth(objective, start, tolerance, record)
 
         def record_unfinished(point: Point) -> None:
             # The end of an orthant is the end of all only if the other side is no better.
             if max_norm(point.gradient) > tolerance:
                 record(point)
 
-        scale = np.ones(terrain.num_parameters)
-        point = search(terrain, start, scale, self.memory, FIRST_ROUND, tolerance, record)
+        scale = np.ones(objective.num_parameters)
+        point = search(objective, start, scale, self.memory, FIRST_ROUND, tolerance, record)
         if max_norm(point.gradient) <= tolerance:
             return point
         side = ascending_side(
-            terrain, point.weights, np.where(point.weights < 0, -1.0, 1.0), tolerance
+            objective, point.weights, np.where(point.weights < 0, -1.0, 1.0), tolerance
         )
         for _ in range(MAX_ORTHANTS):
-            orthant = terrain.within_orthant(side)
+            orthant = objective.within_orthant(side)
             begin = orthant.evaluate(orthant.clip(point.weights))
             point = self.solve_smooth(orthant, begin, tolerance, record_unfinished)
-            next_side = ascending_side(terrain, point.weights, side, tolerance)
+            next_side = ascending_side(objective, point.weights, side, tolerance)
             if np.array_equal(next_side, side):
                 break
             side = next_side
         return point
 
     def solve_smooth(
-        self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
+        self,
+        objective: PenalizedObjective,
+        start: Point,
+        tolerance: float,
+        record: Callable[[Point], None],
     ) -> Point:
         """The maximum of an objective without corners."""
-        point, scale = start, np.ones(terrain.num_parameters)
+        point, scale = start, np.ones(objective.num_parameters)
         for limit in (FIRST_ROUND, *[LATER_ROUNDS] * MAX_ROUNDS):
-            reached = search(terrain, point, scale, self.memory, limit, tolerance, record)
-            reached = polish(terrain, reached, tolerance, record)
+            reached = search(objective, point, scale, self.memory, limit, tolerance, record)
+            reached = polish(objective, reached, tolerance, record)
             if max_norm(reached.gradient) <= tolerance or not is_better(reached, point):
                 return reached
             point = reached
@@ -100,22 +108,22 @@ class Lbfgs:
 
 
 def ascending_side(
-    terrain: Terrain, weights: np.ndarray, side: np.ndarray, tolerance: float
+    objective: PenalizedObjective, weights: np.ndarray, side: np.ndarray, tolerance: float
 ) -> np.ndarray:
     """float64[num_parameters], the side of zero to continue on: of weights at the edge, the other
     one if that ascends and this one does not."""
-    edge = terrain.corners & (np.abs(weights) <= EDGE)
+    edge = objective.corners & (np.abs(weights) <= EDGE)
     if not edge.any():
         return side
     slopes = []
     for each in (side, -side):
-        facing = terrain.within_orthant(np.where(edge, each, side))
+        facing = objective.within_orthant(np.where(edge, each, side))
         slopes.append(each * facing.evaluate(facing.clip(weights)).gradient)
     return np.where(edge & (slopes[0] <= 0) & (slopes[1] > tolerance), -side, side)
 
 
 def search(
-    terrain: Terrain,
+    objective: PenalizedObjective,
     start: Point,
     scale: np.ndarray,
     memory: int,
@@ -128,21 +136,21 @@ def search(
         return start
     from scipy.optimize import Bounds, minimize
 
-    split = split_weights(terrain, scale)
+    split = split_weights(objective, scale)
     last = start
     # The first step of the search has the length of the gradient: about one, in this unit.
     unit = max_norm(start.gradient / scale)
 
     def locate(x: np.ndarray) -> Point:
         nonlocal last
-        weights = terrain.clip(split.join(x))
+        weights = objective.clip(split.join(x))
         if not np.array_equal(weights, last.weights):
-            last = terrain.evaluate(weights)
+            last = objective.evaluate(weights)
         return last
 
     def descend(x: np.ndarray) -> tuple[float, np.ndarray]:
         point = locate(x)
-        smooth = point.smooth if isinstance(point, TerrainPoint) else point
+        smooth = point.smooth or point
         if smooth.value is None or not np.isfinite(smooth.value):
             raise LapisError(
                 "learning diverged: the objective is not a number at weights that were tried",
@@ -158,7 +166,7 @@ def search(
         if max_norm(point.gradient) <= tolerance:
             raise StopIteration
 
-    lower, upper = split.bounds(terrain)
+    lower, upper = split.bounds(objective)
     found = minimize(
         descend,
         split.divide(start.weights),
@@ -212,10 +220,10 @@ class Split:
         up, down = (smooth - self.l1) / self.scale, (-smooth - self.l1) / self.scale
         return np.concatenate([up, down[self.penalised]])
 
-    def bounds(self, terrain: Terrain) -> tuple[np.ndarray, np.ndarray]:
-        """Of p and q: those of w, and zero from below where it is split."""
-        lower = self.scale * (-np.inf if terrain.lower is None else terrain.lower)
-        upper = self.scale * (np.inf if terrain.upper is None else terrain.upper)
+    def bounds(self, objective: PenalizedObjective) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of p and q (w = p − q): those of w, and p, q ≥ 0."""
+        lower = self.scale * (-np.inf if objective.lower is None else objective.lower)
+        upper = self.scale * (np.inf if objective.upper is None else objective.upper)
         least = np.where(self.l1 > 0, 0.0, -np.inf)
         mirrored_lower, mirrored_upper = -upper[self.penalised], -lower[self.penalised]
         return (
@@ -224,20 +232,20 @@ class Split:
         )
 
 
-def split_weights(terrain: Terrain, scale: np.ndarray) -> Split:
-    l1 = np.zeros(terrain.num_parameters) if terrain.l1 is None else terrain.l1
+def split_weights(objective: PenalizedObjective, scale: np.ndarray) -> Split:
+    l1 = np.zeros(objective.num_parameters) if objective.l1 is None else objective.l1
     return Split(scale, l1, np.flatnonzero(l1 > 0))
 
 
 def polish(
-    terrain: Terrain, point: Point, tolerance: float, record: Callable[[Point], None]
+    objective: PenalizedObjective, point: Point, tolerance: float, record: Callable[[Point], None]
 ) -> Point:
     """Newton steps on the weights that are free to move, until the gradient is small."""
     for _ in range(MAX_NEWTON_STEPS):
         if max_norm(point.gradient) <= tolerance:
             break
-        step = newton_step(point, terrain.free_weights(point), tolerance)
-        better = take_newton_step(terrain, point, step)
+        step = newton_step(point, objective.movable(point), tolerance)
+        better = take_newton_step(objective, point, step)
         if better is None:
             break
         point = better
@@ -271,14 +279,14 @@ def newton_step(point: Point, free: np.ndarray, tolerance: float) -> np.ndarray:
     return step
 
 
-def take_newton_step(terrain: Terrain, point: Point, step: np.ndarray) -> Point | None:
+def take_newton_step(objective: PenalizedObjective, point: Point, step: np.ndarray) -> Point | None:
     """The first of the step, its half, its quarter, … that leaves a smaller gradient.
 
     Never down by more than rounding: where the objective is not concave, a saddle may lie there.
     """
     for halving in range(MAX_HALVINGS):
-        proposal = terrain.project(point, point.weights + 0.5**halving * step)
-        reached = terrain.evaluate(proposal)
+        proposal = objective.project(point, point.weights + 0.5**halving * step)
+        reached = objective.evaluate(proposal)
         if max_norm(reached.gradient) < max_norm(point.gradient) and not falls(point, reached):
             return reached
     return None

@@ -3,7 +3,7 @@
     s = (H + μ D)⁻¹ g,   w += s, s/2, s/4, … the first that goes up
 
 D is the diagonal of H and μ so small that it matters only where H is singular (formulas that the
-data cannot tell apart). A concave objective is climbed from anywhere, in about ten evaluations of
+data cannot tell apart). A concave objective is maximised from anywhere, in about ten evaluations of
 the value and the curvature; forming H costs a product for each weight, which is cheap where the
 atoms stand in classes and dear where inference is behind it. L-BFGS would need twice as many
 evaluations, and half a second before the first of them: loading scipy's optimisers takes longer
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.optimisation.logbook import max_norm
+from lapis.optimisation.history import max_norm
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 
 MAX_WEIGHTS = 50  # for which it is chosen without being asked for
 MAX_STEPS = 100
@@ -35,14 +35,18 @@ class Newton:
     name: str = "newton"
 
     def solve(
-        self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
+        self,
+        objective: PenalizedObjective,
+        start: Point,
+        tolerance: float,
+        record: Callable[[Point], None],
     ) -> Point:
         """The maximum; `record` sees each iteration and may raise."""
         point = start
         for _ in range(MAX_STEPS):
             if max_norm(point.gradient) <= tolerance:
                 break
-            reached = take_step(terrain, point, newton_step(terrain, point))
+            reached = take_step(objective, point, newton_step(objective, point))
             if reached is None:
                 break
             point = reached
@@ -50,10 +54,10 @@ class Newton:
         return point
 
 
-def newton_step(terrain: Terrain, point: Point) -> np.ndarray:
+def newton_step(objective: PenalizedObjective, point: Point) -> np.ndarray:
     """float64[num_parameters], zero where a penalty or a bound holds a weight."""
-    free = np.flatnonzero(terrain.free_weights(point))
-    units = np.eye(terrain.num_parameters)[free]
+    free = np.flatnonzero(objective.movable(point))
+    units = np.eye(objective.num_parameters)[free]
     curvature = np.array([point.curvature_product(unit)[free] for unit in units])
     diagonal = np.maximum(np.diag(curvature), np.finfo(float).tiny)
     root = 1.0 / np.sqrt(diagonal)
@@ -66,18 +70,18 @@ def newton_step(terrain: Terrain, point: Point) -> np.ndarray:
         except np.linalg.LinAlgError:
             damping *= 10.0
     solution = np.linalg.solve(scaled + damping * np.eye(len(free)), root * point.gradient[free])
-    step = np.zeros(terrain.num_parameters)
+    step = np.zeros(objective.num_parameters)
     step[free] = root * solution
     return step
 
 
-def take_step(terrain: Terrain, point: Point, step: np.ndarray) -> Point | None:
+def take_step(objective: PenalizedObjective, point: Point, step: np.ndarray) -> Point | None:
     """The first of the step, its half, its quarter, … that goes up; None if none does."""
     for halving in range(MAX_HALVINGS):
-        proposal = terrain.project(point, point.weights + 0.5**halving * step)
+        proposal = objective.project(point, point.weights + 0.5**halving * step)
         if np.array_equal(proposal, point.weights):
             return None
-        reached = terrain.evaluate(proposal)
+        reached = objective.evaluate(proposal)
         if goes_up(point, reached):
             return reached
     return None

@@ -1,4 +1,4 @@
-"""What a learner climbs: an objective, and what is known of it at one vector of weights.
+"""Objectives, and what is known of one at a vector of weights: a `Point`.
 
 Objectives are maximised. With n the true groundings in the data and n̄ those the model expects,
 the gradient of a log-likelihood is n − n̄, and its curvature (minus the Hessian) is the
@@ -8,37 +8,24 @@ objective may be exact or sampled, and a sampled one moves its chains at each ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 
-class Point(Protocol):
-    """An objective at one vector of weights."""
+@dataclass(frozen=True, eq=False)
+class Point:
+    """An objective at one vector of weights. Curvatures are computed when they are called for."""
 
-    @property
-    def weights(self) -> np.ndarray:
-        """float64[num_parameters]."""
-
-    @property
-    def value(self) -> float | None:
-        """None where only the gradient is known."""
-
-    @property
-    def gradient(self) -> np.ndarray:
-        """float64[num_parameters]."""
-
-    @property
-    def gradient_stderr(self) -> np.ndarray | None:
-        """float64[num_parameters], of a sampled gradient; None where it is exact."""
-
-    def curvature_diagonal(self) -> np.ndarray:
-        """float64[num_parameters], the diagonal of −∇²; never negative."""
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], −∇² times a direction."""
+    weights: np.ndarray  # float64[num_parameters]
+    value: float | None  # None where only the gradient is known
+    gradient: np.ndarray  # float64[num_parameters]
+    curvature_diagonal: Callable[[], np.ndarray]  # float64[num_parameters], of −∇²; not negative
+    curvature_product: Callable[[np.ndarray], np.ndarray]  # −∇² times a direction
+    gradient_stderr: np.ndarray | None = None  # float64[num_parameters]; None if it is exact
+    smooth: Point | None = None  # the same without L1 penalty and bounds, if there are any
 
 
 class Objective(Protocol):
@@ -68,39 +55,12 @@ class Objective(Protocol):
     def evaluate(self, weights: np.ndarray) -> Point: ...
 
 
-@dataclass(frozen=True)
-class Around:
-    """An objective that stands for another: like that one but where it says otherwise."""
-
-    objective: Objective
-
-    @property
-    def name(self) -> str:
-        return self.objective.name
-
-    @property
-    def is_exact(self) -> bool:
-        return self.objective.is_exact
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.objective.is_fixed
-
-    @property
-    def num_parameters(self) -> int:
-        return self.objective.num_parameters
-
-    @property
-    def true_counts(self) -> np.ndarray:
-        return self.objective.true_counts
-
-
 @runtime_checkable
 class Moving(Protocol):
-    """An objective whose evaluations move something: chains, searches."""
+    """An objective whose evaluations move chains or searches."""
 
     def keep(self) -> dict[str, np.ndarray]:
-        """Where everything stands; empty where nothing moves."""
+        """Return the states of all chains; empty if there are none."""
 
     def resume(self, kept: Mapping[str, np.ndarray]) -> None:
-        """Stand where an objective of the same problem stood."""
+        """Set the states of all chains."""

@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.penalized import PenalizedObjective
 
 TRUSTED, DOUBTED = 0.75, 0.25
 SHRINK, GROW = 0.5, 4.0
@@ -55,12 +55,12 @@ class Trial(NamedTuple):
     """A step that was tried."""
 
     accepted: bool
-    point: Point  # where the climb stands afterwards
+    point: Point  # the current point afterwards
     damping: float  # λ for the next step
 
 
 def try_step(
-    terrain: Terrain,
+    objective: PenalizedObjective,
     origin: Point,
     direction: np.ndarray,
     variance: np.ndarray,
@@ -71,7 +71,7 @@ def try_step(
 
     `variance` float64[num_parameters] is M, what scaled the gradient that the direction follows.
     """
-    direction = terrain.align(origin, direction)
+    direction = objective.align(origin, direction)
     slope = float(direction @ origin.gradient)
     length = float(direction @ direction)
     if slope <= 0 or length == 0:
@@ -84,8 +84,8 @@ def try_step(
         damping = min(damping, stiffness * (1 + iteration / SLOWING))
     alpha = slope / length / (stiffness + damping)
     unhindered = origin.weights + alpha * direction
-    proposal = terrain.project(origin, unhindered)
-    reached = terrain.evaluate(proposal)
+    proposal = objective.project(origin, unhindered)
+    reached = objective.evaluate(proposal)
     step = proposal - origin.weights
     is_straight = np.array_equal(proposal, unhindered)
     bend = alpha**2 * curvature if is_straight else curvature_along(origin, step)
@@ -142,8 +142,8 @@ def optimism(origin: Point, variance: np.ndarray, alpha: float) -> float:
     return alpha * float((np.square(origin.gradient_stderr) / variance).sum())
 
 
-def renew(terrain: Terrain, point: Point, rejections: int) -> tuple[Point, int]:
+def renew(objective: PenalizedObjective, point: Point, rejections: int) -> tuple[Point, int]:
     """The point to continue from and its rejections: sampled anew after too many of them."""
     if point.gradient_stderr is None or rejections < MAX_REJECTIONS:
         return point, rejections
-    return terrain.evaluate(point.weights), 0
+    return objective.evaluate(point.weights), 0

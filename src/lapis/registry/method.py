@@ -12,7 +12,7 @@ What is called, by task and `takes`:
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
     posterior            (target density, Sampling) → Draws
-    field objective      (lessons, num_samples, seed) → Objective
+    field objective      (field_examples, num_samples, seed) → Objective
     field infer          (ground field, weights, Options) → Marginals
     field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
     structure            (search, **options it reads) → Selection

@@ -209,10 +209,7 @@ def is_texts(value: object) -> bool:
 def options_of(owner: type[DataclassInstance]) -> tuple[Option, ...]:
     """The options that a dataclass declares: fields with a `Help`, grouped.
 
-    >>> from typing import Annotated
-    >>> @dataclass(frozen=True)
-    ... class JobOptions:
-    ...     jobs: Annotated[int | None, Range(1), Help("Processes.")] = None
+    >>> from lapis.registry.options import JobOptions
     >>> (option,) = options_of(JobOptions)
     >>> option.flag, option.wanted
     ('--jobs', 'a whole number of at least 1')

@@ -64,22 +64,31 @@ def sum_products(
     return key[nonzero], narrow(total[nonzero])
 
 
-def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray, Runs]:
-    """(order, runs): others[order[start[i]:stop[i]]] are those equal to key[i].
+def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray | slice, Runs]:
+    """(order, runs): others[order][start[i]:stop[i]] are those equal to key[i].
 
     Keys lie in 0 … space − 1. In small spaces runs are counted, and nothing is searched for.
     """
     if space <= 4 * (len(key) + len(others)) + 1024:
         offset = np.zeros(space + 1, np.int64)
         np.cumsum(np.bincount(others, minlength=space), out=offset[1:])
-        # Sorting numbers is several times faster than sorting indices.
-        bits = len(others).bit_length()
-        order = np.sort((others << bits) | np.arange(len(others))) & ((1 << bits) - 1)
-        return order, Runs(offset[key], offset[key + 1])
-    order = np.argsort(others, kind="stable")
+        return _order(others), Runs(offset[key], offset[key + 1])
+    order = _order(others)
     ranked = others[order]
     start, stop = (np.searchsorted(ranked, key, side) for side in ("left", "right"))
     return order, Runs(start, stop)
+
+
+def _order(keys: np.ndarray) -> np.ndarray | slice:
+    """What sorts keys, equal ones in their order; relations often are sorted already."""
+    if (keys[1:] >= keys[:-1]).all():
+        return slice(None)
+    bits = len(keys).bit_length()
+    if int(keys.max()) >> (62 - bits):
+        return np.argsort(keys, kind="stable")
+    # Sorting numbers is several times faster than sorting indices.
+    order: np.ndarray = np.sort((keys << bits) | np.arange(len(keys))) & ((1 << bits) - 1)
+    return order
 
 
 def list_pairs(runs: Runs) -> tuple[np.ndarray, np.ndarray]:

@@ -62,8 +62,8 @@ class Factor:
             return self.rows
         return self.rows[:, [self.variables.index(name) for name in variables]]
 
-    def take(self, index: np.ndarray) -> Factor:
-        """The rows that `index`, a mask or positions, selects."""
+    def take(self, index: np.ndarray | slice) -> Factor:
+        """The rows that `index`, a mask, positions or a slice, selects."""
         return Factor(self.variables, self.rows[index], self.value[index])
 
     def reorder(self, variables: tuple[str, ...]) -> Factor:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, entry, inner
 
 if TYPE_CHECKING:
     from lapis.relational.exact_sums import Runs, Side
@@ -36,7 +36,7 @@ def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> No
             out[part + right.key[j]] += value * right.value[j]
 
 
-@entry
+@allocating_entry
 def accumulate_hashed(
     runs: Runs, left: Side, right: Side, capacity: int, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +82,7 @@ def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
     return slot
 
 
-@inner
+@allocating_inner
 def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     wider = np.full(2 * len(keys), _EMPTY, np.int64)
     values = np.zeros(2 * len(keys), np.int64)
@@ -94,7 +94,7 @@ def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, n
     return wider, values
 
 
-@entry
+@allocating_entry
 def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
     """int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
 

@@ -23,8 +23,8 @@ from lapis.errors import TooLarge
 from lapis.results.plots import check_picture, new_figure, save_picture
 from lapis.results.result import escape, text_width, visible
 
-Point = tuple[float, float]
-Box = tuple[float, float, float, float]  # x and y of the middle, width and height
+CurvePoint = tuple[float, float]
+NodeBox = tuple[float, float, float, float]  # x and y of the middle, width and height
 
 FONT, LETTER = 12, 7.0  # pixels: size and width of a letter
 LINE, PAD, GAP, MARGIN = 15.0, 9.0, 16.0, 16.0  # of a text, within a box, between, around all
@@ -54,7 +54,7 @@ class GraphEdge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Graph:
+class Picture:
     """A graph to be drawn, without cycles unless its nodes have layers."""
 
     nodes: tuple[GraphNode, ...]
@@ -62,9 +62,12 @@ class Graph:
     direction: Literal["down", "right"] = "down"
 
     def dot(self) -> str:
-        """The graph as DOT.
+        """The graph as DOT, which Graphviz draws.
 
-        >>> print(Graph((GraphNode("a"), GraphNode('"b"')), (GraphEdge(0, 1, "2"),)).dot(), end="")
+        Examples
+        --------
+        >>> nodes = GraphNode("a"), GraphNode('"b"')
+        >>> print(Picture(nodes, (GraphEdge(0, 1, "2"),)).dot(), end="")
         digraph {
           rankdir=TB; node [shape=box, style="rounded,filled"]; edge [arrowhead=none];
           n0 [label="a", fillcolor="#ffffff", fontcolor="#222222"];
@@ -154,7 +157,7 @@ def check_drawing(path: Path) -> None:
         check_picture(path)
 
 
-def paint(graph: Graph, path: Path) -> None:
+def paint(graph: Picture, path: Path) -> None:
     """Write the picture by matplotlib, which knows PNG, PDF and more."""
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Outline
@@ -181,7 +184,7 @@ def paint(graph: Graph, path: Path) -> None:
     save_picture(figure, path)
 
 
-def frame_of(boxes: Sequence[Box], curves: Sequence[Sequence[Point]]) -> Point:
+def frame_of(boxes: Sequence[NodeBox], curves: Sequence[Sequence[CurvePoint]]) -> CurvePoint:
     """The size of the picture."""
     corners = [(x + wide / 2, y + high / 2) for x, y, wide, high in boxes]
     corners += [point for curve in curves for point in curve]
@@ -211,7 +214,7 @@ def draw_text(x: float, y: float, text: str, ink: str) -> str:
     )
 
 
-def along_curve(points: Sequence[Point]) -> Point:
+def along_curve(points: Sequence[CurvePoint]) -> CurvePoint:
     """Where the label of an edge stands."""
     t, s = ALONG, 1 - ALONG
     share = np.array([s**3, 3 * s * s * t, 3 * s * t * t, t**3])
@@ -219,7 +222,7 @@ def along_curve(points: Sequence[Point]) -> Point:
     return float(x), float(y)
 
 
-def lay_out(graph: Graph) -> tuple[list[Box], list[list[Point]]]:
+def lay_out(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
     """The middle and width of each node, and each edge as cubic Bézier curves."""
     if len(graph.nodes) > MAX_NODES:
         raise TooLarge(
@@ -254,13 +257,13 @@ def lay_out(graph: Graph) -> tuple[list[Box], list[list[Point]]]:
     return [(float(x), float(y), *own) for x, y, own in places], curves
 
 
-def size_of(node: GraphNode) -> Point:
+def size_of(node: GraphNode) -> CurvePoint:
     lines = visible(node.label).split("\n")
     height = LINE * len(lines) + PAD
     return max(LETTER * max(map(text_width, lines)) + 2 * PAD, height), height
 
 
-def layers_of(graph: Graph) -> list[int]:
+def layers_of(graph: Picture) -> list[int]:
     """The layer of each node: given, or below all parents."""
     if all(node.layer is not None for node in graph.nodes):
         used = sorted({node.layer or 0 for node in graph.nodes})
@@ -316,7 +319,9 @@ def place_nodes(
     return u + MARGIN - (u - across / 2).min()
 
 
-def curve_through(points: list[Point], out: float, into: float, within: bool) -> list[Point]:
+def curve_through(
+    points: list[CurvePoint], out: float, into: float, within: bool
+) -> list[CurvePoint]:
     """An edge from below its first node to above its last; one within a layer bulges below it."""
     (a, b), (c, d) = points[0], points[-1]
     if within:

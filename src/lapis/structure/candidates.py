@@ -11,13 +11,13 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.language.model import Model
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Progress, Report, Stop
 from lapis.runtime.processes import worker_pool
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.pricing import Pricing
 from lapis.structure.scores import ClauseScore, Sample, Scorer
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData
 
 CHUNK = 20  # paths handed to a process at a time
@@ -34,7 +34,7 @@ class Search(NamedTuple):
     started: float  # time.monotonic()
     progress: Report | None
     stop: Stop
-    tape: Tape
+    log: ReplayLog
 
     @property
     def data(self) -> TrainingData:
@@ -56,7 +56,7 @@ class Search(NamedTuple):
     ) -> Iterator[list[ClauseScore]]:
         """The scores of all clauses of each path, in the order of the paths."""
         best, kept = 0.0, 0
-        for done, found in enumerate(self._answers(paths, flips), 1):
+        for done, found in enumerate(self._scores(paths, flips), 1):
             kept += sum(score.gain > 0 for score in found)
             best = max([best, *(score.gain for score in found)])
             if done % CHUNK == 0 or done == len(paths):
@@ -68,7 +68,7 @@ class Search(NamedTuple):
     def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
         """The worth of what a clause would add to the ensemble at its best weight."""
         question = len(ensemble.clauses), candidate
-        return self.tape.ask(question, lambda: [ensemble.gain_of(candidate)])[0]
+        return self.log.call(question, lambda: [ensemble.gain_of(candidate)])[0]
 
     def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float | None) -> float:
         """Best weights of the ensemble's clauses together; the WPLL there."""
@@ -77,24 +77,24 @@ class Search(NamedTuple):
             value = ensemble.refit(l1=l1, l2=l2)
             return [*ensemble.weights.tolist(), *ensemble.units.tolist(), value]
 
-        found = self.tape.ask(ensemble.clauses, weights)
+        found = self.log.call(ensemble.clauses, weights)
         size = len(ensemble.weights)
         ensemble.weights, ensemble.units = np.array(found[:size]), np.array(found[size:-1])
         ensemble.value = found[-1]
         return ensemble.value
 
-    def _answers(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        """What an earlier run recorded, then what is computed now."""
-        heard = 0
+    def _scores(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
+        """The logged scores of an earlier run, then those that are computed now."""
+        replayed = 0
         for path in paths:
-            known = self.tape.hear(path)
+            known = self.log.replay(path)
             if known is None:
                 break
-            heard += 1
-            yield read_scores(path, flips, known)
-        rest = paths[heard:]
+            replayed += 1
+            yield read_scores(path, flips, known.tolist())
+        rest = paths[replayed:]
         for path, found in zip(rest, self._run(rest, flips), strict=True):
-            self.tape.record(path, write_scores(path, flips, found))
+            self.log.record(path, write_scores(path, flips, found))
             yield found
 
     def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 TOLERANCE = 1e-11  # of the weighted pseudo-log-likelihood, still to be gained
 MAX_STEPS = 100
@@ -59,7 +59,7 @@ def pass_over(  # type: ignore[no-untyped-def]
     return values.sum() - ridge / 2 * w * w
 
 
-@entry
+@allocating_entry
 def fit_clause(units, offset, difference, truth, share, predicate, ridge):  # type: ignore[no-untyped-def]
     """(values, w): units float64[num_predicates] are started from, and moved."""
     size = len(units)

@@ -10,13 +10,15 @@ literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.paths.path_differences import PartSums
@@ -24,14 +26,12 @@ from lapis.structure.scores import Scorer
 from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 
-WAYS = ("keep", "drop")
-RuleLearner = Callable[..., Any]
+WAYS: tuple[Literal["keep", "drop"], ...] = ("keep", "drop")
+RuleLearner = Callable[[Search, StructureOptions], Selection]
 
 
-def run_learner(learner: RuleLearner, search: Search, options: Mapping[str, Any]) -> Any:
-    """The learner's rules; with `dangling="best"` those of the better way."""
-    if options.get("dangling") != "best":
-        return learner(search, **options)
+def learn_best_way(learner: RuleLearner, search: Search, options: StructureOptions) -> Selection:
+    """Return the learner's rules of the better way: dangling variables kept or dropped."""
     if search.data.groups:
         raise LapisError(
             "--dangling best compares pseudo-likelihoods, and predicates are given here",
@@ -39,11 +39,12 @@ def run_learner(learner: RuleLearner, search: Search, options: Mapping[str, Any]
             hint="say --dangling keep or drop, or leave out --conditioning and --joint-targets",
         )
     if search.data.num_worlds == 1:
-        found = {way: learner(search, **{**options, "dangling": way}) for way in WAYS}
-        price = options.get("penalty", Criteria.penalty)
-        return max(found.values(), key=lambda each: penalised_value(each, price))
-    scores = {way: held_out_score(learner, search, {**options, "dangling": way}) for way in WAYS}
-    return learner(search, **{**options, "dangling": max(WAYS, key=lambda way: scores[way])})
+        found = [learner(search, replace(options, dangling=way)) for way in WAYS]
+        price = Criteria.penalty if options.penalty is None else options.penalty
+        return max(found, key=lambda each: penalised_value(each, price))
+    scores = {way: held_out_score(learner, search, replace(options, dangling=way)) for way in WAYS}
+    best = max(WAYS, key=lambda way: scores[way])
+    return learner(search, replace(options, dangling=best))
 
 
 def penalised_value(found: Selection, price: float) -> float:
@@ -51,14 +52,14 @@ def penalised_value(found: Selection, price: float) -> float:
     return found.value - price * sum(len(clause.candidate) for clause in found.clauses)
 
 
-def held_out_score(learner: RuleLearner, search: Search, options: Mapping[str, Any]) -> float:
+def held_out_score(learner: RuleLearner, search: Search, options: StructureOptions) -> float:
     """Σ over worlds of the WPLL of rules that were learned from the other worlds."""
     total = 0.0
     for number in range(search.data.num_worlds):
         others = [at for at in range(search.data.num_worlds) if at != number]
         data = choose_worlds(search, others)
         databases = [search.databases[at] for at in others]
-        found = learner(search._replace(databases=databases, scorer=Scorer(data)), **options)
+        found = learner(search._replace(databases=databases, scorer=Scorer(data)), options)
         total += score_world(choose_worlds(search, [number]), found)
     return total
 

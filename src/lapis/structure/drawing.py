@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from lapis.results.graph import Graph, GraphEdge, GraphNode
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 from lapis.structure.explain import constant_names
 from lapis.structure.lift_graph import LiftedGraph
 from lapis.structure.training_data import TrainingData
@@ -16,7 +16,7 @@ EDGE = "#bcc3cc"
 FILLS = ("#dbe6f2", "#fde4cc", "#dcefd9", "#f9dcdc", "#dff0ee", "#efe2ec", "#ebe2dc", "#fbf3d3")
 
 
-def cluster_graph(data: TrainingData, graph: LiftedGraph) -> Graph:
+def cluster_graph(data: TrainingData, graph: LiftedGraph) -> Picture:
     """The largest clusters, each with its first constants; edges say how many facts relate them."""
     order = sorted(graph.members, key=lambda node: (-len(graph.members[node]), node))
     shown = sorted(order[:MAX_CLUSTERS])
@@ -44,4 +44,4 @@ def cluster_graph(data: TrainingData, graph: LiftedGraph) -> Graph:
         )
         for ends, found in links.items()
     ]
-    return Graph(tuple(nodes), tuple(edges), "right")
+    return Picture(tuple(nodes), tuple(edges), "right")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lapis.data.keys import contains, unpack
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
 from lapis.structure.paths.path_differences import Joins
@@ -340,7 +340,7 @@ def target_value(target: TargetAtoms, field: np.ndarray) -> float:
     return class_value(field, target.truth[target.first], target.class_share())
 
 
-@entry
+@allocating_entry
 def descend(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
     """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
     size = len(point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,8 @@ from lapis.language.model_text import print_model
 from lapis.language.resolution.resolve import parse_model
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
+from lapis.optimisation.checkpoint import CheckpointFile, foreign
+from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
 from lapis.registry.method import find_method
@@ -29,17 +32,14 @@ from lapis.structure.clauses import (
     write_clause,
     write_failure,
 )
-from lapis.structure.dangling_choice import run_learner
+from lapis.structure.dangling_choice import learn_best_way
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.paths.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
-from lapis.structure.tape import Tape, fingerprint
 from lapis.structure.training_data import TrainingData, join_worlds
-
-OF_THE_SEARCH = ("sample_share", "conditioning", "joint_targets")  # not of one learner
 
 
 def learn_rules(
@@ -63,7 +63,7 @@ def learn_rules(
     that clauses are scored on, where these are not in memory.
     """
     started = time.monotonic()
-    method, conditioning, seed = options.method, options.conditioning, options.seed
+    conditioning = options.conditioning
     if open_joins is not None and jobs > 1:
         raise LapisError(
             "clauses are scored on the engine, which one process asks",
@@ -71,51 +71,57 @@ def learn_rules(
             hint="leave out --engine, or --jobs",
         )
     refuse_blocks(model)
-    model = leave_rules_out(model)
+    model, method = leave_rules_out(model), options.method
     names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
     if conditioning is None and method == "lapis" and targets:
         conditioning = "predicates"  # what is asked is asked as a whole
-    groups = group_targets(names, conditioning, joint_targets)
-    data = join_worlds(model, problems, names, groups)
+    data = join_worlds(model, problems, names, group_targets(names, conditioning, joint_targets))
     if not any(data.num_atoms[name] for name in names):
         raise LapisError(
             "there are no atoms to explain: the data names no constants",
             code="no-atoms",
             hint="lapis check MODEL DATA says what was read",
         )
-    chosen = find_method("structure", method)
-    own: dict[str, Any] = {
-        name: value
-        for name in chosen.options
-        if name not in OF_THE_SEARCH and (value := getattr(options, name)) is not None
-    }
-    if method in ("lapis", "lhl"):
-        own["seed"] = seed
     sample = None
     if options.sample_share < 1.0:
-        sample = draw_atoms(data, options.sample_share, np.random.default_rng(seed))
+        sample = draw_atoms(data, options.sample_share, np.random.default_rng(options.seed))
     wish = stop if stop is not None else Stop()
-    tape = Tape(
-        options.checkpoint,
-        fingerprint(
-            data,
-            method,
-            {**own, "seed": seed, "sample_share": options.sample_share, "groups": groups},
-        ),
-        wish,
-    )
+    file = CheckpointFile(options.checkpoint, method, fingerprint(data, options))
+    log = open_log(file, wish)
     scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
-    search = Search(model, databases, scorer, jobs, started, progress, wish, tape)
+    search = Search(model, databases, scorer, jobs, started, progress, wish, log)
     with pressed_by_interrupt(wish):
         try:
-            found = run_learner(chosen.load(), search, own)
+            learner = find_method("structure", method).load()
+            if options.dangling == "best":
+                found = learn_best_way(learner, search, options)
+            else:
+                found = learner(search, options)
+        except ReplayMismatchError:
+            assert file.path is not None
+            raise foreign(file.path, "another search, or of another version") from None
         finally:
-            tape.save()
+            file.write()
     seconds = time.monotonic() - started
     if isinstance(found, ClusterModel):
-        return account_clusters(model, found, method, seconds)
-    return account(model, data, search.scorer.sums, found, method, seconds)
+        return build_cluster_result(model, found, method, seconds)
+    return build_result(model, data, search.scorer.sums, found, method, seconds)
+
+
+def fingerprint(data: TrainingData, options: StructureOptions) -> str:
+    """Names what is learned from what, so that the log of another search is not replayed."""
+    names = ("sample_share", "seed", *find_method("structure", options.method).options)
+    how = [(name, getattr(options, name)) for name in sorted(set(names))]
+    found = hashlib.sha256(repr((options.method, how, data.targets, data.groups)).encode())
+    for name, offset in data.offset.items():
+        found.update(f"{name} {offset.tolist()}".encode())
+    for name, predicate in data.predicates.items():
+        found.update(f"{name} {predicate.types}".encode())
+        found.update(np.ascontiguousarray(data.tuples[name]).tobytes())
+        if not predicate.arity:
+            found.update(data.holds(name).tobytes())
+    return found.hexdigest()[:16]
 
 
 def group_targets(
@@ -192,7 +198,7 @@ def leave_rules_out(model: Model) -> Model:
     return model.with_rules(())
 
 
-def account(
+def build_result(
     model: Model,
     data: TrainingData,
     sums: PartSums,
@@ -245,7 +251,7 @@ def warn_of_loss(found: Selection) -> Iterator[str]:
         )
 
 
-def account_clusters(
+def build_cluster_result(
     model: Model, found: ClusterModel, method: str, seconds: float
 ) -> LearnedRules:
     learned = with_learned(model, found.rules, found.declarations)

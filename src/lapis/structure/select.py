@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, Path, has_dangling, sub_clauses
 from lapis.structure.coupled_groups import is_summable, refit_groups
@@ -46,6 +47,15 @@ class Criteria:
 
     def allows(self, path: Path) -> bool:
         return self.dangling == "keep" or not has_dangling(path)
+
+
+OptionsType = TypeVar("OptionsType", bound=Criteria)
+
+
+def own_options(kind: type[OptionsType], options: StructureOptions) -> OptionsType:
+    """The options of one learner: its own defaults where none is set."""
+    given = {own.name: getattr(options, own.name, None) for own in fields(kind)}
+    return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 class LearnedClause(NamedTuple):

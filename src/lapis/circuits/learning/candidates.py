@@ -28,7 +28,7 @@ import numpy as np
 from lapis.circuits.circuit import INDICATOR, PRODUCT
 from lapis.circuits.learning.split import NO_LIMIT, child_that_sees, edge_cost, states_below
 from lapis.inference.exact.elimination_order import popcount
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 NEVER = -np.inf
 
@@ -61,7 +61,7 @@ def grown(candidates: Candidates) -> Candidates:
     return larger
 
 
-@entry
+@allocating_entry
 def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
     """Σ_j N_j log θ_j with θ_j = (N_j + prior/size) / (N + prior)."""
     total = 0
@@ -75,7 +75,7 @@ def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
     return found
 
 
-@entry
+@allocating_entry
 def count_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
     """int64[size], how often each state of a variable occurs in rows."""
     found = np.zeros(layout.size[own], np.int64)
@@ -85,7 +85,7 @@ def count_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
     return found
 
 
-@entry
+@allocating_entry
 def count_gains(bits, layout, rows, own, allowed, prior, parameter_cost, gain):  # type: ignore[no-untyped-def]
     """Write what splitting the distribution of `own` in these rows on each variable would gain."""
     size = layout.size[own]
@@ -167,7 +167,7 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
         refresh_best(candidates, row)
 
 
-@entry
+@allocating_entry
 def expire_costs(graph, layout, walk, candidates, num_rows, split_row, variable):  # type: ignore[no-untyped-def]
     """Forget the costs that the split last walked may change; called before it is made.
 

@@ -47,7 +47,7 @@ from lapis.circuits.queries import complete_rows
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.errors import LapisError
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 
 ROUNDS = 3  # of drawing components and learning their structures
 MAX_ITERATIONS = 20  # of EM in a round
@@ -302,7 +302,7 @@ def weighted_parameters(
     )
 
 
-@entry
+@allocating_entry
 def _count_parameters(rows, weight, split_on, first_child, first_parameter, count):  # type: ignore[no-untyped-def]
     for r in range(len(rows)):
         if weight[r] > 0.0:

@@ -33,7 +33,7 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, state_starts
 from lapis.inference.exact.elimination_order import popcount
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 MAX_STATES = 64
 NO_LIMIT = 1 << 60
@@ -129,7 +129,7 @@ def product_of_marginals(layout: Layout, first_parameter: np.ndarray) -> Graph:
     return finish(kind, leaf, start, child, layout, num_states, num_parameters)
 
 
-@entry
+@allocating_entry
 def finish(kind, leaf, start, child, layout, num_states, num_parameters):  # type: ignore[no-untyped-def]
     """The graph of nodes in topological order: parents, scopes, and where the leaves are."""
     num_nodes = len(kind)
@@ -314,7 +314,7 @@ def edge_cost(graph, layout, walk, first, size, variable, limit):  # type: ignor
     return cost
 
 
-@entry
+@allocating_entry
 def split_circuit(graph, layout, walk, first, size, variable, new_first):  # type: ignore[no-untyped-def]
     """The graph after a split; state i of the variable gets the parameters new_first + i·size …"""
     cost = edge_cost(graph, layout, walk, first, size, variable, NO_LIMIT)

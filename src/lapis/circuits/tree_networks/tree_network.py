@@ -22,7 +22,7 @@ import numpy as np
 from lapis.inference.exact.elimination_order import min_fill_width
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +194,7 @@ def leaf_of(row, own, split_on, first_child):  # type: ignore[no-untyped-def]
     return node
 
 
-@entry
+@allocating_entry
 def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter):  # type: ignore[no-untyped-def]
     found = np.zeros(len(rows))
     for r in range(len(rows)):

@@ -17,8 +17,7 @@ from lapis.counting.differences.differences import Difference, Target
 from lapis.counting.weight_keys import WeightKey
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.factor import Factor
-from lapis.relational.interpretation import Interpretation
-from lapis.relational.memory import run_plans
+from lapis.relational.interpretation import Interpretation, run_plans
 
 
 class Term(NamedTuple):

@@ -26,7 +26,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
     return place
 
 
-@entry
+@inner
 def contains(relations, atom):  # type: ignore[no-untyped-def]
     return relations.atom[place_of(relations.atom, atom)] >= 0
 

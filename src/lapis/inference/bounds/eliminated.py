@@ -23,7 +23,7 @@ from itertools import combinations, product
 import numpy as np
 
 from lapis.inference.exact.junction_tree import Potentials, Tree
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry, entry
 
 MAX_SCOPE = 3
 ROUNDING = 2.0**-44
@@ -73,7 +73,7 @@ def planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(corners), np.round(2 * np.array(matrices)) / 2, np.array(starts)
 
 
-@entry
+@allocating_entry
 def spread(  # type: ignore[no-untyped-def]
     tree, table, message, size, state_start, lower, upper, doubt, corner, inverse, start
 ):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.network.network import find_root
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 
 class Forests(NamedTuple):
@@ -85,7 +85,7 @@ def order_forest(tables, near_start, near, chosen, seen, queue, table, above):  
     return count
 
 
-@entry
+@allocating_entry
 def sum_up(  # type: ignore[no-untyped-def]
     tables, forests, number, field, score, component, value, loud, inside, message, belief
 ):

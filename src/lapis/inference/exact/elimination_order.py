@@ -39,7 +39,7 @@ import numpy as np
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 from lapis.progress import Stop
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 MAX_DENSE = 20_000
 SMALL_ENTRIES = 1 << 14  # no search beyond the first orders
@@ -117,7 +117,7 @@ def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
     return order.astype(np.int32)
 
 
-@entry
+@allocating_entry
 def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
     """uint64[num_variables, num_words], the neighbours of each variable as bits."""
     bits = np.zeros((num_variables, (num_variables + 63) // 64), np.uint64)
@@ -155,7 +155,7 @@ def _members(row, out):  # type: ignore[no-untyped-def]
     return count
 
 
-@entry
+@allocating_entry
 def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
     """An order by the greedy rule, or the given one; stops once it costs more than the limit."""
     num_variables, num_words = adjacency.shape

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, entry, inner
 
 ROOT = -1
 CORE = -2
 ADD, SUM, MAX, SUM_EXP = 0, 1, 2, 3  # what a message and its parent's table exchange
 
 
-@entry
+@allocating_entry
 def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untyped-def]
     """Scopes, parents, the cubes of each clique, and the number of states of each scope."""
     num_cliques, num_variables, num_cubes = len(order), len(size), len(cube_start) - 1
@@ -69,7 +69,7 @@ def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untype
     return scope_start, scope[: scope_start[-1]].copy(), parent, own_start[:-1].copy(), own, entries
 
 
-@inner
+@allocating_inner
 def _extend(scope, end, members, seen, mark):  # type: ignore[no-untyped-def]
     """Append the members not yet seen; the array, which may have grown, and its new end."""
     while end + len(members) > len(scope):

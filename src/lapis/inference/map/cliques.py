@@ -25,7 +25,7 @@ import numpy as np
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.probing import Probe, hard_rows, literal_code
 from lapis.network.csr import row_starts, take_rows
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_GROUP = 1000  # literals of a clause that is tested for being an exactly-one group
 
@@ -120,7 +120,7 @@ def grow_cliques(graph: Graph, *, partition: bool) -> Cliques:
     return Cliques(*_grow(graph.start, graph.neighbour, graph.kind, partition))
 
 
-@entry
+@allocating_entry
 def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
     num_vertices = len(start) - 1
     reverse = np.empty(len(neighbour), np.int64)
@@ -202,7 +202,7 @@ def _is_edge(start, neighbour, a, b):  # type: ignore[no-untyped-def]
     return low < start[a + 1] and neighbour[low] == b
 
 
-@entry
+@allocating_entry
 def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, max_group):  # type: ignore[no-untyped-def]
     """Which rows have pairwise conflicting literals; rows after the clauses are blocks."""
     is_group = np.zeros(len(start) - 1, np.bool_)
@@ -229,7 +229,7 @@ def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, m
     return is_group
 
 
-@entry
+@allocating_entry
 def _group_conflicts(start, literal, groups, num_literals, num_clauses):  # type: ignore[no-untyped-def]
     """Conflicts that stand for clauses with all literals but one in a group, and those clauses."""
     group_of = np.full(num_literals, -1, np.int64)
@@ -283,7 +283,7 @@ def _group_conflicts(start, literal, groups, num_literals, num_clauses):  # type
     return pairs, stands
 
 
-@entry
+@allocating_entry
 def _inside(edges, kind, start, literal, clique_kind):  # type: ignore[no-untyped-def]
     """Which edges lie in a clique of their kind."""
     inside = np.zeros(len(edges), np.bool_)

@@ -23,7 +23,7 @@ import numpy as np
 
 from lapis.inference.map.objective import RESOLUTION, ComponentResult, Objective
 from lapis.progress import Stop
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock
@@ -144,7 +144,7 @@ class Search(NamedTuple):
     position: np.ndarray  # int64[2], depth and nodes
 
 
-@entry
+@allocating_entry
 def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     for v in range(len(weight)):
         search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
@@ -154,7 +154,7 @@ def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     search.weight[1] = max(search.weight[1], search.weight[0])
 
 
-@entry
+@allocating_entry
 def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
     """Visit up to `max_nodes` sets; true when there are no more."""
     num_words = compatible.shape[1]
@@ -203,7 +203,7 @@ def _lowest_bit(word):  # type: ignore[no-untyped-def]
     return place
 
 
-@inner
+@allocating_inner
 def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
     """Split the candidates' weight over classes; list those that could improve on the best."""
     num_words = compatible.shape[1]

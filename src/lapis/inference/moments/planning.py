@@ -12,7 +12,7 @@ few variables without asking what they cost, so k is never that small.)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from lapis.inference.moments.statistics import take_part
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
 from lapis.progress import Stop
+
+if TYPE_CHECKING:
+    from lapis.inference.plan import ExactParts
 
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
 SEARCHED = 1000  # atoms; an order for so many is looked for in a second
@@ -64,9 +67,10 @@ def least_degree(max_memory: int) -> int:
     return max(affordable, EASY_SCOPE + 1)
 
 
-def drop_dear_tables(network: Network, division: Division, entries: float) -> Division:
-    """Without the components whose tables have more than `entries` entries a literal."""
-    plan = division.plan
+def drop_dear_tables(network: Network, found: ExactParts, entries: float) -> ExactParts:
+    """The parts of a network without junction trees of more than `entries` entries a literal."""
+    plan = found.exact
+    assert plan is not None
     part = plan.network
     size = np.zeros(len(plan.duplicates.first))
     for forest in plan.forests:
@@ -74,11 +78,12 @@ def drop_dear_tables(network: Network, division: Division, entries: float) -> Di
     literals = np.bincount(part.component[part.first_atom], np.diff(part.clause_start), len(size))
     dear = (size > entries * literals)[plan.duplicates.first[part.component]]
     kept = plan.affordable & ~dear
-    atom = division.planned_atom[kept]
+    atom = found.exact_atom[kept]
     left = np.ones(network.num_atoms, bool)
-    left[atom] = False
+    for summed in (atom, *(counted for _, counted in found.counts)):
+        left[summed] = False
     worthy = plan_exact(take_part(part, kept).network, plan.max_memory)
-    return Division(worthy, atom, take_part(network, left))
+    return found._replace(exact=worthy, exact_atom=atom, rest=take_part(network, left))
 
 
 def has_dense_core(network: Network, degree: int) -> np.ndarray:

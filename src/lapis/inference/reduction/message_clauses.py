@@ -35,7 +35,7 @@ from lapis.network.csr import join_rows, row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.network.parts import Rows
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise
 
@@ -164,7 +164,7 @@ def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
         unit[pairs[row, 1] - 1] -= strength[row] / 2
 
 
-@entry
+@allocating_entry
 def _expand(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
     unit,

@@ -23,7 +23,7 @@ import numpy as np
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network, find_root, number_trees
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry, entry
 
 KNOT_BITS = 12.0  # a whole connected knot of hard clauses
 PIECE_BITS = 6.0  # a piece of a larger knot
@@ -158,7 +158,7 @@ def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray
     return np.abs(literal) - 1, literal > 0
 
 
-@entry
+@allocating_entry
 def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
     """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
     start = np.zeros(len(clauses) + 1, np.int64)
@@ -200,7 +200,7 @@ def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignor
     return start, variable[:end].copy(), too_wide
 
 
-@entry
+@allocating_entry
 def _tops(root):  # type: ignore[no-untyped-def]
     found = np.empty_like(root)
     for item in range(len(root)):

@@ -28,7 +28,7 @@ from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
 from lapis.inference.symmetry.terms import Terms
 from lapis.network.csr import index_atoms, row_starts
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_FIRSTS = 8
 LONG = 32
@@ -93,7 +93,7 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return row_starts(length[length > 1]), order[shared]
 
 
-@entry
+@allocating_entry
 def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
     """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
     two = np.uint64(2)
@@ -142,7 +142,7 @@ def _digest_term(members, strength):  # type: ignore[no-untyped-def]
     return mix(total)
 
 
-@entry
+@allocating_entry
 def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
     """int32[capacity], an open-addressing table of all terms."""
     capacity = 16
@@ -206,7 +206,7 @@ def _exchanges(start, member, strength, at_start, at_term, table, one, other, ro
     return True
 
 
-@entry
+@allocating_entry
 def _prove_groups(  # type: ignore[no-untyped-def]
     start, member, strength, at_start, at_term, table, group_start, grouped, max_firsts, first
 ):

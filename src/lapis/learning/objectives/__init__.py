@@ -1,1 +1,1 @@
-"""What learners climb: value, gradient and curvature at some weights."""
+"""Objectives of learning: value, gradient and curvature at some weights."""

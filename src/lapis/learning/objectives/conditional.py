@@ -12,11 +12,11 @@ through few statistics (`statistics`), whose moments come from the parts of its 
     mcsat, gibbs  a few samples an evaluation of chains that are never restarted
     map           n at the most likely world instead of E[n]: the voted perceptron
 
-`auto` is exact where tables of `AUTO_MEMORY` bytes do. Where they do not and a part is sampled
-anyway, the tables of the others have to be worth it: their entries must not be many more than the
-literals that the samples in their place would visit (on UW-CSE the larger tables cost six times as
-much as sampling everything, and gained nothing). Budgets are of memory, not of time, because what
-is exact must not depend on the machine.
+`auto` is planned by the planner of inference (`inference/plan.py`): if inference sums all of a
+network, learning does. If a part is sampled anyway, the tables of the others have to be worth it:
+their entries must not be many more than the literals that the samples in their place would visit
+(on UW-CSE the larger tables cost six times as much as sampling everything, and gained nothing).
+Budgets are of memory, not of time, because what is exact must not depend on the machine.
 
 Hidden atoms are summed out: with the answers clamped,
 
@@ -29,54 +29,86 @@ M-step of EM, and a step that it calls safe is safe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lapis.errors import LapisError, check_word
-from lapis.inference.moments.closed_form import ClosedForm, Source, Walking
+from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
+from lapis.inference.moments.closed_form import ClosedForm, Moments, Source, Walking
+from lapis.inference.moments.exact import Exact
 from lapis.inference.moments.statistics import Statistics, gather_statistics
-from lapis.inference.moments.whole_network import Side, SideMoments, total
-from lapis.learning.examples import HIDDEN, Example
+from lapis.learning.examples import HIDDEN, Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
+from lapis.optimisation.objective import Point
 from lapis.registry.method import find_method
 
 if TYPE_CHECKING:
-    from lapis.inference.moments.exact import Exact
-    from lapis.inference.moments.planning import Division
-    from lapis.network.parts import Subnetwork
+    from lapis.inference.plan import ExactParts
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
-AUTO_MEMORY = 1 << 22  # bytes of tables: a solve takes about as long as a few samples
+AUTO_MEMORY = 1 << 22  # bytes of tables of most likely worlds and completions
 ENTRIES_A_LITERAL = 2  # of a component's tables, for each of its literals and each sample
 NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
 
 
-@dataclass(frozen=True)
-class ConditionalPoint:
-    """The likelihood at one vector of weights."""
+class PartitionTerm(NamedTuple):
+    """log Z of a network as a function of the weights.
 
-    weights: np.ndarray  # float64[num_parameters]
-    value: float | None
-    gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: np.ndarray | None  # float64[num_parameters]
-    free: tuple[SideMoments, ...]  # of each example, given the evidence
-    scale: np.ndarray | None  # float64[num_parameters], in place of variances that are not known
+    The network of an example is *free*, with the evidence given and the answers unknown, or, where
+    atoms are hidden, *clamped*, with the answers given too.
+    """
 
-    def curvature_diagonal(self) -> np.ndarray:
-        """float64[num_parameters], Var[n | given]; the true counts for most likely worlds."""
-        if self.scale is not None:
-            return self.scale.copy()
-        return total((side.count_variance() for side in self.free), len(self.weights))
+    statistics: Statistics
+    sources: tuple[Source, ...]  # of the moments of its parts, which add up
 
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], Cov[n | given]·d."""
-        if self.scale is not None:
-            return self.scale * direction
-        return total((side.covariance_product(direction) for side in self.free), len(direction))
+    def at(self, weights: np.ndarray) -> TermMoments:
+        natural = self.statistics.natural(weights)
+        return TermMoments(self.statistics, [part.moments(natural) for part in self.sources])
+
+    def with_rough_curvature(self) -> PartitionTerm:
+        """The same with estimated second moments, for use beside terms that are sampled."""
+        rough = [replace(p, rough=True) if isinstance(p, Exact) else p for p in self.sources]
+        return self._replace(sources=tuple(rough))
+
+
+class TermMoments(NamedTuple):
+    """log Z and its derivatives at some weights: the moments of the counts n."""
+
+    statistics: Statistics
+    parts: list[Moments]
+
+    def log_partition(self, weights: np.ndarray) -> float | None:
+        score = float(weights @ self.statistics.constant)
+        for part in self.parts:
+            if part.log_partition is None:
+                return None
+            score += part.log_partition
+        return score
+
+    def expected_counts(self) -> np.ndarray:
+        """float64[num_parameters], E[n]."""
+        mean = total((part.mean for part in self.parts), self.statistics.num_statistics)
+        return self.statistics.constant + self.statistics.to_parameters(mean)
+
+    def variance_of_mean(self) -> np.ndarray | None:
+        """float64[num_parameters], the squared standard error of E[n]; None where exact."""
+        known = [variance for part in self.parts if (variance := part.mean_variance()) is not None]
+        return total(known, len(self.statistics.constant)) if known else None
+
+    def covariance_product(self, direction: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Cov[n]·d."""
+        natural = self.statistics.natural(direction)
+        product = total((p.covariance_product(natural) for p in self.parts), len(natural))
+        return self.statistics.to_parameters(product)
+
+    def count_variance(self) -> np.ndarray:
+        """float64[num_parameters], Var[n]."""
+        size = len(self.statistics.constant)
+        return np.maximum(total((part.count_variance() for part in self.parts), size), 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,12 +120,12 @@ class ConditionalObjective:
     num_parameters: int
     true_counts: np.ndarray  # float64[num_parameters]
     target: np.ndarray  # float64[num_parameters], n of the examples that hide nothing
-    free: tuple[Side, ...]  # of each example, given the evidence
-    clamped: tuple[Side, ...]  # of the examples that hide atoms, given the answers too
+    free: tuple[PartitionTerm, ...]  # of each example, given the evidence
+    clamped: tuple[PartitionTerm, ...]  # of the examples that hide atoms, given the answers too
 
     @property
     def sources(self) -> list[Source]:
-        return [part for side in (*self.free, *self.clamped) for part in side.sources]
+        return [part for term in (*self.free, *self.clamped) for part in term.sources]
 
     @property
     def is_exact(self) -> bool:
@@ -125,26 +157,33 @@ class ConditionalObjective:
             own = [name for name in kept if name.startswith(f"{number}.")]
             part.resume([kept[f"{number}.{place}"] for place in range(len(own))])
 
-    def evaluate(self, weights: np.ndarray) -> ConditionalPoint:
-        """Value and gradient; sampled ones move their chains on."""
-        moments = evaluate_sides((*self.free, *self.clamped), weights)
+    def evaluate(self, weights: np.ndarray) -> Point:
+        """Value and gradient; sampled ones move their chains on.
+
+        The curvature is Cov[n | given], or for most likely worlds a diagonal of true counts.
+        """
+        moments = evaluate_terms((*self.free, *self.clamped), weights)
         free, clamped = moments[: len(self.free)], moments[len(self.free) :]
         value: float | None = float(weights @ self.target)
         gradient = self.target.copy()
-        for sign, sides in ((-1.0, free), (1.0, clamped)):
-            for side in sides:
-                log_partition = side.log_partition(weights)
+        for sign, terms in ((-1.0, free), (1.0, clamped)):
+            for term in terms:
+                log_partition = term.log_partition(weights)
                 known = value is not None and log_partition is not None
                 value = value + sign * log_partition if known else None  # type: ignore[operator]
-                gradient += sign * side.expected_counts()
-        spreads = [s for side in moments if (s := side.variance_of_mean()) is not None]
-        return ConditionalPoint(
+                gradient += sign * term.expected_counts()
+        errors = [e for term in moments if (e := term.variance_of_mean()) is not None]
+        stderr = np.sqrt(total(errors, len(weights))) if errors else None
+        if self.expectation == "map":
+            scale = self.true_counts
+            return Point(weights, None, gradient, scale.copy, lambda d: scale * d, stderr)
+        return Point(
             weights,
-            value if self.expectation != "map" else None,
+            value,
             gradient,
-            np.sqrt(total(spreads, len(weights))) if spreads else None,
-            tuple(free),
-            self.true_counts if self.expectation == "map" else None,
+            lambda: total((term.count_variance() for term in free), len(weights)),
+            lambda d: total((term.covariance_product(d) for term in free), len(weights)),
+            stderr,
         )
 
     def with_targets(self, counts: np.ndarray) -> ConditionalObjective:
@@ -185,8 +224,8 @@ def conditional_objective(
     limits = Limits(expectation, num_samples, num_chains, max_memory)
     streams = random_states(seed, 2 * len(examples) * num_chains).reshape(-1, num_chains, 4)
     target, true_counts = np.zeros(len(parameters)), np.zeros(len(parameters))
-    free: list[Side] = []
-    clamped: list[Side] = []
+    free: list[PartitionTerm] = []
+    clamped: list[PartitionTerm] = []
     for world, example in enumerate(examples):
         index = parameters.world_index[world]
         network = ground(example.free, max_memory=max_memory)
@@ -195,10 +234,10 @@ def conditional_objective(
         if (answers == HIDDEN).any():
             completions = ground(example.complete, max_memory=max_memory)
             statistics = gather_statistics(completions, index, len(parameters))
-            side = Side(statistics, find_sources(statistics, None, limits, streams[2 * world]))
-            clamped.append(side)
+            sources = find_sources(statistics, None, limits, streams[2 * world])
+            clamped.append(PartitionTerm(statistics, sources))
             start = None
-            true_counts += side.at(parameters.initial).expected_counts() - decided
+            true_counts += clamped[-1].at(parameters.initial).expected_counts() - decided
         else:
             start = observed_world(example, network, answers)
             counts = parameters.to_parameters(world, network.counts(start))
@@ -206,9 +245,9 @@ def conditional_objective(
             true_counts += counts - decided
         statistics = gather_statistics(network, index, len(parameters))
         sources = find_sources(statistics, start, limits, streams[2 * world + 1])
-        free.append(Side(statistics, sources))
-    if not all(part.is_exact for side in (*free, *clamped) for part in side.sources):
-        free = [side.with_rough_curvature() for side in free]
+        free.append(PartitionTerm(statistics, sources))
+    if not all(part.is_exact for term in (*free, *clamped) for part in term.sources):
+        free = [term.with_rough_curvature() for term in free]
     return ConditionalObjective(
         "likelihood" if all(map(is_generative, examples)) else "conditional",
         expectation,
@@ -233,85 +272,82 @@ def find_sources(
     statistics: Statistics, world: np.ndarray | None, limits: Limits, streams: np.ndarray
 ) -> tuple[Source, ...]:
     """The sources of a network's moments, from a start bool[num_ground_atoms] if one is known."""
-    kind = limits.expectation
-    network, atom = statistics.network, statistics.atom
+    kind, rest = limits.expectation, statistics.network
+    left = np.arange(rest.num_atoms)
     sources: list[Source] = []
     if len(statistics.lone_atom):
         sources.append(ClosedForm(statistics, kind == "map"))
-    if network.num_atoms and kind in ("auto", "exact"):
-        counted, (network, left) = count_exchangeable(statistics, limits)
-        sources += counted
-        atom = atom[left]
-    if network.num_atoms and kind in ("auto", "exact", "map"):
-        division = divide(network, limits)
-        if division.plan.affordable.any():
-            if kind == "map":
-                from lapis.inference.moments.most_likely import MostLikelyExact
-
-                sources.append(MostLikelyExact(statistics, division.plan))
-            else:
-                from lapis.inference.moments.exact import Exact
-
-                own = atom[division.planned_atom]
-                sources.append(Exact(statistics, division.plan, own))
-        network, left = division.rest
-        atom = atom[left]
-    if not network.num_atoms:
+    if rest.num_atoms and kind in ("auto", "exact"):
+        found = plan_sums(statistics, limits)
+        sources += exact_sources(statistics, found)
+        rest, left = found.rest
+    if rest.num_atoms and kind == "exact":  # names the components that do not fit
+        plan = plan_exact(rest, limits.max_memory or DEFAULT_MEMORY)
+        plan.require_complete()
+        sources.append(Exact(statistics, plan, statistics.atom[left]))
         return tuple(sources)
+    if rest.num_atoms and kind == "map":
+        from lapis.inference.moments.most_likely import MostLikelyExact
+        from lapis.inference.moments.planning import divide_network
+
+        memory = limits.max_memory or DEFAULT_MEMORY
+        division = divide_network(rest, min(memory, AUTO_MEMORY))
+        if division.plan.affordable.any():
+            sources.append(MostLikelyExact(statistics, division.plan))
+        rest, left = division.rest
+    if not rest.num_atoms:
+        return tuple(sources)
+    atom = statistics.atom[left]
     start = None if world is None else world[atom]
     if kind == "map":
         from lapis.inference.moments.most_likely import MostLikelySearched, first_world
 
         seed = int(streams[0, 0] >> np.uint64(32))
-        first = first_world(network, start, seed)
-        sources.append(MostLikelySearched(statistics, network, first, seed))
+        first = first_world(rest, start, seed)
+        sources.append(MostLikelySearched(statistics, rest, first, seed))
     else:
         from lapis.inference.moments.persistent_chain import PersistentChain
         from lapis.inference.moments.sampled import Sampled
 
-        method = suited_sampler(network) if kind == "auto" else kind
+        method = suited_sampler(rest) if kind == "auto" else kind
         sampler = find_method("infer", method).make()
         chains = tuple(
-            PersistentChain(sampler, network, start, number, stream.copy())
+            PersistentChain(sampler, rest, start, number, stream.copy())
             for number, stream in enumerate(streams)
         )
-        sources.append(Sampled(statistics, network, atom, chains, limits.num_samples, method))
+        sources.append(Sampled(statistics, rest, atom, chains, limits.num_samples, method))
     return tuple(sources)
 
 
-def count_exchangeable(statistics: Statistics, limits: Limits) -> tuple[list[Exact], Subnetwork]:
-    """The dense components whose atoms are interchangeable at all weights, and what is left."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.moments.exact import Exact
-    from lapis.inference.moments.statistics import take_part
-    from lapis.inference.symmetry.by_counts import any_weights, plan_components
+def plan_sums(statistics: Statistics, limits: Limits) -> ExactParts:
+    """The parts that are summed exactly, as inference plans them, and the rest."""
+    from lapis.inference.moments.planning import drop_dear_tables
+    from lapis.inference.plan import plan_exact_parts
+    from lapis.inference.symmetry.by_counts import any_weights
 
+    network = statistics.network
     rng = np.random.default_rng(0)
     natural = statistics.natural(rng.normal(size=statistics.design.shape[1]))
-    network = any_weights(statistics.network, natural)
-    sources, left = [], np.ones(network.num_atoms, bool)
-    for plan, atom in plan_components(network, limits.max_memory or DEFAULT_MEMORY):
-        own = statistics.atom[atom]
-        sources.append(Exact(statistics, plan, own, name="exact (by counts)"))
-        left[atom] = False
-    return sources, take_part(statistics.network, left)
+    found = plan_exact_parts(
+        network,
+        limits.max_memory or DEFAULT_MEMORY,
+        counted_at=any_weights(network, natural),
+    )
+    if limits.expectation == "exact" or not found.rest.network.num_atoms:
+        return found
+    samples = limits.num_samples * limits.num_chains
+    return drop_dear_tables(network, found, ENTRIES_A_LITERAL * samples)
 
 
-def divide(network: Network, limits: Limits) -> Division:
-    """What is solved exactly: everything, or TooLarge, if that is asked for."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-    from lapis.inference.moments.planning import Division, divide_network, drop_dear_tables
-
-    memory = limits.max_memory or DEFAULT_MEMORY
-    if limits.expectation == "exact":
-        plan = plan_exact(network, memory)
-        plan.require_complete()
-        return Division(plan, np.arange(network.num_atoms), plan.rest())
-    division = divide_network(network, min(memory, AUTO_MEMORY))
-    if limits.expectation == "auto" and len(division.rest.atom):
-        samples = limits.num_samples * limits.num_chains
-        return drop_dear_tables(network, division, ENTRIES_A_LITERAL * samples)
-    return division
+def exact_sources(statistics: Statistics, found: ExactParts) -> list[Source]:
+    """The sources of the parts that are summed."""
+    sources: list[Source] = [
+        Exact(statistics, plan, statistics.atom[atom], name="exact (by counts)")
+        for plan, atom in found.counts
+    ]
+    if found.exact is not None and found.exact.affordable.any():
+        sources.append(Exact(statistics, found.exact, statistics.atom[found.exact_atom]))
+    return sources
 
 
 def suited_sampler(network: Network) -> str:
@@ -324,13 +360,21 @@ def suited_sampler(network: Network) -> str:
     return "mcsat" if is_hard or np.diff(network.clause_start).max(initial=0) > 2 else "gibbs"
 
 
-def evaluate_sides(sides: Sequence[Side], weights: np.ndarray) -> list[SideMoments]:
-    """The moments of all sides; chains and searches of several run side by side on all cores."""
-    if all(part.is_exact for side in sides for part in side.sources):
-        return [side.at(weights) for side in sides]
+def evaluate_terms(terms: Sequence[PartitionTerm], weights: np.ndarray) -> list[TermMoments]:
+    """The moments of all terms; chains and searches of several run in parallel on all cores."""
+    if all(part.is_exact for term in terms for part in term.sources):
+        return [term.at(weights) for term in terms]
     from lapis.inference.moments.persistent_chain import on_all_cores
 
-    return on_all_cores(lambda side: side.at(weights), sides)
+    return on_all_cores(lambda term: term.at(weights), terms)
+
+
+def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """float64[size], the sum of vectors, of which there may be none."""
+    added = np.zeros(size)
+    for part in parts:
+        added += part
+    return added
 
 
 def observed_world(example: Example, network: Network, answers: np.ndarray) -> np.ndarray:
@@ -349,12 +393,6 @@ def observed_world(example: Example, network: Network, answers: np.ndarray) -> n
             hint="give the formula a weight instead of a final period, or correct the data",
         )
     return world
-
-
-def is_generative(example: Example) -> bool:
-    """Whether nothing is given: every predicate is asked or hidden."""
-    hidden = {name for name, known in example.complete.evidence.items() if known.open}
-    return {*example.asked, *hidden} >= set(example.complete.evidence)
 
 
 def check_options(expectation: str, num_samples: int, num_chains: int) -> None:

@@ -67,7 +67,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -86,6 +86,7 @@ from lapis.learning.objectives.count_maxwalksat import search, undo
 from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.objective import Point
 from lapis.registry.options import ChainStart
 
 Expectation = Literal["gibbs", "map", "maxwalksat"]
@@ -128,28 +129,21 @@ class Spread(NamedTuple):
     scale: np.ndarray  # float64[n]
 
 
-@dataclass(frozen=True)
-class CountPoint:
-    """What one evaluation has seen."""
+def spread_diagonal(spreads: Sequence[Spread], size: int) -> np.ndarray:
+    """float64[size], the diagonal of the curvature."""
+    diagonal = np.zeros(size)
+    for vectors, scale in spreads:
+        squared = vectors**2 if isinstance(vectors, np.ndarray) else vectors.power(2)
+        diagonal += squared.T @ scale
+    return diagonal
 
-    weights: np.ndarray  # float64[num_parameters]
-    gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: np.ndarray | None  # float64[num_parameters]
-    spreads: tuple[Spread, ...]
-    value: float | None = None  # log Z is never computed
 
-    def curvature_diagonal(self) -> np.ndarray:
-        diagonal = np.zeros(len(self.weights))
-        for vectors, scale in self.spreads:
-            squared = vectors**2 if isinstance(vectors, np.ndarray) else vectors.power(2)
-            diagonal += squared.T @ scale
-        return diagonal
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        result = np.zeros(len(self.weights))
-        for vectors, scale in self.spreads:
-            result += vectors.T @ (scale * (vectors @ direction))
-        return result
+def spread_product(spreads: Sequence[Spread], direction: np.ndarray) -> np.ndarray:
+    """float64[size], the curvature times a direction float64[size]."""
+    result = np.zeros(len(direction))
+    for vectors, scale in spreads:
+        result += vectors.T @ (scale * (vectors @ direction))
+    return result
 
 
 class Seen(NamedTuple):
@@ -231,7 +225,8 @@ class CountObjective:
             total += self.parameters.to_parameters(number, counts)
         return total
 
-    def evaluate(self, weights: np.ndarray) -> CountPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
+        """Counts without a value: log Z is never computed."""
         gradient = np.zeros(len(self.parameters))
         variance = np.zeros(len(self.parameters))
         spreads: list[Spread] = []
@@ -242,7 +237,14 @@ class CountObjective:
             spreads.append(self._to_parameters(number, spread))
         # How far a best world's counts are from any mean is not known.
         stderr = None if self.expectation == "maxwalksat" else np.sqrt(variance)
-        return CountPoint(weights, gradient, stderr, tuple(spreads))
+        return Point(
+            weights,
+            None,
+            gradient,
+            partial(spread_diagonal, spreads, len(weights)),
+            partial(spread_product, spreads),
+            stderr,
+        )
 
     def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
         """What the chain of one world sees at weights float64[num_parameters], and curvature."""

@@ -4,7 +4,7 @@ The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The 
 paper runs IJGP once for each atom and value, as `counting.ijgp.subtraction` does on request;
 `counting.ijgp.differences` gives the differences of all atoms of a predicate from one propagation
 for each clause and literal. The estimates stay the same from one evaluation to the next, so that
-they are made once, put into classes, and climbed like the exact ones
+they are made once, put into classes, and maximised like the exact ones
 (`lapis.learning.objectives.pseudo`): a fixed and concave function.
 
 Atoms are listed, up to MAX_LISTED a predicate and world; beyond that its true atoms are kept and

@@ -1,12 +1,14 @@
-"""The likelihood of whole databases, exact and without grounding (Van den Broeck et al. 2013).
+"""The likelihood of databases, exact and without grounding (Van den Broeck et al. 2013).
 
     log P(data) = Σ_databases  w·n(data) − log Z(w, sizes of its domains)
     gradient      Σ_databases  n(data) − E[n]
 
 Nothing is given in generative learning, so nothing tells constants apart but the formulas
 themselves: one first-order circuit holds for databases of any size, and is evaluated at the sizes
-of each. The paper compiles a circuit for each class of groundings besides the one of Z; here one
-backward sweep of Z's circuit gives all expected counts, and a second derivative the curvature.
+of each. With a query the worlds are those that agree with the evidence, which may tell a few
+constants apart. The paper compiles a circuit for each class of groundings besides the one of Z;
+here one backward sweep of Z's circuit gives all expected counts, and a second derivative the
+curvature.
 
 True counts are counted (`counting`), never listed. So 900 million atoms are a circuit with one sum
 over thirty thousand terms.
@@ -22,38 +24,13 @@ import numpy as np
 
 from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import count_weights, number_weights, violated_rules
-from lapis.learning.examples import Example
+from lapis.learning.examples import Example, is_generative
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
 
 if TYPE_CHECKING:
     from lapis.lifted.lift import LiftedProblem
-
-
-@dataclass(frozen=True)
-class LiftedPoint:
-    """The likelihood at one vector of weights."""
-
-    objective: LiftedObjective
-    weights: np.ndarray  # float64[num_parameters]
-    value: float
-    gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: None = None
-
-    def curvature_diagonal(self) -> np.ndarray:
-        """float64[num_parameters], Var[n]."""
-        units = np.eye(len(self.weights))
-        found = [unit @ self.curvature_product(unit) for unit in units]
-        return np.maximum(np.array(found, float), 0.0)
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], Cov[n]·d."""
-        parameters, total = self.objective.parameters, np.zeros(len(direction))
-        for world, circuit in enumerate(self.objective.circuits):
-            along = parameters.of_world(world, direction)
-            own = circuit.hessian_product(along, parameters.of_world(world, self.weights))
-            total += parameters.to_parameters(world, own)
-        return total
 
 
 @dataclass(frozen=True)
@@ -63,7 +40,7 @@ class LiftedObjective:
     parameters: Parameters
     circuits: tuple[LiftedProblem, ...]  # of each database
     true_counts: np.ndarray  # float64[num_parameters]
-    name: str = "likelihood"
+    name: str  # "conditional", or "likelihood" where nothing is given
     is_exact: bool = True
     is_fixed: bool = True
 
@@ -76,21 +53,42 @@ class LiftedObjective:
         """Why constants of some type had to be told apart, where they had to be."""
         return tuple(dict.fromkeys(why for circuit in self.circuits for why in circuit.reasons))
 
-    def evaluate(self, weights: np.ndarray) -> LiftedPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         value, gradient = float(weights @ self.true_counts), self.true_counts.copy()
         for world, circuit in enumerate(self.circuits):
             found = circuit.at(self.parameters.of_world(world, weights))
             value -= found.log_partition
             gradient -= self.parameters.to_parameters(world, found.expected_count)
-        return LiftedPoint(self, weights, value, gradient)
+        return Point(
+            weights,
+            value,
+            gradient,
+            lambda: self.count_variance(weights),
+            lambda direction: self.covariance_product(weights, direction),
+        )
+
+    def count_variance(self, weights: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Var[n]."""
+        units = np.eye(len(weights))
+        found = [unit @ self.covariance_product(weights, unit) for unit in units]
+        return np.maximum(np.array(found, float), 0.0)
+
+    def covariance_product(self, weights: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Cov[n]·d."""
+        parameters, total = self.parameters, np.zeros(len(direction))
+        for world, circuit in enumerate(self.circuits):
+            along = parameters.of_world(world, direction)
+            own = circuit.hessian_product(along, parameters.of_world(world, weights))
+            total += parameters.to_parameters(world, own)
+        return total
 
 
 def lifted_objective(
     examples: Sequence[Example], parameters: Parameters, max_elements: int | None = None
 ) -> LiftedObjective:
-    """The likelihood of complete databases; example k is world k of the parameters.
+    """The likelihood of the answers in complete databases; example k is world k of the parameters.
 
-    At most `max_elements` constants may be told apart by formulas.
+    At most `max_elements` constants may be told apart by formulas and evidence.
 
     Raises TooLarge (`not-liftable`), naming the formulas and why, if the model cannot be lifted,
     and LapisError if the data break a hard rule or a block.
@@ -112,7 +110,8 @@ def lifted_objective(
     total = np.zeros(len(parameters))
     for world, example in enumerate(examples):
         total += parameters.to_parameters(world, count_data(example.complete))
-    objective = LiftedObjective(parameters, circuits, total)
+    name = "likelihood" if all(map(is_generative, examples)) else "conditional"
+    objective = LiftedObjective(parameters, circuits, total, name)
     objective.evaluate(parameters.initial)  # whether its terms cancel shows here
     return objective
 

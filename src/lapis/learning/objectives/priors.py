@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.optimisation.objective import Objective
+from lapis.optimisation.penalized import PenalizedObjective
 
 KINDS = ("none", "gaussian", "l1")
 DEFAULT_STRENGTH = {"none": 0.0, "gaussian": 10.0, "l1": 1.0}
@@ -171,6 +173,28 @@ def parse_prior(text: str) -> Prior:
     if (kind == "none" and number) or (kind != "none" and not 0 < strength < np.inf):
         raise bad_prior(text)
     return Prior(kind, strength)
+
+
+def with_prior(
+    objective: Objective, prior: Prior, base: np.ndarray, fixed: np.ndarray
+) -> PenalizedObjective:
+    """The objective with a prior, of the parameters that are not fixed.
+
+    `base` float64[num_parameters] holds the fixed weights, `fixed` bool[num_parameters] says
+    which they are; the prior's numbers are those of all parameters.
+    """
+    size = len(base)
+    free = np.flatnonzero(~fixed)
+    slope = prior.slope(size)
+    return PenalizedObjective(
+        objective,
+        free,
+        base.copy(),
+        prior.precision(size)[free],
+        prior.means(size)[free],
+        prior.origin(size)[free],
+        None if slope is None else slope[free],
+    )
 
 
 def bad_prior(text: str) -> LapisError:

@@ -21,9 +21,9 @@ fixed, concave estimate, and says so (`is_exact`, `notes`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 from typing import NamedTuple
 
@@ -33,9 +33,7 @@ from lapis.counting.differences.atom_differences import Differences, open_differ
 from lapis.counting.differences.block_classes import BlockClasses, block_classes
 from lapis.counting.differences.class_likelihood import (
     AtomRows,
-    AtomsAt,
     AtomStack,
-    BlocksAt,
     BlockStack,
     atom_rows,
     stack_atoms,
@@ -48,6 +46,7 @@ from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.learning.examples import Example
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
 
 SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
@@ -61,32 +60,6 @@ class PredicateTerm:
     scale: float  # 1, or one over the number of atoms
     stack: AtomStack | BlockStack
     num_atoms: float  # ground atoms, or blocks; with the weights of the worlds
-
-
-@dataclass(frozen=True)
-class PseudoPoint:
-    """The pseudo-log-likelihood at one vector of weights."""
-
-    weights: np.ndarray  # float64[num_parameters]
-    parts: tuple[tuple[float, AtomsAt | BlocksAt], ...]  # scale and part of each predicate
-    gradient_stderr: None = None
-
-    @cached_property
-    def value(self) -> float:
-        return sum(scale * part.value for scale, part in self.parts)
-
-    @cached_property
-    def gradient(self) -> np.ndarray:
-        return self._sum([scale * part.gradient for scale, part in self.parts])
-
-    def curvature_diagonal(self) -> np.ndarray:
-        return self._sum([scale * part.curvature_diagonal() for scale, part in self.parts])
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        return self._sum([scale * part.curvature_product(direction) for scale, part in self.parts])
-
-    def _sum(self, vectors: Sequence[np.ndarray]) -> np.ndarray:
-        return reduce(add, vectors, np.zeros(len(self.weights)))
 
 
 @dataclass(frozen=True)
@@ -113,8 +86,21 @@ class PseudoObjective:
         """Ground atoms in the sum, a block counting as one."""
         return round(sum(term.num_atoms for term in self.terms))
 
-    def evaluate(self, weights: np.ndarray) -> PseudoPoint:
-        return PseudoPoint(weights, tuple((t.scale, t.stack.at(weights)) for t in self.terms))
+    def evaluate(self, weights: np.ndarray) -> Point:
+        parts = [(term.scale, term.stack.at(weights)) for term in self.terms]
+
+        def total(vectors: Iterable[np.ndarray]) -> np.ndarray:
+            return reduce(add, vectors, np.zeros(len(weights)))
+
+        return Point(
+            weights,
+            sum(scale * part.value for scale, part in parts),
+            total(scale * part.gradient for scale, part in parts),
+            lambda: total(scale * part.curvature_diagonal() for scale, part in parts),
+            lambda direction: total(
+                scale * part.curvature_product(direction) for scale, part in parts
+            ),
+        )
 
 
 def pseudo_objective(

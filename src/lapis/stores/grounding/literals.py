@@ -26,7 +26,7 @@ from lapis.grounding.templates import (
 )
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal, SimpleTerm
-from lapis.relational.memory import refuse_work
+from lapis.relational.interpretation import refuse_work
 from lapis.stores.grounding.atoms import columns_of, spell
 from lapis.stores.grounding.listing import write_rows
 from lapis.stores.grounding.world import KnownTables

@@ -17,16 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from typing import Any
 
 import numpy as np
 
+from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
 from lapis.structure.paths.path_differences import Column, count_values
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.select import Criteria, Selection, own_options, select
 
 Node = tuple[PathAtom, ...]
 MAX_BLANKET = 6  # beyond, strata are too thin for χ²
@@ -39,9 +39,9 @@ class BuslOptions(Criteria):
     max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
 
 
-def learn_busl(search: Search, **own: Any) -> Selection:
+def learn_busl(search: Search, given: StructureOptions) -> Selection:
     """Rules by BUSL."""
-    options = BuslOptions(**own)
+    options = own_options(BuslOptions, given)
     paths: dict[Path, None] = {}
     names = [n for n, p in search.data.predicates.items() if p.arity and search.data.num_atoms[n]]
     for done, name in enumerate(names, 1):

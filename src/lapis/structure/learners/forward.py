@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Any
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
 from lapis.structure.coupled_groups import is_summable, refit_groups
@@ -46,6 +46,7 @@ from lapis.structure.select import (
     Selection,
     finish_selection,
     new_ensemble,
+    own_options,
     rank,
     retain,
     select,
@@ -60,11 +61,11 @@ class ForwardOptions(Criteria):
     seed: int = 0
 
 
-def learn_forward(search: Search, **own: Any) -> Selection:
+def learn_forward(search: Search, given: StructureOptions) -> Selection:
     """Rules by exact scores and forward selection."""
-    options = ForwardOptions(**own)
+    options = own_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
-    if "penalty" in own or options.final != "lazy":
+    if given.penalty is not None or options.final != "lazy":
         priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
         return select(priced, score_candidates(priced, options), options)
     search = search.with_pricing(nat_pricing(search.data, width=width))

@@ -25,18 +25,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import Warning, announce
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import AtomSample, Sample, fit_unit
-from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.select import Criteria, Selection, own_options, select
 from lapis.structure.training_data import TrainingData
 
 GROUND_EXAMPLES = 1000
@@ -66,9 +66,9 @@ class LhlOptions(Criteria):
         return self.max_examples
 
 
-def learn_lhl(search: Search, **own: Any) -> Selection:
+def learn_lhl(search: Search, given: StructureOptions) -> Selection:
     """Rules by LHL."""
-    options = LhlOptions(**own)
+    options = own_options(LhlOptions, given)
     data = search.data
     search.tell("lifting", 0, None)
     graph = (
@@ -94,7 +94,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
             break
         generator = np.random.default_rng((options.seed, done))
         trial = partial(try_path, search, graph, each, options, generator)
-        if search.tape.ask(each.path, trial) == [1.0]:
+        if search.log.call(each.path, trial) == [1.0]:
             paths.append(each.path)
         search.tell("trying paths", done, len(supported), kept=len(paths))
     scores = search.score_paths(paths, options.flips)

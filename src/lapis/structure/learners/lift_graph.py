@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.explain import constant_names
 from lapis.structure.learned_rules import Rule
@@ -50,10 +51,11 @@ class ClusterModel(NamedTuple):
     members: dict[str, dict[str, list[str]]]  # by type: cluster → constants
 
 
-def learn_clusters(search: Search, *, cluster_prior: float = PRIOR) -> ClusterModel:
+def learn_clusters(search: Search, options: StructureOptions) -> ClusterModel:
     """The lifted hypergraph as a model."""
     search.tell("lifting", 0, None)
-    graph = lift_graph(search.data, cluster_prior, search.stop)
+    prior = PRIOR if options.cluster_prior is None else options.cluster_prior
+    graph = lift_graph(search.data, prior, search.stop)
     return write_model(search.data, graph, not search.stop.is_over())
 
 

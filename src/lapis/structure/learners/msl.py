@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
@@ -29,7 +29,7 @@ from lapis.structure.clauses import (
 )
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, finish_selection
+from lapis.structure.select import Criteria, Selection, finish_selection, own_options
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Bounds:
         return beam
 
 
-def learn_msl(search: Search, **own: Any) -> Selection:
+def learn_msl(search: Search, given: StructureOptions) -> Selection:
     """Rules by beam search."""
-    options = MslOptions(**own)
+    options = own_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
     bounds = Bounds(search, options)

@@ -35,8 +35,7 @@ from lapis.data.keys import number_rows
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.elimination import Contraction, connected, contract
 from lapis.relational.factor import Factor, indicator, sort_rows
-from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.memory import Evaluation
+from lapis.relational.interpretation import Evaluation, Extension, Interpretation
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
 

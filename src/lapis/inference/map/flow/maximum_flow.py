@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.map.flow.couplings import INFINITE
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry, entry
 
 HUGE = INFINITE >> 1  # no sum of soft capacities is as large
 
@@ -66,7 +66,7 @@ def saturate(
             return None
 
 
-@entry
+@allocating_entry
 def _build(num_nodes, tail, head, forward, backward):  # type: ignore[no-untyped-def]
     start = np.zeros(num_nodes + 1, np.int64)
     for edge in range(len(tail)):

@@ -30,7 +30,7 @@ from lapis.inference.map.flow.couplings import Couplings, find_couplings
 from lapis.inference.map.flow.maximum_flow import Residual, build_residual, saturate
 from lapis.inference.map.objective import Objective
 from lapis.network.network import find_root, number_trees
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 
 
 class Persistent(NamedTuple):
@@ -123,7 +123,7 @@ def later_literals(cover: Cover, tied: np.ndarray) -> np.ndarray:
     return order < mirror
 
 
-@entry
+@allocating_entry
 def _label_halves(size, first, second):  # type: ignore[no-untyped-def]
     """int32[size], connected component of each literal in the double cover."""
     root = np.arange(size).astype(np.int32)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lapis.network.csr import index_atoms, take_rows
 from lapis.network.network import Network
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 
 class ClauseGraph(NamedTuple):
@@ -180,7 +180,7 @@ def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
         world.count[graph.weight_id[clause]] += sign * graph.coefficient[clause]
 
 
-@entry
+@allocating_entry
 def _definition_clauses(
     clause_start, literal, weight_id, atom_start, atom_clause, start, member, first
 ):  # type: ignore[no-untyped-def]

@@ -33,7 +33,7 @@ IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
 BY_WORLD = ("map", "count-map", "count-maxwalksat")  # expectations that are most likely worlds
 BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length of weights open
 BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
-# Options that a course depends on, beside objective, optimiser and prior.
+# Options that a trajectory depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = (
     "prior_mean", "expectation", "counts", "ibound", "ijgp_iterations", "ijgp_tolerance",
     "ijgp_damping", "differences", "num_samples", "num_steps", "num_records", "chain_start",
@@ -59,7 +59,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LearningRun:
     """One run of learning."""
 
     examples: Sequence[Example]
@@ -143,26 +143,26 @@ def choose_objective(options: LearnOptions, query: Sequence[str]) -> str:
     return name
 
 
-def choose_optimizer(lesson: Lesson, objective: Objective, prior: Prior) -> str:
-    if lesson.options.optimizer is not None:
-        return lesson.options.optimizer
+def choose_optimizer(run: LearningRun, objective: Objective, prior: Prior) -> str:
+    if run.options.optimizer is not None:
+        return run.options.optimizer
     if not objective.is_fixed:
-        return "vp" if lesson.expectation in BEST_WORLD else "pscg"
-    few = int((~lesson.parameters.fixed).sum()) <= MAX_WEIGHTS
-    return "newton" if lesson.is_pseudo and few and prior.kind != "l1" else "lbfgs"
+        return "vp" if run.expectation in BEST_WORLD else "pscg"
+    few = int((~run.parameters.fixed).sum()) <= MAX_WEIGHTS
+    return "newton" if run.is_pseudo and few and prior.kind != "l1" else "lbfgs"
 
 
-def choose_prior(lesson: Lesson, objective: Objective | None) -> Prior:
+def choose_prior(run: LearningRun, objective: Objective | None) -> Prior:
     """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
-    prior = given_prior(lesson.options)
+    prior = given_prior(run.options)
     if prior is None:
-        width = PRIOR_WIDTH.get(lesson.objective, PRIOR_WIDTH["pseudo"])
-        if lesson.objective == "weighted-pseudo":
+        width = PRIOR_WIDTH.get(run.objective, PRIOR_WIDTH["pseudo"])
+        if run.objective == "weighted-pseudo":
             # The value is a mean over atoms: so must be the prior's share in it.
             atoms = max(1, getattr(objective, "num_atoms", 1))
             terms = max(1, len(getattr(objective, "terms", ())))
             width *= float(f"{np.sqrt(atoms / terms):.2g}")
         prior = Prior("gaussian", width)
-    if lesson.options.prior_mean == "initial":
-        prior = replace(prior, mean=lesson.parameters.initial)
+    if run.options.prior_mean == "initial":
+        prior = replace(prior, mean=run.parameters.initial)
     return prior

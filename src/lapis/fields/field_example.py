@@ -23,7 +23,7 @@ from lapis.progress import Report
 
 
 @dataclass(frozen=True)
-class Lesson:
+class FieldExample:
     """The asked atoms are unknown, with their answers; hidden ones have none."""
 
     field: Field
@@ -80,16 +80,16 @@ class Lesson:
         return PseudoClasses(census, tuple(groups))
 
 
-def make_lesson(
+def make_field_example(
     field: Field,
     example: Example,
     max_memory: int | None = None,
     progress: Report | None = None,
-) -> Lesson:
+) -> FieldExample:
     """Raises LapisError where the data contradict a block."""
     close_blocks(example.complete)
     network = unknown_atoms(example.free)
-    return Lesson(field, example, network, example.answers(network), max_memory, progress)
+    return FieldExample(field, example, network, example.answers(network), max_memory, progress)
 
 
 def list_moves(

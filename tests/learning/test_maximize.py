@@ -14,6 +14,7 @@ from objectives import (
     RoundedLogistic,
     SampledLogistic,
     coordinate_descent,
+    maximize,
     newton_maximum,
     random_logistic,
     scaled_curvature,
@@ -21,7 +22,7 @@ from objectives import (
 
 from lapis.errors import LapisError
 from lapis.methods import methods_of
-from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.maximize import make_optimizer
 from lapis.progress import Progress
 
 OPTIMIZERS = {n: m for n, m in methods_of("optimizer").items() if m.takes == "objective"}
@@ -33,21 +34,23 @@ SECOND_ORDER = ["lbfgs", "dn", "scg", "pscg"]
 def test_quadratic_whose_variances_differ_a_million_fold(name: str) -> None:
     rng = np.random.default_rng(3)
     objective = Quadratic(scaled_curvature(rng, 40, 1e6), rng.normal(size=40))
-    course = climb(objective, make_optimizer(name), np.zeros(40), max_iterations=1000)
-    assert course.converged
-    assert course.reason == "gradient below 1e-06"
-    assert course.gradient_norm <= 1e-6
-    assert np.abs(course.weights - objective.peak).max() < 1e-6
+    trajectory = maximize(objective, make_optimizer(name), np.zeros(40), max_iterations=1000)
+    assert trajectory.converged
+    assert trajectory.reason == "gradient below 1e-06"
+    assert trajectory.gradient_norm <= 1e-6
+    assert np.abs(trajectory.weights - objective.peak).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_logistic_regression_reaches_newtons_maximum(name: str) -> None:
     objective = random_logistic(np.random.default_rng(5), 60, 5, ridge=2.0)
-    course = climb(objective, make_optimizer(name), np.zeros(5), max_iterations=5000)
-    assert course.converged
-    assert np.abs(course.weights - newton_maximum(objective)).max() < 1e-6
-    assert course.value == pytest.approx(objective.evaluate(course.weights).value, abs=1e-12)
-    assert course.iterations == course.curve[-1].iteration == len(course.curve) - 1
+    trajectory = maximize(objective, make_optimizer(name), np.zeros(5), max_iterations=5000)
+    assert trajectory.converged
+    assert np.abs(trajectory.weights - newton_maximum(objective)).max() < 1e-6
+    assert trajectory.value == pytest.approx(
+        objective.evaluate(trajectory.weights).value, abs=1e-12
+    )
+    assert trajectory.iterations == trajectory.curve[-1].iteration == len(trajectory.curve) - 1
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
@@ -57,12 +60,14 @@ def test_l1_gives_the_zeros_of_coordinate_descent(name: str) -> None:
     l1[2] = 0.0
     expected = coordinate_descent(objective, l1)
     assert 2 <= (expected == 0).sum() <= 6
-    course = climb(objective, make_optimizer(name), np.zeros(8), l1=l1, max_iterations=5000)
-    assert course.converged
-    assert np.array_equal(course.weights == 0, expected == 0)
-    assert np.abs(course.weights - expected).max() < 1e-6
-    smooth = objective.evaluate(course.weights).value
-    assert course.value == pytest.approx(smooth - 6 * np.abs(np.delete(course.weights, 2)).sum())
+    trajectory = maximize(objective, make_optimizer(name), np.zeros(8), l1=l1, max_iterations=5000)
+    assert trajectory.converged
+    assert np.array_equal(trajectory.weights == 0, expected == 0)
+    assert np.abs(trajectory.weights - expected).max() < 1e-6
+    smooth = objective.evaluate(trajectory.weights).value
+    assert trajectory.value == pytest.approx(
+        smooth - 6 * np.abs(np.delete(trajectory.weights, 2)).sum()
+    )
 
 
 @pytest.mark.parametrize("penalty", [0.0, 6.0], ids=["smooth", "l1"])
@@ -73,10 +78,12 @@ def test_the_last_bits_of_values_and_gradients_do_not_decide(name: str, penalty:
     expected = coordinate_descent(plain, l1)
     for seed in range(4):
         rounded = RoundedLogistic(plain.features, plain.truth, plain.ridge, seed=seed)
-        course = climb(rounded, make_optimizer(name), np.zeros(8), l1=l1, max_iterations=5000)
-        assert course.converged
-        assert np.array_equal(course.weights == 0, expected == 0)
-        assert np.abs(course.weights - expected).max() < 1e-6
+        trajectory = maximize(
+            rounded, make_optimizer(name), np.zeros(8), l1=l1, max_iterations=5000
+        )
+        assert trajectory.converged
+        assert np.array_equal(trajectory.weights == 0, expected == 0)
+        assert np.abs(trajectory.weights - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
@@ -85,9 +92,9 @@ def test_l1_from_a_start_on_the_wrong_side(name: str) -> None:
     l1 = np.full(4, 8.0)
     expected = coordinate_descent(objective, l1)
     start = np.where(expected >= 0, -1.0, 1.0)
-    course = climb(objective, make_optimizer(name), start, l1=l1, max_iterations=5000)
-    assert np.abs(course.weights - expected).max() < 1e-6
-    assert np.array_equal(course.weights == 0, expected == 0)
+    trajectory = maximize(objective, make_optimizer(name), start, l1=l1, max_iterations=5000)
+    assert np.abs(trajectory.weights - expected).max() < 1e-6
+    assert np.array_equal(trajectory.weights == 0, expected == 0)
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
@@ -96,15 +103,15 @@ def test_bounds_hold_and_bind_where_the_gradient_presses(name: str) -> None:
     free = newton_maximum(objective)
     lower, upper = free - 10, free + 10
     upper[0], lower[1] = free[0] - 0.5, free[1] + 0.25
-    course = climb(
+    trajectory = maximize(
         objective, make_optimizer(name), np.zeros(4), lower=lower, upper=upper, max_iterations=5000
     )
-    assert course.converged
-    assert np.all((course.weights >= lower) & (course.weights <= upper))
-    gradient = objective.evaluate(course.weights).gradient
-    assert course.weights[0] == upper[0]
+    assert trajectory.converged
+    assert np.all((trajectory.weights >= lower) & (trajectory.weights <= upper))
+    gradient = objective.evaluate(trajectory.weights).gradient
+    assert trajectory.weights[0] == upper[0]
     assert gradient[0] > 0
-    assert course.weights[1] == lower[1]
+    assert trajectory.weights[1] == lower[1]
     assert gradient[1] < 0
     assert np.abs(gradient[2:]).max() <= 1e-6
 
@@ -116,30 +123,30 @@ def test_sampled_gradients_end_within_the_noise(name: str, seed: int) -> None:
     exact = random_logistic(np.random.default_rng(seed), 300, 10, ridge=1.0)
     best = exact.evaluate(newton_maximum(exact)).value
     sampled = SampledLogistic(exact, seed=seed)
-    course = climb(sampled, make_optimizer(name), np.zeros(10), max_iterations=200)
-    lost = best - exact.evaluate(course.weights).value
+    trajectory = maximize(sampled, make_optimizer(name), np.zeros(10), max_iterations=200)
+    lost = best - exact.evaluate(trajectory.weights).value
     assert 0 <= lost < 0.1 * 10 / 2
-    assert course.value is None
+    assert trajectory.value is None
 
 
 def test_contrastive_divergence_converges_in_the_mean() -> None:
     exact = random_logistic(np.random.default_rng(2), 300, 3, ridge=1.0)
     sampled = SampledLogistic(exact, seed=1)
-    course = climb(sampled, make_optimizer("cd", forget=3), np.zeros(3), max_iterations=2000)
+    trajectory = maximize(sampled, make_optimizer("cd", forget=3), np.zeros(3), max_iterations=2000)
     best = exact.evaluate(newton_maximum(exact)).value
     # Within half of its uncertainty a weight costs an eighth.
-    assert best - exact.evaluate(course.weights).value < 3 / 8
-    assert course.converged
-    assert "within 2 standard errors" in course.reason
+    assert best - exact.evaluate(trajectory.weights).value < 3 / 8
+    assert trajectory.converged
+    assert "within 2 standard errors" in trajectory.reason
 
 
 def test_a_rate_far_too_small_is_not_called_convergence() -> None:
     exact = random_logistic(np.random.default_rng(2), 300, 3, ridge=1.0)
-    course = climb(
+    trajectory = maximize(
         SampledLogistic(exact), make_optimizer("cd", rate=1e-9), np.zeros(3), max_iterations=100
     )
-    assert not course.converged
-    assert course.reason == "100 iterations"
+    assert not trajectory.converged
+    assert trajectory.reason == "100 iterations"
 
 
 class HalfSampled(SampledLogistic):
@@ -158,10 +165,12 @@ class HalfSampled(SampledLogistic):
 @pytest.mark.parametrize("name", ["cd", "dn", "pscg"])
 def test_weights_without_noise_must_arrive_too(name: str) -> None:
     exact = random_logistic(np.random.default_rng(2), 100, 4, ridge=1.0)
-    course = climb(HalfSampled(exact), make_optimizer(name), np.zeros(4), max_iterations=4000)
-    assert course.converged
-    assert "within 2 standard errors" in course.reason
-    assert abs(course.weights[-1] - 2.0) < 0.05
+    trajectory = maximize(
+        HalfSampled(exact), make_optimizer(name), np.zeros(4), max_iterations=4000
+    )
+    assert trajectory.converged
+    assert "within 2 standard errors" in trajectory.reason
+    assert abs(trajectory.weights[-1] - 2.0) < 0.05
 
 
 class Flat(Quadratic):
@@ -170,34 +179,36 @@ class Flat(Quadratic):
 
 def test_unknown_noise_is_judged_by_the_change_of_the_weights() -> None:
     objective = Flat(np.eye(2), np.ones(2), gradient_only=True, is_fixed=False)
-    course = climb(objective, make_optimizer("vp", rate=0.5), np.zeros(2), max_iterations=10_000)
-    assert course.converged
-    assert "weights changed by less than 0.001" in course.reason
-    assert np.abs(course.weights - 1).max() < 0.01
+    trajectory = maximize(
+        objective, make_optimizer("vp", rate=0.5), np.zeros(2), max_iterations=10_000
+    )
+    assert trajectory.converged
+    assert "weights changed by less than 0.001" in trajectory.reason
+    assert np.abs(trajectory.weights - 1).max() < 0.01
 
 
 @pytest.mark.parametrize("name", ["dn", "pscg"])
 def test_unknown_noise_that_rejects_every_step_is_not_convergence(name: str) -> None:
     objective = Kink(np.eye(2), np.ones(2), is_fixed=False)
-    course = climb(objective, make_optimizer(name), np.ones(2), max_iterations=100)
-    assert course.reason == "100 iterations"
-    assert not course.converged
+    trajectory = maximize(objective, make_optimizer(name), np.ones(2), max_iterations=100)
+    assert trajectory.reason == "100 iterations"
+    assert not trajectory.converged
 
 
 def test_lbfgs_refuses_what_has_no_value() -> None:
     sampled = SampledLogistic(random_logistic(np.random.default_rng(0), 10, 2, 1.0))
     with pytest.raises(LapisError) as caught:
-        climb(sampled, make_optimizer("lbfgs"), np.zeros(2))
+        maximize(sampled, make_optimizer("lbfgs"), np.zeros(2))
     assert caught.value.code == "needs-exact-objective"
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_no_parameters_are_learned_at_once(name: str) -> None:
     objective = Quadratic(np.empty((0, 0)), np.empty(0))
-    course = climb(objective, make_optimizer(name), np.empty(0))
-    assert course.converged
-    assert course.iterations == 0
-    assert course.weights.shape == (0,)
+    trajectory = maximize(objective, make_optimizer(name), np.empty(0))
+    assert trajectory.converged
+    assert trajectory.iterations == 0
+    assert trajectory.weights.shape == (0,)
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
@@ -206,9 +217,11 @@ def test_a_weight_without_curvature_or_gradient_stays(name: str) -> None:
     features = np.column_stack([logistic.features[:, :2], np.zeros(40)])
     objective = Logistic(features, logistic.truth)
     start = np.array([0.0, 0.0, 0.7])
-    course = climb(objective, make_optimizer(name), start, max_iterations=20_000, tolerance=1e-5)
-    assert course.converged
-    assert course.weights[2] == 0.7
+    trajectory = maximize(
+        objective, make_optimizer(name), start, max_iterations=20_000, tolerance=1e-5
+    )
+    assert trajectory.converged
+    assert trajectory.weights[2] == 0.7
 
 
 @pytest.mark.parametrize("name", [*STEPWISE, "lbfgs"])
@@ -216,23 +229,27 @@ def test_iterations_are_limited_and_reported(name: str) -> None:
     rng = np.random.default_rng(3)
     objective = Quadratic(scaled_curvature(rng, 10, 1e4), rng.normal(size=10))
     steps: list[Progress] = []
-    course = climb(
+    trajectory = maximize(
         objective, make_optimizer(name), np.zeros(10), max_iterations=4, progress=steps.append
     )
-    assert course.reason == "4 iterations"
-    assert not course.converged
-    assert not course.interrupted
+    assert trajectory.reason == "4 iterations"
+    assert not trajectory.converged
+    assert not trajectory.interrupted
     assert [step.done for step in steps] == [0, 1, 2, 3, 4]
-    assert [point.iteration for point in course.curve] == [0, 1, 2, 3, 4]
+    assert [point.iteration for point in trajectory.curve] == [0, 1, 2, 3, 4]
     seconds = [step.seconds for step in steps]
     assert seconds == sorted(seconds)
-    assert np.array_equal(steps[-1].weights, course.weights)
+    assert np.array_equal(steps[-1].weights, trajectory.weights)
 
 
 def test_a_time_limit_of_nothing_ends_at_the_start() -> None:
     objective = random_logistic(np.random.default_rng(1), 40, 3, ridge=0.1)
-    course = climb(objective, make_optimizer("pscg"), np.zeros(3), time_limit=0.0)
-    assert (course.reason, course.iterations, course.converged) == ("time limit", 0, False)
+    trajectory = maximize(objective, make_optimizer("pscg"), np.zeros(3), time_limit=0.0)
+    assert (trajectory.reason, trajectory.iterations, trajectory.converged) == (
+        "time limit",
+        0,
+        False,
+    )
 
 
 def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,9 +260,9 @@ def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> Non
         now[0] += 100.0
 
     objective = random_logistic(np.random.default_rng(1), 40, 3, ridge=0.1)
-    course = climb(objective, make_optimizer("pscg"), np.zeros(3), progress=look)
-    assert course.seconds == 0.0
-    assert {point.seconds for point in course.curve} == {0.0}
+    trajectory = maximize(objective, make_optimizer("pscg"), np.zeros(3), progress=look)
+    assert trajectory.seconds == 0.0
+    assert {point.seconds for point in trajectory.curve} == {0.0}
 
 
 def test_should_stop_is_the_user() -> None:
@@ -256,10 +273,10 @@ def test_should_stop_is_the_user() -> None:
         calls.append(1)
         return len(calls) > 3
 
-    course = climb(objective, make_optimizer("dn"), np.zeros(3), should_stop=stop)
-    assert course.interrupted
-    assert course.reason == "stopped by the user"
-    assert course.iterations == 3
+    trajectory = maximize(objective, make_optimizer("dn"), np.zeros(3), should_stop=stop)
+    assert trajectory.interrupted
+    assert trajectory.reason == "stopped by the user"
+    assert trajectory.iterations == 3
 
 
 class Interrupted(Quadratic):
@@ -276,23 +293,23 @@ class Interrupted(Quadratic):
 def test_ctrl_c_keeps_the_best_so_far(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     objective = Interrupted(scaled_curvature(rng, 10, 1e4), rng.normal(size=10))
-    course = climb(
+    trajectory = maximize(
         objective, make_optimizer(name), np.zeros(10), checkpoint=tmp_path / "run", fingerprint="x"
     )
-    assert course.interrupted
-    assert course.reason == "stopped by the user"
-    assert 0 < course.iterations <= 5
-    assert objective.evaluate(course.weights).value > objective.evaluate(np.zeros(10)).value
+    assert trajectory.interrupted
+    assert trajectory.reason == "stopped by the user"
+    assert 0 < trajectory.iterations <= 5
+    assert objective.evaluate(trajectory.weights).value > objective.evaluate(np.zeros(10)).value
     assert (tmp_path / "run").exists()
 
 
 def test_ctrl_c_before_anything_is_known_returns_the_start() -> None:
     objective = Interrupted(np.eye(2), np.ones(2), evaluations=5)
-    course = climb(objective, make_optimizer("pscg"), np.full(2, 0.3))
-    assert course.interrupted
-    assert course.weights.tolist() == [0.3, 0.3]
-    assert course.value is None
-    assert course.curve == ()
+    trajectory = maximize(objective, make_optimizer("pscg"), np.full(2, 0.3))
+    assert trajectory.interrupted
+    assert trajectory.weights.tolist() == [0.3, 0.3]
+    assert trajectory.value is None
+    assert trajectory.curve == ()
 
 
 @pytest.mark.parametrize("name", STEPWISE)
@@ -302,18 +319,18 @@ def test_a_resumed_climb_is_bitwise_the_uninterrupted_one(
 ) -> None:
     objective = random_logistic(np.random.default_rng(6), 60, 6, ridge=0.3, spread=10.0)
     l1 = np.full(6, 3.0) if penalised else None
-    whole = climb(objective, make_optimizer(name), np.zeros(6), l1=l1, max_iterations=30)
+    whole = maximize(objective, make_optimizer(name), np.zeros(6), l1=l1, max_iterations=30)
     path = tmp_path / "run.npz"
     for limit in (7, 8, 19, 30):
-        course = climb(
+        trajectory = maximize(
             objective, make_optimizer(name), np.zeros(6), l1=l1, max_iterations=limit,
             checkpoint=path, fingerprint="six weights",
         )  # fmt: skip
-    assert course.weights.tobytes() == whole.weights.tobytes()
-    assert [p._replace(seconds=0.0) for p in course.curve] == [
+    assert trajectory.weights.tobytes() == whole.weights.tobytes()
+    assert [p._replace(seconds=0.0) for p in trajectory.curve] == [
         p._replace(seconds=0.0) for p in whole.curve
     ]
-    assert (course.value, course.reason, course.iterations, course.converged) == (
+    assert (trajectory.value, trajectory.reason, trajectory.iterations, trajectory.converged) == (
         whole.value, whole.reason, whole.iterations, whole.converged,
     )  # fmt: skip
 
@@ -321,39 +338,39 @@ def test_a_resumed_climb_is_bitwise_the_uninterrupted_one(
 def test_a_resumed_lbfgs_goes_on_from_where_it_was(tmp_path: Path) -> None:
     objective = random_logistic(np.random.default_rng(6), 60, 6, ridge=0.3)
     path = tmp_path / "run"
-    first = climb(
+    first = maximize(
         objective, make_optimizer("lbfgs"), np.zeros(6), max_iterations=5, checkpoint=path
     )
-    course = climb(objective, make_optimizer("lbfgs"), np.zeros(6), checkpoint=path)
-    assert course.curve[: len(first.curve)] == first.curve
-    assert course.converged
-    assert course.iterations > 5
-    assert np.abs(course.weights - newton_maximum(objective)).max() < 1e-6
+    trajectory = maximize(objective, make_optimizer("lbfgs"), np.zeros(6), checkpoint=path)
+    assert trajectory.curve[: len(first.curve)] == first.curve
+    assert trajectory.converged
+    assert trajectory.iterations > 5
+    assert np.abs(trajectory.weights - newton_maximum(objective)).max() < 1e-6
 
 
 def test_a_sampled_climb_resumes_with_its_window(tmp_path: Path) -> None:
     exact = random_logistic(np.random.default_rng(2), 200, 3, ridge=1.0)
     path = tmp_path / "run"
-    stopped = climb(
+    stopped = maximize(
         SampledLogistic(exact), make_optimizer("pscg"), np.zeros(3), max_iterations=10,
         checkpoint=path,
     )  # fmt: skip
-    course = climb(
+    trajectory = maximize(
         SampledLogistic(exact, seed=1), make_optimizer("pscg"), np.zeros(3), max_iterations=400,
         checkpoint=path,
     )  # fmt: skip
     assert stopped.iterations == 10
-    assert course.curve[:11] == stopped.curve
-    assert course.converged
+    assert trajectory.curve[:11] == stopped.curve
+    assert trajectory.converged
     best = exact.evaluate(newton_maximum(exact)).value
-    assert best - exact.evaluate(course.weights).value < 0.3
+    assert best - exact.evaluate(trajectory.weights).value < 0.3
 
 
 def test_a_converged_checkpoint_needs_no_further_step(tmp_path: Path) -> None:
     objective = random_logistic(np.random.default_rng(6), 60, 3, ridge=0.3)
     path = tmp_path / "run"
-    first = climb(objective, make_optimizer("pscg"), np.zeros(3), checkpoint=path)
-    again = climb(objective, make_optimizer("pscg"), np.zeros(3), checkpoint=path)
+    first = maximize(objective, make_optimizer("pscg"), np.zeros(3), checkpoint=path)
+    again = maximize(objective, make_optimizer("pscg"), np.zeros(3), checkpoint=path)
     assert first.converged
     assert again.converged
     assert again.curve == first.curve
@@ -363,7 +380,7 @@ def test_a_converged_checkpoint_needs_no_further_step(tmp_path: Path) -> None:
 def test_a_given_rate_that_diverges_is_an_error() -> None:
     objective = Quadratic(np.diag([1.0, 100.0]), np.ones(2))
     with pytest.raises(LapisError) as caught, np.errstate(over="ignore", invalid="ignore"):
-        climb(objective, make_optimizer("cd", rate=1.0), np.zeros(2), max_iterations=10_000)
+        maximize(objective, make_optimizer("cd", rate=1.0), np.zeros(2), max_iterations=10_000)
     assert caught.value.code == "diverged"
     assert "smaller rate" in str(caught.value)
 
@@ -379,10 +396,10 @@ class Kink(Quadratic):
 
 def test_a_standstill_is_not_called_convergence() -> None:
     objective = Kink(np.eye(2), np.ones(2))
-    course = climb(objective, make_optimizer("dn"), np.ones(2), max_iterations=1000)
-    assert not course.converged
-    assert course.reason == "no step leads further up (gradient 0.01)"
-    assert course.iterations < 1000
+    trajectory = maximize(objective, make_optimizer("dn"), np.ones(2), max_iterations=1000)
+    assert not trajectory.converged
+    assert trajectory.reason == "no step leads further up (gradient 0.01)"
+    assert trajectory.iterations < 1000
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""What a climb has done so far, and whether it is to go on.
+"""The history of an optimiser, and when it ends.
 
-A climb ends when
+A run ends when
 
     exact objectives      the max-norm of the gradient (with L1, of the pseudo-gradient; without
                           what presses against a bound) is within the tolerance, or no step leads
@@ -22,21 +22,28 @@ far it still has to go. The clock stands still while the caller looks at progres
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.checkpoint import Checkpoint, Keeper, Kept, pack, unpack
+from lapis.optimisation.checkpoint import (
+    Arrays,
+    Checkpoint,
+    CheckpointFile,
+    pack,
+    sections,
+    unpack,
+)
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.recorded import RecordedObjective
 from lapis.progress import Progress, Report, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16
 NOISE = 2.0  # standard errors
-SETTLED = 0.1  # mean gradient of a window, relative to the largest of the climb
+SETTLED = 0.1  # mean gradient of a window, relative to the largest of the run
 MAX_IDLE = 60  # steps in a row that led nowhere
 
 
@@ -73,8 +80,8 @@ def learning_event(now: CurvePoint, max_iterations: int | None, weights: np.ndar
     )
 
 
-class Course(NamedTuple):
-    """A climb, from the start to its end."""
+class Trajectory(NamedTuple):
+    """A run of an optimiser, from its start to its end."""
 
     weights: np.ndarray  # float64[num_parameters]
     value: float | None  # at these weights, with the L1 penalty; None where not known
@@ -86,12 +93,12 @@ class Course(NamedTuple):
     interrupted: bool
     seconds: float
     # Of the weights over the last window, relative to the largest, where gradients cancelled and
-    # their noise is not known: a tolerance that would have ended the climb.
+    # their noise is not known: a tolerance that would have ended the run.
     window_change: float | None = None
 
 
 class Verdict(NamedTuple):
-    """Why a climb ends."""
+    """Why a run ends."""
 
     converged: bool
     reason: str
@@ -102,7 +109,7 @@ STOPPED = Verdict(False, "stopped by the user", True)
 
 
 @dataclass(frozen=True)
-class State:
+class OptimizerState:
     """Where an optimiser stands: the point, and arrays and numbers of its own."""
 
     point: Point
@@ -114,12 +121,12 @@ class State:
 
     @property
     def answer(self) -> np.ndarray:
-        """float64[num_parameters], what to return if the climb ended here."""
+        """float64[num_parameters], what to return if the run ended here."""
         return self.weights
 
 
 @dataclass(frozen=True)
-class AveragedState(State):
+class AveragedState(OptimizerState):
     """An average is returned where gradients are sampled."""
 
     average: np.ndarray  # float64[num_parameters], of the weights of the iterations
@@ -130,11 +137,11 @@ class AveragedState(State):
 
 
 @dataclass
-class Logbook:
-    """The record of one climb."""
+class History:
+    """The record of one run of an optimiser."""
 
-    keeper: Keeper
-    terrain: Terrain
+    file: CheckpointFile
+    objective: RecordedObjective
     start: np.ndarray  # float64[num_parameters]
     tolerance: float
     max_iterations: int
@@ -143,7 +150,7 @@ class Logbook:
     should_stop: Callable[[], bool] | None
     began: float = field(default_factory=work_clock)
     curve: list[CurvePoint] = field(default_factory=list)
-    state: State | None = None
+    state: OptimizerState | None = None
     verdict: Verdict | None = None
     window: Window | None = None
     window_change: float | None = None
@@ -152,15 +159,16 @@ class Logbook:
     def seconds(self) -> float:
         return work_clock() - self.began
 
-    def restore(self, saved: Checkpoint, state: State) -> None:
-        """Continue a climb that was stopped."""
+    def restore(self, saved: Checkpoint, state: OptimizerState) -> None:
+        """Continue a run that was stopped."""
         self.began -= saved.seconds
-        self.curve = unpack_curve(saved.curve)
-        self.window = Window(**unpack(saved.window)) if saved.window else None
-        self.state, self.keeper.pack = state, self.pack
+        self.curve = unpack_curve(saved.arrays["curve"])
+        window = saved.section("window")
+        self.window = Window(**unpack(window)) if window else None
+        self.state, self.file.pack = state, self.pack
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
 
-    def note(self, state: State) -> None:
+    def note(self, state: OptimizerState) -> None:
         """Take down an iteration and decide whether it is the last."""
         before = self.start if self.state is None else self.state.answer
         change = max_norm(state.answer - before)
@@ -173,25 +181,24 @@ class Logbook:
                 hint="give a smaller rate, or a prior",
             )
         seconds, value = self.seconds, state.point.value
-        if not self.terrain.is_fixed:
+        if not self.objective.is_fixed:
             self.window = extend_window(self.window, state)
         self.state = state
-        if self.terrain.origins is not None:
-            self.terrain.origins.settle(state.point)
+        self.objective.settle(state.point)
         self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
         if self.progress is not None:
             paused = work_clock()
             self.progress(learning_event(self.curve[-1], self.max_iterations, state.answer))
             self.began += work_clock() - paused
-        self.keeper.note(self.pack)
+        self.file.note(self.pack)
 
-    def judge_convergence(self, state: State) -> Verdict | None:
-        if not self.terrain.is_fixed:
+    def judge_convergence(self, state: OptimizerState) -> Verdict | None:
+        if not self.objective.is_fixed:
             if self.window is None or not self.window.is_full(state):
                 return None
             if state.point.gradient_stderr is not None:
-                return self.window.judge_noise(state, self.terrain.true_counts, self.tolerance)
+                return self.window.judge_noise(state, self.objective.true_counts, self.tolerance)
             largest = max(point.gradient_norm for point in self.curve)
             self.window_change = self.window.settled_change(state, largest)
             if self.window_change is None or self.window_change > self.tolerance:
@@ -208,11 +215,11 @@ class Logbook:
 
     def judge_standstill(self, norm: float) -> Verdict:
         """No step leads further up: that is the maximum if rounding explains the gradient."""
-        if norm <= ROUNDING * max_norm(self.terrain.true_counts):
+        if norm <= ROUNDING * max_norm(self.objective.true_counts):
             return Verdict(True, f"gradient at rounding error ({norm:.1g})")
         return Verdict(False, f"no step leads further up (gradient {norm:.1g})")
 
-    def judge_limits(self, state: State) -> Verdict | None:
+    def judge_limits(self, state: OptimizerState) -> Verdict | None:
         if self.should_stop is not None and self.should_stop():
             return STOPPED
         if state.iteration >= self.max_iterations:
@@ -221,56 +228,54 @@ class Logbook:
             return Verdict(False, "time limit")
         return None
 
-    def pack(self) -> Kept:
+    def pack(self) -> tuple[float, Arrays]:
         assert self.state is not None
-        return (
-            self.seconds,
-            pack({"weights": self.state.weights, **vars(self.state)}),
-            {} if self.window is None else pack(self.window._asdict()),
-            pack_curve(self.curve),
-            {} if self.terrain.origins is None else self.terrain.origins.pack(),
-        )
+        state = pack({"weights": self.state.weights, **vars(self.state)})
+        window = {} if self.window is None else pack(self.window._asdict())
+        arrays = sections(state=state, window=window) | self.objective.arrays()
+        return self.seconds, arrays | {"curve": pack_curve(self.curve)}
 
-    def course(self) -> Course:
-        """The climb as it ended; an exact objective is evaluated where the answer is."""
+    def trajectory(self) -> Trajectory:
+        """The run as it ended; an exact objective is evaluated where the answer is."""
         verdict, seconds = self.verdict or STOPPED, self.seconds
         curve = tuple(self.curve)
         if self.state is None:
-            return Course(self.start, None, np.inf, curve, 0, *verdict, seconds)
+            return Trajectory(self.start, None, np.inf, curve, 0, *verdict, seconds)
         point, answer = self.state.point, self.state.answer
-        if verdict.converged and self.terrain.is_fixed:
+        if verdict.converged and self.objective.is_fixed:
             answer = point.weights  # an average would get there in the end
         at_answer = np.array_equal(answer, point.weights)
-        if not at_answer and self.terrain.is_fixed:
-            point, at_answer = self.terrain.evaluate(answer), True
+        if not at_answer and self.objective.is_fixed:
+            plain = replace(self.objective, log=None, chains=None)
+            point, at_answer = plain.evaluate(answer), True
         value = point.value if at_answer else None
         norm = max_norm(point.gradient)
-        return Course(
+        return Trajectory(
             answer, value, norm, curve, self.state.iteration, *verdict, seconds, self.window_change
         )
 
 
 class Window(NamedTuple):
-    """Iterations over which a sampled climb is judged."""
+    """Iterations over which a sampled run is judged."""
 
     start: int  # iteration before the first
     answer: np.ndarray  # float64[num_parameters], at the start
     gradient: np.ndarray  # float64[num_parameters], sum over the iterations
     noise: np.ndarray  # float64[num_parameters], variance of that sum; NaN where not known
 
-    def length(self, state: State) -> int:
+    def length(self, state: OptimizerState) -> int:
         return state.iteration - self.start
 
-    def is_full(self, state: State) -> bool:
+    def is_full(self, state: OptimizerState) -> bool:
         return self.length(state) >= max(FIRST_WINDOW, self.start)
 
-    def describe(self, state: State) -> str:
+    def describe(self, state: OptimizerState) -> str:
         return f"over the last {self.length(state)} iterations"
 
     def judge_noise(
-        self, state: State, true_counts: np.ndarray, tolerance: float
+        self, state: OptimizerState, true_counts: np.ndarray, tolerance: float
     ) -> Verdict | None:
-        """Whether a climb whose noise is known has arrived."""
+        """Whether a run whose noise is known has converged."""
         mean = self.gradient / self.length(state)
         counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
         if not (self.is_within_noise() and bool(np.all(counted | (self.noise > 0)))):
@@ -278,10 +283,10 @@ class Window(NamedTuple):
         over = self.describe(state)
         return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
 
-    def settled_change(self, state: State, largest: float) -> float | None:
+    def settled_change(self, state: OptimizerState, largest: float) -> float | None:
         """How far the answer moved, relative to its largest weight, if the gradients cancelled.
 
-        `largest` is the norm of the largest gradient of the climb. The first is no measure: at
+        `largest` is the norm of the largest gradient of the run. The first is no measure: at
         weights zero the most likely world is that of a tie.
         """
         if max_norm(self.gradient) > SETTLED * largest * self.length(state):
@@ -301,7 +306,7 @@ class Window(NamedTuple):
         return float(ratio.mean()) <= NOISE**2
 
 
-def extend_window(window: Window | None, state: State) -> Window:
+def extend_window(window: Window | None, state: OptimizerState) -> Window:
     """The window with one more iteration, or a new one where it was full."""
     if window is None or state.iteration - 1 - window.start >= max(FIRST_WINDOW, window.start):
         nothing = np.zeros_like(state.answer)
