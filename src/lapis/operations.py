@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lapis.errors import LapisError
 from lapis.language.model import Model
+from lapis.problem.problem import Problem
 from lapis.problem.query import query_predicates
-from lapis.problem.task import DataLike, ModelLike, Task, build_task, has_lazy_facts, open_inputs
+from lapis.problem.task import (
+    DataLike,
+    Inputs,
+    ModelLike,
+    Task,
+    build_task,
+    has_lazy_facts,
+    open_inputs,
+)
 from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.options import (
     CountOptions,
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
     from lapis.results.counts import Counts
     from lapis.results.most_likely_world import MostLikelyWorld
     from lapis.results.plan_report import PlanReport
+    from lapis.stores.store import Store
     from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
 
@@ -290,22 +302,18 @@ def count(
 ) -> Counts:
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
-    from lapis.stores.load_to_store import place_on
-    from lapis.stores.mapped_tables import open_on_engine
 
     ijgp = IjgpSettings(
         options.ibound, options.ijgp_tolerance, options.ijgp_iterations, options.ijgp_damping
     )
-    with open_on_engine(
-        model, data, options.engine, options.tables, strict=options.strict, probabilities=False
-    ) as (inputs, store):
+    with open_worlds(model, data, options, probabilities=False) as (inputs, store):
         return count_rules(
             inputs.model,
             inputs.databases,
             counts=options.counts,
             ijgp=ijgp,
             measure_error=options.measure_error,
-            place=place_on(store),
+            place=place_worlds(store),
             progress=progress,
         )
 
@@ -348,17 +356,8 @@ def learn(
     stop: StopLike = None,
 ) -> Fit:
     from lapis.learning.learn import learn_weights
-    from lapis.stores.load_to_store import place_on
-    from lapis.stores.mapped_tables import open_on_engine
 
-    with open_on_engine(
-        model,
-        data,
-        options.engine,
-        options.tables,
-        strict=options.strict,
-        max_memory=options.max_memory,
-    ) as (inputs, store):
+    with open_worlds(model, data, options, max_memory=options.max_memory) as (inputs, store):
         return learn_weights(
             inputs.model,
             inputs.databases,
@@ -367,7 +366,7 @@ def learn(
             unobserved=options.unobserved,
             only_listed=options.only_listed,
             unit_formulas=options.unit_formulas,
-            place=place_on(store),
+            place=place_worlds(store),
             progress=progress,
             stop=Stop(stop),
         )
@@ -381,18 +380,18 @@ def learn_structure(
     stop: StopLike = None,
 ) -> LearnedRules:
     from lapis.cores import num_cores
-    from lapis.stores.counting.paths import joins_on
-    from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
     joint = options.joint_targets or ()
     texts = [joint] if isinstance(joint, str) else joint
     limit = options.time_limit
     deadline = math.inf if limit is None else work_clock() + limit
-    with open_on_engine(model, data, options.engine, options.tables, strict=options.strict) as (
-        inputs,
-        store,
-    ):
+    with open_worlds(model, data, options) as (inputs, store):
+        open_joins = None
+        if store is not None:
+            from lapis.stores.counting.paths import StoredJoins
+
+            open_joins = partial(StoredJoins, store=store)
         return learn_rules(
             inputs.model,
             inputs.databases,
@@ -400,7 +399,43 @@ def learn_structure(
             options,
             joint_targets=[query_predicates(text, inputs.model) for text in texts],
             jobs=options.jobs or (num_cores() if store is None else 1),
-            open_joins=joins_on(store),
+            open_joins=open_joins,
             progress=progress,
             stop=Stop(stop, deadline),
         )
+
+
+@contextmanager
+def open_worlds(
+    model: ModelLike,
+    data: DataLike,
+    options: CountOptions | LearnOptions | StructureOptions,
+    *,
+    probabilities: bool = True,
+    max_memory: int | None = None,
+) -> Iterator[tuple[Inputs, Store | None]]:
+    """Read a model and its data here, or on an engine, whose store is then the second value."""
+    if options.engine is None and options.tables is None:
+        yield open_inputs(model, data, strict=options.strict, probabilities=probabilities), None
+        return
+    from lapis.stores.mapped_tables import open_on_engine
+
+    with open_on_engine(
+        model,
+        data,
+        options.engine,
+        options.tables,
+        strict=options.strict,
+        probabilities=probabilities,
+        max_memory=max_memory,
+    ) as opened:
+        yield opened
+
+
+def place_worlds(store: Store | None) -> Callable[[Problem], Problem] | None:
+    """The function that places problems on a store, if there is one."""
+    if store is None:
+        return None
+    from lapis.stores.load_to_store import place_problem
+
+    return partial(place_problem, store=store)

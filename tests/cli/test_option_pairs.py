@@ -203,8 +203,9 @@ def refused(typed: Typed) -> bool:
             wrong_engine = False
     if typed.command == "map" and method not in ("auto", "exact", "enumerate"):
         return True  # methods of infer
-    if typed.command == "score" and method != "auto" and not typed.query:
-        return True
+    if typed.command == "score" and not typed.query:
+        # Both are about predictions, and nothing is predicted.
+        return method != "auto" or typed.has("--precision")
     left = typed.has("-o") and (typed.has("out.json") or not typed.has("--merge"))
     unread = {
         "enumerate": (*SAMPLERS, "--bounds"),

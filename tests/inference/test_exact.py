@@ -14,7 +14,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map, plan_exact
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.moments.covariance import count_worlds
+from lapis.inference.moments.exact import count_worlds
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 from oracle import NoWorld

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lapis.inference.exact.by_components import exact, plan_exact
 from lapis.inference.exact.elimination_order import best_order, low_degree_order
 from lapis.inference.exact.junction_tree import CORE, ROOT, build_tree
-from lapis.network.cubes import Cubes, falsifying_cubes, find_variables
-from lapis.network.long_cubes import cut_long_cubes
+from lapis.network.cubes import Cubes, cut_long_cubes, falsifying_cubes, find_variables
 from lapis.network.network import Network
 
 seeds = st.integers(0, 2**32 - 1)

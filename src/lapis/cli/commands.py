@@ -83,18 +83,11 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.stores.load_to_store import place_on
-        from lapis.stores.mapped_tables import open_on_engine
 
-        with open_on_engine(
-            model,
-            worlds or None,
-            options.engine,
-            options.tables,
-            strict=options.strict,
-            probabilities=False,
-        ) as (inputs, store):
-            print(explain_counts(inputs.model, inputs.databases, place_on(store)))
+        with operations.open_worlds(model, worlds or None, options, probabilities=False) as opened:
+            inputs, store = opened
+            placed = operations.place_worlds(store)
+            print(explain_counts(inputs.model, inputs.databases, placed))
         return None
     with progress_bar("counting") as progress:
         return operations.count(model, worlds or None, options, progress)

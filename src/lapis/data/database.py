@@ -270,7 +270,6 @@ class Database:
 
     def describe(self) -> Description:
         """A table of the predicates: types, number of facts, density. Print it, or show it."""
-
         return Description(self)
 
     def decode(self, relation: Relation, rows: np.ndarray) -> list[tuple[str, ...]]:

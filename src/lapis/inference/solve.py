@@ -107,6 +107,7 @@ def carry_out(plan: InferencePlan) -> CarriedOut:
         if isinstance(step, GroundStep):
             plan = plan_ground(step.problem, "auto", plan.options, may_lift=False)
             rows += [as_done(row) for row in plan.rows]
+            time = SamplingTime(plan.options.time_limit)
             continue
         if isinstance(step, RestStep):
             plan.steps[:0] = unfold(step, plan)
@@ -138,13 +139,12 @@ class SamplingTime:
     """The time for steps that sample. It begins with the first of them, and is shared by atoms."""
 
     def __init__(self, seconds: float | None) -> None:
-        self.seconds = math.inf if seconds is None else seconds
+        self.seconds = self.all_seconds = math.inf if seconds is None else seconds
         self.ends: float | None = None
 
     def halve(self) -> None:
-        """Exact work has taken its half."""
-        if self.ends is None:
-            self.seconds /= 2
+        """Leave half of the time to exact work, which has taken it."""
+        self.seconds = self.all_seconds / 2
 
     def limit(self, step: PlanStep, plan: InferencePlan) -> InferenceOptions:
         """The options of a plan with the step's share of the time that is left."""

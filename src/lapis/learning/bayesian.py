@@ -42,11 +42,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.learning.fit import Fit
+from lapis.learning.fit import Fit, name_some
 from lapis.learning.learning_run import BY_COUNTS, LearningRun
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
-from lapis.learning.separability import name_some
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock

@@ -283,3 +283,13 @@ def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
         found.set(yscale="log", ylabel="largest component of the gradient")
     found.set(xlabel="seconds", title=label(f"{fit.optimizer}: {fit.reason}"))
     return finish(found)
+
+
+NAMED = 3  # other formulas that a reason names
+
+
+def name_some(formulas: list[str]) -> str:
+    """A few formulas in quotes, and how many there are besides."""
+    shown = ", ".join(map(repr, formulas[:NAMED]))
+    more = len(formulas) - NAMED
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -30,7 +30,7 @@ from lapis.learning.em import (
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.fit import FARTHEST, Fit, Unbounded
+from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
 from lapis.learning.learning_run import (
     LearningRun,
     Notes,
@@ -44,7 +44,6 @@ from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
-from lapis.learning.separability import name_some
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.problem.problem import Problem

@@ -5,14 +5,18 @@ The options by themselves are in `lapis.registry.options`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.registry.check import check_options, refuse_unread
 from lapis.registry.method import find_method
 from lapis.registry.options import LearnOptions
+
+if TYPE_CHECKING:
+    from lapis.counting.ijgp import IjgpSettings
 
 CUTTING_PLANE = "cutting-plane"
 OF_THE_MEAN = ("posterior_method", "num_draws", "num_chains", "level")
@@ -21,6 +25,8 @@ PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-marg
 
 def ijgp_settings(options: LearnOptions) -> IjgpSettings:
     """How counts are estimated, where they are."""
+    from lapis.counting.ijgp import IjgpSettings
+
     return IjgpSettings(
         options.ibound,
         options.ijgp_tolerance,

@@ -25,22 +25,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example
-from lapis.learning.fit import FARTHEST, Fit, Unbounded
+from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
 from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
 from lapis.learning.objectives.priors import Prior
-from lapis.learning.objectives.pseudo import PseudoObjective
 from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.parameters import Parameters
-from lapis.learning.separability import name_some
 from lapis.optimisation.objective import Point
 from lapis.optimisation.penalized import PenalizedObjective
 
 if TYPE_CHECKING:
+    from lapis.counting.ijgp import IjgpSettings
     from lapis.learning.max_margin import Margin
     from lapis.learning.objectives.count_bound import Bound
+    from lapis.learning.objectives.pseudo import PseudoObjective
     from lapis.optimisation.history import Trajectory
+    from lapis.optimisation.objective import Objective
 
 MAX_FULL = 400  # weights that move, for which the whole curvature is inverted
 NO_CURVATURE = 1e-10  # of the largest curvature, after scaling: no information
@@ -66,7 +66,8 @@ def build_fit(
     """The fit at the end of a trajectory, whose weights are the free ones."""
     objective, options, notes = posterior.objective, run.options, run.notes
     weights = posterior.all_weights(trajectory.weights)
-    if not isinstance(objective, PseudoObjective):  # where it was known before
+    pseudo = as_pseudo(objective)
+    if pseudo is None:  # of a pseudo-likelihood they were found before
         unbounded = still_growing(posterior, run.parameters, trajectory, prior)
     errors = None
     # Standard errors are told by the curvature of a likelihood.
@@ -84,12 +85,21 @@ def build_fit(
         notes.details["count_error"] = bound.largest_error
         notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)
-    if isinstance(objective, PseudoObjective):
-        notes.warnings.extend(objective.notes)
+    if pseudo is not None:
+        notes.warnings.extend(pseudo.notes)
     trajectory = refuse_unbounded(trajectory, weights, prior, run.parameters.fixed, unbounded)
     exact = objective.is_exact and options.counts == "exact"
     log_prior = posterior.log_prior(trajectory.weights)
     return make_fit(run, trajectory, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+def as_pseudo(objective: Objective) -> PseudoObjective | None:
+    """The objective if it is a pseudo-likelihood by exact counts."""
+    if not objective.name.endswith("pseudo"):
+        return None
+    from lapis.learning.objectives.pseudo import PseudoObjective
+
+    return objective if isinstance(objective, PseudoObjective) else None
 
 
 def refuse_unbounded(
@@ -204,9 +214,9 @@ def find_unbounded(
     posterior: PenalizedObjective, parameters: Parameters, prior: Prior, warnings: list[str]
 ) -> list[Unbounded]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
-    objective = posterior.objective
+    objective = as_pseudo(posterior.objective)
     loose = ~parameters.fixed & ~prior.holds(len(parameters))
-    if not loose.any() or not isinstance(objective, PseudoObjective):
+    if not loose.any() or objective is None:
         return []
     from lapis.learning.separability import unbounded_parameters
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.counting.differences.class_likelihood import AtomStack
+from lapis.learning.fit import name_some
 from lapis.learning.objectives.pseudo import PseudoObjective
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 MAX_PROGRAM = 200_000  # entries of the matrix up to which the linear program is solved
 EXACT = 1e-9  # relative rounding error of m · d
-NAMED = 3  # other formulas that a reason names
 
 
 @dataclass(frozen=True)
@@ -174,13 +174,6 @@ def saturate_combinations(
             )
         margins = margins.take(~explained)
     return True
-
-
-def name_some(formulas: list[str]) -> str:
-    """A few formulas in quotes, and how many there are besides."""
-    shown = ", ".join(map(repr, formulas[:NAMED]))
-    more = len(formulas) - NAMED
-    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def separating_direction(matrix: csr_array) -> np.ndarray | None:

@@ -1,15 +1,10 @@
-"""Rows of different lengths as flat arrays (CSR): the start of each row, and all entries.
-
-The clauses in which each atom occurs are the transpose of the clauses' literals, by counting sort.
-"""
+"""Rows of different lengths as flat arrays (CSR): the start of each row, and all entries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-
-from lapis.runtime.kernels import allocating_entry
 
 PIECE = 1 << 18  # rows that are looked at together where there may be millions
 
@@ -59,28 +54,3 @@ def join_rows(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
         row_starts(np.concatenate([np.empty(0, np.int64), *lengths])),
         np.concatenate([np.empty(0, np.int32), *(member for _, member in parts)]),
     )
-
-
-def index_atoms(
-    clause_start: np.ndarray, literal: np.ndarray, num_atoms: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there."""
-    atom_start, atom_clause = _index(clause_start, literal, num_atoms)
-    return atom_start, atom_clause
-
-
-@allocating_entry
-def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
-    atom_start = np.zeros(num_atoms + 1, np.int64)
-    for at in range(len(literal)):
-        atom_start[abs(literal[at])] += 1
-    for atom in range(num_atoms):
-        atom_start[atom + 1] += atom_start[atom]
-    place = atom_start[:-1].copy()
-    atom_clause = np.empty(len(literal), np.int32)
-    for clause in range(len(clause_start) - 1):
-        for at in range(clause_start[clause], clause_start[clause + 1]):
-            atom = abs(literal[at]) - 1
-            atom_clause[place[atom]] = clause + 1 if literal[at] > 0 else -(clause + 1)
-            place[atom] += 1
-    return atom_start, atom_clause

@@ -6,10 +6,6 @@ For a world (a truth value for each atom) the number of true groundings of weigh
 
 and the score of the world is Σ_w weights[w] · n_w, evidence included, exactly as the model's
 definition says. Hard clauses (weight_id −1) must be true.
-
-Connected components (atoms that share a clause or a block) are found by union–find. Roots are the
-smallest atoms of their trees and finds halve paths, so one pass over the clauses and blocks and
-one over the atoms suffice. Components are numbered by their smallest atom.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
 from lapis.results.atoms import AtomGroup, Atoms, predicate_group
-from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 
@@ -157,7 +152,7 @@ class Network:
 
         int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there.
         """
-        from lapis.network.csr import index_atoms
+        from lapis.network.components import index_atoms
 
         return index_atoms(self.clause_start, self.literal, self.num_atoms)
 
@@ -172,12 +167,12 @@ class Network:
     @cached_property
     def component(self) -> np.ndarray:
         """int32[num_atoms], connected component of each atom (shared clauses or blocks)."""
+        from lapis.network.components import connected_components
 
         return connected_components(self)
 
     def atom_names(self, atoms: np.ndarray) -> list[str]:
         """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
-
         return list(name_atoms(self, atoms))
 
     def atom_index(self, predicate: str, rows: np.ndarray) -> np.ndarray:
@@ -208,64 +203,6 @@ def network_of_atoms(
     return Network(
         atoms, len(atoms), no_rows(), nothing(), nothing(), none, weights, constant_count, **more
     )
-
-
-def connected_components(network: Network) -> np.ndarray:
-    """int32[num_atoms], the component of each atom."""
-    return _components(
-        network.num_atoms,
-        network.clause_start,
-        np.abs(network.literal) - 1,
-        network.block_start,
-        network.block_atom,
-    )
-
-
-@allocating_entry
-def _components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
-    root = np.arange(num_atoms).astype(np.int32)
-    _link_rows(root, clause_start, clause_atom)
-    _link_rows(root, block_start, block_atom)
-    return _number(root)
-
-
-@inner
-def _link_rows(root, start, member):  # type: ignore[no-untyped-def]
-    for row in range(len(start) - 1):
-        for at in range(start[row] + 1, start[row + 1]):
-            one, other = find_root(root, member[start[row]]), find_root(root, member[at])
-            if one < other:
-                root[other] = one
-            else:
-                root[one] = other
-
-
-@inner
-def find_root(root, item):  # type: ignore[no-untyped-def]
-    while root[item] != item:
-        root[item] = root[root[item]]
-        item = root[item]
-    return item
-
-
-@allocating_entry
-def number_trees(root):  # type: ignore[no-untyped-def]
-    """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
-    return _number(root)
-
-
-@allocating_inner
-def _number(root):  # type: ignore[no-untyped-def]
-    label = np.empty(len(root), np.int32)
-    count = 0
-    for item in range(len(root)):
-        top = find_root(root, item)
-        if top == item:
-            label[item] = count
-            count += 1
-        else:
-            label[item] = label[top]
-    return label
 
 
 def name_atoms(network: Network, atoms: np.ndarray, world: str = "") -> Atoms:

@@ -24,7 +24,6 @@ CircuitParameters = Literal["auto", "F", "G", "V", "VI", "E", "P"]
 @dataclass(frozen=True, kw_only=True)
 class HeaderOptions:
     """Data"""
-
     header: Annotated[Header, Help(
         "Whether the first row of a CSV file names its columns."
     )] = "auto"
@@ -33,7 +32,6 @@ class HeaderOptions:
 @dataclass(frozen=True, kw_only=True)
 class EvidenceOptions:
     """Query"""
-
     evidence: Annotated[Sequence[str] | str, Help(
         "States of variables that are known, as in smoke=yes."
     )] = ()
@@ -42,7 +40,6 @@ class EvidenceOptions:
 @dataclass(frozen=True, kw_only=True)
 class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
     """Learning"""
-
     valid: Annotated[Path | None, Help(
         "Rows to score circuits on, and to choose by."
     )] = None
@@ -79,7 +76,6 @@ class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class CircuitScoreOptions(HeaderOptions, JsonOptions):
     """Options"""
-
     per_example: Annotated[Path | None, CommandLineOnly(), Help(
         "Write the log-likelihood of each row, one a line."
     )] = None
@@ -88,7 +84,6 @@ class CircuitScoreOptions(HeaderOptions, JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptions):
     """Query"""
-
     query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "States or variables asked for, as in cancer=yes or cancer."
     )] = ()
@@ -115,7 +110,6 @@ class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptio
 @dataclass(frozen=True, kw_only=True)
 class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
     """Options"""
-
     num_samples: Annotated[int, Flag("-n"), Range(1), Help("Samples.")] = 10
     burn_in: Annotated[int, Range(0), Help(
         "Of a network given evidence: sweeps of Gibbs sampling before a sample."
@@ -126,7 +120,6 @@ class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class CircuitInfoOptions(JsonOptions):
     """Options"""
-
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
         "Write it in another form: .npz, .ac, .dot; a network .tbn."
     )] = None
@@ -143,7 +136,6 @@ class FactorOptions(
     OpenOptions, EvidenceOptions, TimeOptions, MergeOptions, SeedOptions, JsonOptions
 ):
     """Options"""
-
     evidence: Annotated[Sequence[str] | str, Help(
         "States of a network's variables, as in smoke=yes."
     )] = ()
@@ -152,7 +144,6 @@ class FactorOptions(
 @dataclass(frozen=True, kw_only=True)
 class CircuitOutputOptions:
     """Output"""
-
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
         "Write the circuit: .npz, .ac or .dot."
     )] = None
@@ -166,14 +157,12 @@ class CircuitMarginalsOptions(FactorOptions):
 @dataclass(frozen=True, kw_only=True)
 class CircuitCompileOptions(FactorOptions, CircuitOutputOptions):
     """Options"""
-
     max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitApproximateOptions(FactorOptions, CircuitOutputOptions):
     """Options"""
-
     max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 10_000
     parameters: Annotated[CircuitParameters, Help(
         "How parameters are found: F (learned), G (Gibbs samples), V (variational), VI (V, its "

@@ -34,7 +34,6 @@ class FieldInferOptions(
     OpenOptions, InferringOptions, SamplingOptions, MergeOptions, SeedOptions, JsonOptions
 ):
     """Inference"""
-
     method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
 
 
@@ -43,14 +42,12 @@ class FieldMapOptions(
     OpenOptions, MapTimeOptions, MemoryOptions, MergeOptions, SeedOptions, JsonOptions
 ):
     """Inference"""
-
     method: Annotated[str, MethodOf("field map"), Help("How to search.")] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFromOptions(SeedOptions):
     """Options"""
-
     sharpness: Annotated[float, Range(0, 1e6, above=True), Help(
         "How hard connectives are: weights below the root."
     )] = 8.0
@@ -68,7 +65,6 @@ class FieldFromOptions(SeedOptions):
 @dataclass(frozen=True, kw_only=True)
 class FieldExtractOptions:
     """Options"""
-
     threshold: Annotated[float, Range(0, above=True), Help(
         "Weights below it, within a parfeature, are left out."
     )] = 1.0
@@ -80,7 +76,6 @@ class FieldExtractOptions:
 @dataclass(frozen=True, kw_only=True)
 class FieldDrawOptions:
     """Options"""
-
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
         "The picture: .svg, .dot, .png or .pdf (FIELD.svg)."
     )] = None
@@ -92,7 +87,6 @@ class FieldLearnOptions(
     SeedOptions, JsonOptions,
 ):
     """Learning"""
-
     objective: Annotated[str, MethodOf("field objective"), Help("What to maximise.")] = "pseudo"
     optimizer: Annotated[FieldOptimizer | None, Help(
         "lbfgs where values are exact, adam elsewhere."
@@ -115,6 +109,5 @@ class FieldScoreOptions(
     LearnQueryOptions, LikelihoodOptions, InferringOptions, MergeOptions, SeedOptions, JsonOptions
 ):
     """Options"""
-
     method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
     predictions: Annotated[bool, Help("Leave out CLL and AUC-PR of the query.")] = True

@@ -34,7 +34,6 @@ ChainStart = Literal["data", "last", "random"]
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions:
     """Output"""
-
     as_json: Annotated[bool, Flag("--json", alone=True), CommandLineOnly(), Help(
         "Print JSON."
     )] = False
@@ -43,7 +42,6 @@ class JsonOptions:
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions:
     """Output"""
-
     random_state: Annotated[int, Flag("--seed", alone=True), Range(0), Help(
         "Seed of everything random."
     )] = 0
@@ -57,21 +55,18 @@ class SeedOptions:
 @dataclass(frozen=True, kw_only=True)
 class StrictOptions:
     """Data"""
-
     strict: Annotated[bool, Help("Refuse data that the model does not declare.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(StrictOptions):
     """Data"""
-
     merge: Annotated[bool, CommandLineOnly(), Help("Read all data files as one world.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CnfOptions:
     """Data"""
-
     cnf: Annotated[bool, CommandLineOnly(), Help(
         "Split formulas into clauses that share the weight, as Alchemy does."
     )] = False
@@ -80,7 +75,6 @@ class CnfOptions:
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """Engine"""
-
     engine: Annotated[str | None, Help(
         "Where joins are run: duckdb, duckdb:FILE, postgresql://…, spark, spark://… (else: "
         "here)."
@@ -93,7 +87,6 @@ class EngineOptions:
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
     """Query"""
-
     query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "Predicates, atoms or formulas asked for, separated by commas."
     )] = ()
@@ -102,7 +95,6 @@ class QueryOptions:
 @dataclass(frozen=True, kw_only=True)
 class OpenOptions(QueryOptions):
     """Query"""
-
     open_predicates: Annotated[Sequence[str], Flag("--open"), Help(
         "Predicates that are unknown where the data is silent."
     )] = ()
@@ -111,14 +103,12 @@ class OpenOptions(QueryOptions):
 @dataclass(frozen=True, kw_only=True)
 class UnobservedOptions:
     """Query"""
-
     unobserved: Annotated[Sequence[str], Help("Predicates that the data does not show.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnQueryOptions(QueryOptions, UnobservedOptions):
     """Query"""
-
     query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "Predicates to predict from the others (else: all)."
     )] = ()
@@ -127,14 +117,12 @@ class LearnQueryOptions(QueryOptions, UnobservedOptions):
 @dataclass(frozen=True, kw_only=True)
 class ListedOptions:
     """Query"""
-
     only_listed: Annotated[bool, Help("Ask only about query atoms that the data mentions.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeOptions:
     """Limits"""
-
     time_limit: Annotated[float | None, Range(0, above=True), Help(
         "Seconds after which to stop."
     )] = None
@@ -143,7 +131,6 @@ class TimeOptions:
 @dataclass(frozen=True, kw_only=True)
 class MapTimeOptions(TimeOptions):
     """Limits"""
-
     time_limit: Annotated[float, Range(0, above=True), Help(
         "Seconds after which the best so far is given."
     )] = 60.0
@@ -152,7 +139,6 @@ class MapTimeOptions(TimeOptions):
 @dataclass(frozen=True, kw_only=True)
 class MemoryOptions:
     """Limits"""
-
     max_memory: Annotated[int | None, Bytes(), Range(0, above=True), Help(
         "Limit, as in 8GB (default: 70% of the machine)."
     )] = None
@@ -161,14 +147,12 @@ class MemoryOptions:
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """Limits"""
-
     jobs: Annotated[int | None, Range(1), Help("Processes (default: one a core).")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
     """Limits"""
-
     checkpoint: Annotated[Path | None, Help(
         "Keep the state here, and go on from it if it exists."
     )] = None
@@ -177,7 +161,6 @@ class CheckpointOptions:
 @dataclass(frozen=True, kw_only=True)
 class InferringOptions(TimeOptions, MemoryOptions):
     """Inference"""
-
     method: Annotated[str, MethodOf("infer"), Help("How to infer.")] = "auto"
     precision: Annotated[float, Range(0), Help(
         "Standard error wanted on every sampled marginal."
@@ -187,7 +170,6 @@ class InferringOptions(TimeOptions, MemoryOptions):
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
     """Inference"""
-
     max_samples: Annotated[int, Range(1), Help(
         "Samples in all chains after warm-up, at least two each (ais: sweeps, at least one "
         "round)."
@@ -198,7 +180,6 @@ class SamplingOptions:
 @dataclass(frozen=True, kw_only=True)
 class RelaxOptions:
     """Inference"""
-
     relax: Annotated[bool, Help(
         "Break the fewest hard formulas where they contradict, and list them."
     )] = False
@@ -207,7 +188,6 @@ class RelaxOptions:
 @dataclass(frozen=True, kw_only=True)
 class SoftOptions:
     """Query"""
-
     soft_evidence: Annotated[
         Mapping[str, float] | None,
         Pairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"), Help(
@@ -218,7 +198,6 @@ class SoftOptions:
 @dataclass(frozen=True, kw_only=True)
 class StoreOutputOptions:
     """Engine"""
-
     output: Annotated[str | None, Flag("-o"), CommandLineOnly(), Help(
         "Leave answers in table:NAME, X.parquet or FOLDER/."
     )] = None
@@ -227,7 +206,6 @@ class StoreOutputOptions:
 @dataclass(frozen=True, kw_only=True)
 class IjgpOptions:
     """Counting"""
-
     counts: Annotated[CountKind, MethodOf("counts"), Help("How to count.")] = "exact"
     ibound: Annotated[int, Range(1), Help("Variables in a cluster of IJGP.")] = 2
     ijgp_iterations: Annotated[int, Range(1), Help(
@@ -244,21 +222,18 @@ class IjgpOptions:
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodOptions:
     """Measures"""
-
     likelihood: Annotated[bool, Help("Leave out the exact log-likelihood of all facts.")] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorOptions:
     """Counting"""
-
     measure_error: Annotated[bool, Help("Count exactly too, and compare.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClimbOptions:
     """Learning"""
-
     rate: Annotated[float | None, Range(0, above=True), Help(
         "The optimiser's learning rate."
     )] = None
@@ -278,7 +253,6 @@ class ClimbOptions:
 @dataclass(frozen=True, kw_only=True)
 class LearningOptions(IjgpOptions, ClimbOptions):
     """Learning"""
-
     objective: Annotated[str | None, MethodOf("objective"), Help("What to maximise.")] = None
     optimizer: Annotated[str | None, MethodOf("optimizer"), Help("How to climb.")] = None
     optimizer_options: Annotated[
@@ -337,7 +311,6 @@ class CheckOptions(CnfOptions, MergeOptions, JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class CountOptions(IjgpOptions, ErrorOptions, EngineOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options"""
-
     explain: Annotated[bool, CommandLineOnly(), Help(
         "Print the count plans, and their SQL on an engine, instead."
     )] = False
@@ -346,7 +319,6 @@ class CountOptions(IjgpOptions, ErrorOptions, EngineOptions, CnfOptions, MergeOp
 @dataclass(frozen=True, kw_only=True)
 class GroundOptions(OpenOptions, MemoryOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options"""
-
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
         "Write the network: .wcnf, .uai or .json."
     )] = None
@@ -369,7 +341,6 @@ class InferOptions(
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):
     """Inference"""
-
     ibound: Annotated[int | None, Range(1), Help(
         "count-gibbs: estimate counts by IJGP with this bound."
     )] = None
@@ -391,14 +362,12 @@ class MapOptions(
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):
     """Inference"""
-
     method: Annotated[str, MethodOf("map"), Help("How to search.")] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options"""
-
     query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "Predicates that are unknown (else: all where the data is silent)."
     )] = ()
@@ -421,7 +390,6 @@ class LearnOptions(
     MemoryOptions, CheckpointOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):
     """Posterior"""
-
     estimate: Annotated[Literal["mode", "mean"], Help(
         "Which weights to give: the posterior's mode, or its mean."
     )] = "mode"
@@ -447,7 +415,6 @@ class StructureOptions(
     SeedOptions, JsonOptions,
 ):
     """Rules"""
-
     query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "Predicates to find rules for (else: all)."
     )] = ()
@@ -535,7 +502,6 @@ class EvaluateOptions(
     StrictOptions, SeedOptions, JsonOptions,
 ):
     """Folds"""
-
     # Options of learning and those of inference are read apart: `ibound` is one of learning.
     parts: ClassVar = (LearningOptions, InferringOptions)
 

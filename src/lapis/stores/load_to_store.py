@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -220,8 +220,3 @@ def place_problem(problem: Problem, store: Store) -> Problem:
         for name, domain in problem.domains.items()
     }
     return replace(problem, evidence=evidence, domains=domains)
-
-
-def place_on(store: Store | None) -> Callable[[Problem], Problem] | None:
-    """A function that places problems on a store, if there is one."""
-    return None if store is None else partial(place_problem, store=store)

@@ -18,12 +18,12 @@ from lapis.inference.worlds import name_group, predicate_atoms
 from lapis.network.cubes import (
     Cubes,
     Variables,
+    cut_long_cubes,
     falsifying_cubes,
     find_variables,
     penalties,
     sum_by_weight,
 )
-from lapis.network.long_cubes import cut_long_cubes
 from lapis.network.network import Network
 from lapis.problem.task import World
 from lapis.results.atoms import Atoms

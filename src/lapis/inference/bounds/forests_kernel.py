@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.network import find_root
+from lapis.network.components import find_root
 from lapis.runtime.kernels import allocating_entry, entry, inner
 
 

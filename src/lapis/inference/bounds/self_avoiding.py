@@ -49,7 +49,7 @@ from lapis.inference.bounds.self_avoiding_kernel import (
     score_world,
 )
 from lapis.inference.bounds.terms import EPSILON, Terms
-from lapis.network.csr import index_atoms
+from lapis.network.components import index_atoms
 from lapis.progress import Stop
 
 STEPS = 60_000_000  # for all atoms together

@@ -18,8 +18,7 @@ from lapis.inference.exact.elimination_order import MAX_DENSE, Order, best_order
 from lapis.inference.exact.enumerate import grouped
 from lapis.inference.exact.junction_tree import CORE, Tree, build_tree
 from lapis.network.csr import take_rows
-from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variables
-from lapis.network.long_cubes import cut_long_cubes
+from lapis.network.cubes import Cubes, Variables, cut_long_cubes, falsifying_cubes, find_variables
 from lapis.network.network import Network
 from lapis.progress import Stop
 

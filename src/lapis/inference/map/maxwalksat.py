@@ -90,7 +90,7 @@ def initial_world(objective: Objective) -> np.ndarray:
 def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
     """The kernels' arrays for a world that respects the blocks; weights are scaled to at most 1."""
     from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
-    from lapis.network.csr import index_atoms
+    from lapis.network.components import index_atoms
 
     atoms, count = objective.num_atoms, objective.num_clauses
     clauses = Clauses(

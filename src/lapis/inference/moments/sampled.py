@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.inference.moments.covariance import SampleCovariance, sum_fields
+from lapis.inference.moments.exact import SampleCovariance, sum_fields
 from lapis.inference.moments.persistent_chain import PersistentChain, on_all_cores
 from lapis.inference.moments.statistics import Statistics
 from lapis.inference.sampling.recovery import batch_mean

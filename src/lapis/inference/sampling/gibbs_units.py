@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.network.components import find_root, number_trees
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.network import Network, find_root, number_trees
+from lapis.network.network import Network
 from lapis.runtime.kernels import allocating_entry, entry
 
 KNOT_BITS = 12.0  # a whole connected knot of hard clauses

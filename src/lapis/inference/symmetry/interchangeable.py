@@ -27,7 +27,8 @@ import numpy as np
 from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
 from lapis.inference.symmetry.terms import Terms
-from lapis.network.csr import index_atoms, row_starts
+from lapis.network.components import index_atoms
+from lapis.network.csr import row_starts
 from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_FIRSTS = 8

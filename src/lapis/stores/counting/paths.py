@@ -8,9 +8,8 @@ the classes, in the order in which memory lists them, so that scores are the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -126,11 +125,6 @@ class StoredJoins(Joins[StoredColumn]):
         variables = tuple(types.items())
         groundings = prod(self.world.size(type_name) for type_name in types.values())
         return Plan(variables, expression.variables, sizes, groundings, (term,))
-
-
-def joins_on(store: Store | None) -> Callable[[TrainingData], StoredJoins] | None:
-    """A function that opens joins on a store, if there is one."""
-    return None if store is None else partial(StoredJoins, store=store)
 
 
 @dataclass(frozen=True, eq=False)

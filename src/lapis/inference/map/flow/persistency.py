@@ -29,7 +29,7 @@ import numpy as np
 from lapis.inference.map.flow.couplings import Couplings, find_couplings
 from lapis.inference.map.flow.maximum_flow import Residual, build_residual, saturate
 from lapis.inference.map.objective import Objective
-from lapis.network.network import find_root, number_trees
+from lapis.network.components import find_root, number_trees
 from lapis.runtime.kernels import allocating_entry
 
 

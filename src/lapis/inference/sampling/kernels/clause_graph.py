@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import index_atoms, take_rows
+from lapis.network.components import index_atoms
+from lapis.network.csr import take_rows
 from lapis.network.network import Network
 from lapis.runtime.kernels import allocating_entry, inner
 

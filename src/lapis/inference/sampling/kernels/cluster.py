@@ -21,7 +21,7 @@ from lapis.inference.random_numbers import as_uniform, step, uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
 from lapis.inference.sampling.kernels.gibbs import sweep
 from lapis.inference.sampling.kernels.tally import record_sample
-from lapis.network.network import find_root
+from lapis.network.components import find_root
 from lapis.runtime.kernels import entry, inner
 
 FREE, TRIED, HELD = 0, 1, 2  # by its fields alone, by trying, never

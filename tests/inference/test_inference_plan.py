@@ -19,7 +19,13 @@ from lapis.inference.exact.by_components import ExactPlan
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions, Marginals, PartialAnswer
 from lapis.inference.plan import plan_inference, plan_network, plan_parts
-from lapis.inference.solve import by_enumeration, carry_out, infer_network, infer_problem
+from lapis.inference.solve import (
+    by_enumeration,
+    carry_out,
+    infer_network,
+    infer_problem,
+    sample,
+)
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.problem.problem import Problem, build_problem
@@ -149,6 +155,27 @@ def test_exact_work_that_gives_up_is_sampled(monkeypatch: pytest.MonkeyPatch) ->
     assert (np.abs(found.marginal - exact.marginal) <= 5 * found.errors).all()
     with pytest.raises(TooLarge, match="took too long"):
         infer_network(network, "exact")
+
+
+def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts and junction trees both give up; chains have the other half."""
+    limits: list[float | None] = []
+    solve = sample
+
+    def noted(*given: Any) -> Marginals:
+        limits.append(given[2].time_limit)
+        return solve(*given)
+
+    monkeypatch.setattr("lapis.inference.solve.sample", noted)
+    monkeypatch.setattr("lapis.inference.solve.solve_exactly", lambda *_: None)
+    problem = crowd_problem(14, apart=False)
+    network = plan_inference(problem).network
+    assert network is not None
+    found = infer_network(network, "auto", InferenceOptions(time_limit=40.0, max_samples=2_000))
+    assert [row.status for row in found.steps[:2]] == ["gave up", "gave up"]
+    assert not found.is_exact[:14].any()
+    assert sum(limit or 0.0 for limit in limits[:1]) <= 20
+    assert max(limit or 0.0 for limit in limits) > 10
 
 
 def test_planning_that_gives_up_leaves_all_to_chains(monkeypatch: pytest.MonkeyPatch) -> None:
