@@ -31,7 +31,7 @@ from lapis.network.network import Network
 if TYPE_CHECKING:
     from pysat.solvers import Glucose42
 
-MAX_PROPAGATIONS = 5_000_000  # of a search, beyond ten for each atom: one to five seconds
+MAX_PROPAGATIONS = 5_000_000  # of a search, beyond ten for each atom: three seconds on 350 atoms
 MAX_MINIMISING = 20_000_000  # propagations of all searches for a smaller core
 
 
