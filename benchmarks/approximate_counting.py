@@ -48,7 +48,7 @@ from approximate_counting_scoring import estimate_cll, frequency_cll
 
 import lapis
 from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 
 @dataclass(frozen=True)

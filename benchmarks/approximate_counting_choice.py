@@ -36,7 +36,7 @@ from approximate_counting_learning import (
 from approximate_counting_scoring import frequency_cll, glance_cll
 
 from lapis.learning.examples import Example
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 CHECKED = 4  # iterations from one check to the next
 # For rules that tie an atom to many others: what they may do to one of them is many times their

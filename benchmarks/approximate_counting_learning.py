@@ -22,8 +22,8 @@ from lapis.optimisation.history import Trajectory
 from lapis.optimisation.maximize import make_optimizer, maximize
 from lapis.optimisation.objective import Objective
 from lapis.optimisation.penalized import PenalizedObjective
-from lapis.progress import Report
 from lapis.registry.options import CountDifferences
+from lapis.runtime.progress import Report
 
 METHODS = ("cd", "vp", "pll")
 # The paper takes diagonal Newton for all; with MaxWalkSAT it does not move.

@@ -44,7 +44,7 @@ from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import Network
 from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
 from lapis.optimisation.ray import find_length
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -36,7 +36,7 @@ from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.circuits.factors.files import read_evidence, read_factors
 from lapis.circuits.queries import log_partition
 from lapis.errors import LapisError, TooLarge
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 FOLDER = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "uai2014" / "PR"
 TABLE = Path(__file__).parent / "results" / "uai_pr.md"

@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from lapis import precompile
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 
 @pytest.mark.parametrize("job", precompile.JOBS)
@@ -39,7 +39,8 @@ def test_after_warm_nothing_is_compiled(tmp_path: Path) -> None:
     code = (
         "import lapis, os\nos.environ['NUMBA_CACHE_DIR'] = {0!r}\n"
         "from lapis.precompile import JOBS, run_job, warm\nwarm()\n"
-        "from lapis.progress import compilations\nseen = []\ncompilations.append(seen.append)\n"
+        "from lapis.runtime.progress import compilations\n"
+        "seen = []\ncompilations.append(seen.append)\n"
         "for job in JOBS: run_job(job)\nassert not seen, seen\n"
     )
     subprocess.run([sys.executable, "-c", code.format(str(tmp_path))], check=True)

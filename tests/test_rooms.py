@@ -15,10 +15,7 @@ REPOSITORY = SOURCE.parents[1]
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each may import those before it.
-LEAVES = (
-    "errors", "collector", "cores", "freed_memory", "progress", "cache_folder", "runtime",
-    "registry",
-)  # fmt: skip
+LEAVES = ("errors", "runtime", "registry")
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",

@@ -15,7 +15,6 @@ import numpy as np
 
 from lapis import operations
 from lapis.problem.task import DataLike, ModelLike
-from lapis.progress import Report, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     ChainStart,
@@ -34,6 +33,7 @@ from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.plan_report import PlanReport
+from lapis.runtime.progress import Report, Wish
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def infer(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -232,7 +232,7 @@ def plan(
     relax
         Break the fewest hard formulas where they contradict each other, and list them.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
 
     Returns
     -------
@@ -339,7 +339,7 @@ def infer_to_store(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -432,7 +432,7 @@ def map(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -531,7 +531,7 @@ def map_to_store(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -673,7 +673,7 @@ def count(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
 
     Returns
     -------
@@ -762,7 +762,7 @@ def score(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -930,7 +930,7 @@ def learn(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -1113,7 +1113,7 @@ def learn_structure(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 

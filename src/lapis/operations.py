@@ -23,7 +23,6 @@ from lapis.problem.task import (
     has_lazy_facts,
     open_inputs,
 )
-from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.options import (
     CountOptions,
     InferOptions,
@@ -34,6 +33,7 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
+from lapis.runtime.progress import Report, Stop, Wish, work_clock
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -379,7 +379,7 @@ def learn_structure(
     progress: Report | None = None,
     stop: StopLike = None,
 ) -> LearnedRules:
-    from lapis.cores import num_cores
+    from lapis.runtime.processes import num_cores
     from lapis.structure.learn_rules import learn_rules
 
     joint = options.joint_targets or ()

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lapis.cores import num_cores
-from lapis.progress import Progress, Report
-from lapis.runtime.processes import as_completed, worker_pool
+from lapis.runtime.processes import as_completed, num_cores, worker_pool
+from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:
     from lapis.data.database import Database

@@ -41,7 +41,7 @@ from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_partition, no_evidence
 from lapis.errors import TooLarge
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 def positive_graph(rng: np.random.Generator, num_variables: int = 5) -> FactorGraph:

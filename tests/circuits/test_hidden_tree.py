@@ -28,7 +28,7 @@ from lapis.circuits.learning.hidden_tree import (
 from lapis.circuits.learning.learner import learn_rows
 from lapis.circuits.properties import find_properties
 from lapis.errors import LapisError
-from lapis.progress import Progress, Stop
+from lapis.runtime.progress import Progress, Stop
 
 SIZES = (2, 3, 2, 1)
 NAMES = ["a", "b", "c", "d"]

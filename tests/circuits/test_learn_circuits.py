@@ -18,7 +18,7 @@ from lapis.circuits.queries import log_conditionals
 from lapis.circuits.tree_networks.gibbs import estimate_conditionals
 from lapis.circuits.tree_networks.text import format_network
 from lapis.errors import LapisError
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 Context = dict[int, int]
 

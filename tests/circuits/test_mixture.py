@@ -24,7 +24,7 @@ from lapis.circuits.learning.mixture import (
 )
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import complete_rows
-from lapis.progress import Progress, Stop
+from lapis.runtime.progress import Progress, Stop
 
 SIZES = (2, 3, 2, 2)
 NAMES = ["a", "b", "c", "d"]

@@ -24,7 +24,7 @@ from lapis.circuits.tree_networks.gibbs import (
 from lapis.circuits.tree_networks.text import format_network, parse_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 SEEDS = range(8)
 

@@ -11,7 +11,7 @@ from lapis.circuits.learning.learn import learn_circuit
 from lapis.circuits.learning.learner import learn_rows
 from lapis.circuits.learning.tuning import SLACK, Fit, choose_costs
 from lapis.errors import LapisError
-from lapis.progress import Progress, Stop
+from lapis.runtime.progress import Progress, Stop
 
 NAMES = ["a", "b", "c", "d"]
 STATES = [["0", "1"]] * 4

@@ -15,7 +15,7 @@ from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation, cross_validate, spread
 from lapis.evaluation.fold_jobs import Learner
 from lapis.evaluation.score import score_worlds
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 MODEL = lapis.parse("Person(p)\nSmokes(p)\nTall(p)\n0 Smokes(x)\n")
 SHARES = [(5, 1), (4, 3), (6, 2), (3, 0)]  # people and smokers of each world

@@ -11,7 +11,7 @@ from lapis.grounding import ground
 from lapis.language import parse_model
 from lapis.network import Network
 from lapis.problem.problem import Problem, build_problem
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 SMOKERS = """
 Friends(person, person)

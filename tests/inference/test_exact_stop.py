@@ -13,7 +13,7 @@ from lapis.errors import TooLarge
 from lapis.inference.exact import junction_tree
 from lapis.inference.exact.by_components import plan_exact
 from lapis.lifted.compilation import compile as lifted_compilation
-from lapis.progress import Progress, Stop
+from lapis.runtime.progress import Progress, Stop
 
 PEOPLE = [f"P{i}" for i in range(16)]
 MODEL = lapis.parse("Friends(p, p)\nSmokes(p)\n0.4 Smokes(x)\n"

@@ -29,8 +29,8 @@ from lapis.inference.solve import (
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.problem.problem import Problem, build_problem
-from lapis.progress import STOPPED
 from lapis.results.plan_report import PlanReport, PlanRow
+from lapis.runtime.progress import STOPPED
 from strategies import Case, cases
 
 GOLDEN = [golden for golden in golden_models() if golden.query and not golden.impossible]

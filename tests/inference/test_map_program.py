@@ -17,7 +17,7 @@ from lapis.inference.map.objective import Objective, objective_of, split_compone
 from lapis.inference.map.probing import literal_code, probe
 from lapis.inference.map.program import Program, Structure, analyse, joined
 from lapis.network.network import Network
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 SEEDS = st.integers(0, 2**32 - 1)
 

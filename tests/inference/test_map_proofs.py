@@ -20,7 +20,7 @@ from lapis.inference.map.solver import most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of
 from lapis.network.network import Network
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 SIZE = 9
 METHODS = [method.name for method in methods_of("map").values() if method.takes == "network"]

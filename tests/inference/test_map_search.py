@@ -17,7 +17,7 @@ from lapis.inference.map.maxwalksat import initial_world, prepare, pressure_step
 from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
 from lapis.inference.map.objective import Objective, objective_of
 from lapis.inference.random_numbers import random_states
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -20,7 +20,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of
 from lapis.network.network import Network
 from lapis.problem.task import build_task
-from lapis.progress import Progress, Stop
+from lapis.runtime.progress import Progress, Stop
 from strategies import Case, cases
 
 PROVING = ("auto", "ilp", "exact", "enumerate")

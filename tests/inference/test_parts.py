@@ -18,7 +18,7 @@ from lapis.inference.plan import (
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.solve import carry_out, sample
 from lapis.network.network import Network
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 def sample_all(network: Network, options: InferenceOptions) -> Marginals:

@@ -8,8 +8,8 @@ from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
-from lapis.progress import SECONDS_LEFT, Progress
 from lapis.results.answer import quality_remarks
+from lapis.runtime.progress import SECONDS_LEFT, Progress
 
 
 def test_the_choice_does_not_depend_on_the_cores_or_the_order() -> None:

@@ -33,7 +33,7 @@ from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 SAMPLERS: list[Sampler[Any, Any]] = [
     Gibbs(),

@@ -13,7 +13,7 @@ import lapis
 import oracle
 from cli_run import Run
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 from oracle import Facts, render_database
 
 MODEL = lapis.parse("""

@@ -17,7 +17,7 @@ from brute_force import brute_force
 
 import lapis
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 from oracle import Facts, render_database
 
 TEN = lapis.parse("t = {0, ..., 9}\nP(t)\n0 P(x)")

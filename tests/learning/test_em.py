@@ -23,7 +23,7 @@ from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
 from lapis.optimisation.maximize import maximize
 from lapis.optimisation.penalized import PenalizedObjective
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
 

@@ -26,7 +26,7 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network import Network
 from lapis.network.parts import keep_part
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 

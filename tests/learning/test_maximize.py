@@ -23,7 +23,7 @@ from objectives import (
 from lapis.errors import LapisError
 from lapis.methods import methods_of
 from lapis.optimisation.maximize import make_optimizer
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 OPTIMIZERS = {n: m for n, m in methods_of("optimizer").items() if m.takes == "objective"}
 STEPWISE = [name for name in OPTIMIZERS if name not in ("lbfgs", "newton")]
@@ -254,7 +254,7 @@ def test_a_time_limit_of_nothing_ends_at_the_start() -> None:
 
 def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("lapis.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lapis.runtime.progress.time.monotonic", lambda: now[0])
 
     def look(step: Progress) -> None:
         now[0] += 100.0

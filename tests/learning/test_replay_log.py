@@ -22,7 +22,7 @@ from lapis.optimisation.replay_log import (
     open_log,
     read_log,
 )
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 STEEP = random_logistic(np.random.default_rng(7), 60, 6, ridge=0.1, spread=10.0)
 PENALTY = np.array([0.0, 0.5, 2.0, 0.5, 100.0, 0.0])

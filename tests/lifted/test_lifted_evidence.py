@@ -10,7 +10,7 @@ import pytest
 import lapis
 from lapis.lifted.kinds import tell_apart
 from lapis.lifted.lift import lift_problem
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 
 MODEL = lapis.parse("Smokes(p)\nFriends(p, p)\n0.05 Friends(x, y) ^ Smokes(x) => Smokes(y)")
 

@@ -18,12 +18,10 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import CPUDispatcher, cpu_target
 
 import lapis
-from lapis import progress
-from lapis.cache_folder import private_folder
 from lapis.counting.indexed_relations import as_python
-from lapis.progress import Progress, Stop, compilations, work_clock
-from lapis.runtime import kernels
-from lapis.runtime.kernels import drop_other_versions, entry, find_place, inner
+from lapis.runtime import kernels, progress
+from lapis.runtime.kernels import drop_other_versions, entry, find_place, inner, private_folder
+from lapis.runtime.progress import Progress, Stop, compilations, work_clock
 
 
 @inner

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 import lapis
 from cli_run import Run
 from lapis.optimisation.replay_log import ReplayLog
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
 from lapis.structure.coupled_groups import (

@@ -13,7 +13,7 @@ from cli_run import Run
 from lapis.errors import LapisWarning
 from lapis.language.syntax import atoms
 from lapis.methods import methods_of
-from lapis.progress import Progress
+from lapis.runtime.progress import Progress
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import Scorer
 

@@ -11,7 +11,7 @@ import pytest
 
 import lapis
 from lapis.optimisation.replay_log import ReplayLog
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import sign_patterns
 from lapis.structure.learners.lhl import LhlOptions, draw_path_atoms, has_support, try_path

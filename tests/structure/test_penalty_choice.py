@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import lapis
 from lapis.optimisation.replay_log import ReplayLog
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
 from lapis.structure.ensemble import Ensemble

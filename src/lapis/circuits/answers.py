@@ -49,7 +49,6 @@ from lapis.circuits.tree_networks.gibbs import draw_given, estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.circuits.typed_states import StatesLike, read_states, row_of_states
 from lapis.errors import LapisError, TooLarge
-from lapis.progress import Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.circuit_options import (
     CircuitInfoOptions,
@@ -61,6 +60,7 @@ from lapis.registry.circuit_options import (
 )
 from lapis.results.columns import Coded, as_objects
 from lapis.results.result import Figures
+from lapis.runtime.progress import Wish
 
 if TYPE_CHECKING:
     import threading

@@ -23,8 +23,8 @@ import numpy as np
 
 from lapis.circuits.blocks import LANES, TINY, as_averages, evaluate_blocks
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit
-from lapis.cores import num_cores
 from lapis.runtime.kernels import entry, inner
+from lapis.runtime.processes import num_cores
 
 Found = TypeVar("Found")
 MISSING = -1  # the state of a variable that evidence does not mention

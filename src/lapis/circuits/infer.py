@@ -23,8 +23,8 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import Sampler
 from lapis.network.network import Network
-from lapis.progress import Stop
 from lapis.registry.method import find_method
+from lapis.runtime.progress import Stop
 
 COMPILED_EDGES = 4_000_000
 MAX_COST = 2e10  # edges × table entries, for the expected counts

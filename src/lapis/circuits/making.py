@@ -37,7 +37,6 @@ from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.circuits.typed_states import StatesLike
 from lapis.errors import LapisError
-from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.circuit_options import (
     CircuitApproximateOptions,
@@ -47,6 +46,7 @@ from lapis.registry.circuit_options import (
     CircuitParameters,
     Header,
 )
+from lapis.runtime.progress import Report, Stop, Wish, work_clock
 
 if TYPE_CHECKING:
     import threading
@@ -108,7 +108,7 @@ def learn(
     random_state
         Seed of everything random.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the circuit so far is the result.
 
@@ -216,7 +216,7 @@ def compile(
     random_state
         Seed of the search for an elimination order.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event that ends the search.
 
@@ -314,7 +314,7 @@ def approximate(
     random_state
         Seed of everything random.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the best so far is the result.
 

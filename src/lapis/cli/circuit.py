@@ -24,8 +24,8 @@ from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.problem.task import DataLike
-    from lapis.progress import Report
     from lapis.results.result import Result
+    from lapis.runtime.progress import Report
 
 
 @command("circuit learn", CircuitLearnOptions, ROWS, bar="learning")

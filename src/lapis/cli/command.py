@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lapis.errors import LapisError, did_you_mean
-from lapis.progress import Progress
 from lapis.registry.check import check_options
 from lapis.registry.method import methods_of
 from lapis.registry.option import Kind, Option, options_of
+from lapis.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -31,8 +31,8 @@ from lapis.registry.options import (
 if TYPE_CHECKING:
     from lapis.data.database import Database
     from lapis.language.model import Model
-    from lapis.progress import Report
     from lapis.results.result import Result
+    from lapis.runtime.progress import Report
 
     Worlds = Sequence[Database]
 

@@ -21,8 +21,8 @@ from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
-    from lapis.progress import Report
     from lapis.results.result import Result
+    from lapis.runtime.progress import Report
 
     Worlds = Sequence[Database]
 

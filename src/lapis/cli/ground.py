@@ -9,9 +9,9 @@ from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.network.network import Network
 from lapis.problem.task import build_task
-from lapis.progress import Report
 from lapis.registry.options import GroundOptions
 from lapis.results.result import Figures
+from lapis.runtime.progress import Report
 
 
 def run_ground(

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lapis.progress import Progress, Report, compilations
 from lapis.results.result import escape
+from lapis.runtime.progress import Progress, Report, compilations
 
 TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
 BAR_WIDTH, CLOCK_WIDTH = 20, 9  # of a line, with the spaces between

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.progress import Report
 from lapis.registry.options import MapOptions
 from lapis.results.atoms import AtomGroup, Atoms
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.runtime.progress import Report
 
 
 def is_wcnf(path: Path) -> bool:

@@ -19,12 +19,12 @@ from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.problem.problem import Problem, build_problem
-from lapis.progress import Progress, Report
 from lapis.registry.method import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
+from lapis.runtime.progress import Progress, Report
 
 Place = Callable[[Problem], Problem]  # puts the facts of a problem elsewhere, as in a database
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.errors import LapisError, check_word
 from lapis.evaluation.fold_jobs import (
     Fold,
@@ -32,11 +31,12 @@ from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
 from lapis.inference.marginals import InferenceOptions
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
-from lapis.progress import Progress, Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.option import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
+from lapis.runtime.processes import num_cores
+from lapis.runtime.progress import Progress, Report, Stop, Wish
 
 if TYPE_CHECKING:
     import threading
@@ -319,7 +319,7 @@ def cross_validate(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the folds that are finished are returned.
     learn

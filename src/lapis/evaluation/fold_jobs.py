@@ -17,8 +17,8 @@ from lapis.errors import LapisError, Note
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
-from lapis.progress import Stop
 from lapis.runtime.processes import as_completed, worker_pool
+from lapis.runtime.progress import Stop
 
 
 class Learned(NamedTuple):

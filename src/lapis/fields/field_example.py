@@ -19,7 +19,7 @@ from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
-from lapis.progress import Report
+from lapis.runtime.progress import Report
 
 
 @dataclass(frozen=True)

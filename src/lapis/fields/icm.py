@@ -15,7 +15,7 @@ import numpy as np
 from lapis.fields.kernels.cached import CachedField
 from lapis.fields.kernels.flips import climb
 from lapis.inference.sampling.starting_worlds import random_world
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 
 NUM_STARTS = 20
 

@@ -29,12 +29,12 @@ from lapis.inference.marginals import (
 )
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.problem.task import DataLike, Task, World, build_task
-from lapis.progress import Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.field_options import FieldInferOptions, FieldMapOptions
 from lapis.registry.method import find_method
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.runtime.progress import Report, Stop, Wish
 
 if TYPE_CHECKING:
     import threading
@@ -91,7 +91,7 @@ def infer(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -257,7 +257,7 @@ def map(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 

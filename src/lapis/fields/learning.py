@@ -36,11 +36,11 @@ from lapis.optimisation.penalized import EDGE, PenalizedObjective
 from lapis.optimisation.ray import find_length
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.field_options import FieldExpectation, FieldLearnOptions, FieldOptimizer
 from lapis.registry.method import find_method
 from lapis.registry.options import LearnOptions
+from lapis.runtime.progress import Report, Stop, Wish, work_clock
 
 if TYPE_CHECKING:
     import threading
@@ -156,7 +156,7 @@ def learn(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 

@@ -27,10 +27,10 @@ from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.progress import Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.field_options import FieldScoreOptions
 from lapis.registry.method import find_method
+from lapis.runtime.progress import Report, Stop, Wish
 
 if TYPE_CHECKING:
     import threading
@@ -94,7 +94,7 @@ def score(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 

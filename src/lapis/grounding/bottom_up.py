@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.collector import collector_paused
-from lapis.freed_memory import give_back
 from lapis.grounding.assembly import (
     HARD,
     Assembled,
@@ -54,8 +52,9 @@ from lapis.logic.clauses import Clause, Definition, Feature
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
-from lapis.progress import Progress, Report
 from lapis.relational.conjunction import Atom
+from lapis.runtime.memory import collector_paused, give_back
+from lapis.runtime.progress import Progress, Report
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
@@ -79,7 +78,7 @@ def ground(
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     progress
-        Called with `lapis.progress.Progress` events.
+        Called with `lapis.runtime.progress.Progress` events.
     cache_dir
         A folder: a network grounded before from the same clauses, domains and evidence is read from
         there (weights may differ), and a new one is kept there.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 import numpy as np
 
 from lapis.network.network import Network
-from lapis.progress import Report, Stop, work_clock
+from lapis.runtime.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.sampling.chains import SampleResult

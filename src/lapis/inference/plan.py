@@ -34,9 +34,9 @@ from lapis.logic.passes import counts_elements
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
-from lapis.progress import STOPPED, Progress, Stop, tell, work_clock
 from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
+from lapis.runtime.progress import STOPPED, Progress, Stop, tell, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
@@ -393,9 +393,9 @@ def unfold(step: RestStep, plan: InferencePlan) -> list[Step]:
 
 def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
     """A step for each large component, and for each kind of the others."""
-    from lapis.freed_memory import give_back
     from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.by_counts import atom_classes
+    from lapis.runtime.memory import give_back
 
     assert step.atoms is not None
     network = step.network

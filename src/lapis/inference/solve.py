@@ -51,9 +51,9 @@ from lapis.inference.plan import (
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
-from lapis.progress import STOPPED, work_clock
 from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanRow
+from lapis.runtime.progress import STOPPED, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.reduction.eliminate import Reduction

@@ -34,11 +34,11 @@ from lapis.language.syntax import Formula
 from lapis.network.network import Network
 from lapis.problem.query import Query
 from lapis.problem.task import Task, World
-from lapis.progress import Progress, tell
 from lapis.results.answer import Answer
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.plan_report import PlanReport, join_plans
+from lapis.runtime.progress import Progress, tell
 
 if TYPE_CHECKING:
     from lapis.inference.map.solver import MapResult

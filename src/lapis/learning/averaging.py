@@ -27,10 +27,10 @@ from lapis.inference.worlds import answer_world, merge_answers, refuse_formulas,
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
-from lapis.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, work_clock
 from lapis.registry.method import find_method
 from lapis.registry.options import InferOptions
 from lapis.results.answer import Answer
+from lapis.runtime.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, work_clock
 
 AVERAGE = "posterior"  # the method's name in answers
 # InferenceOptions of `infer` that an average does not have, with the values that leave them out.

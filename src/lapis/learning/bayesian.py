@@ -48,8 +48,8 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.penalized import PenalizedObjective
-from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
 from lapis.registry.method import find_method
+from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
 
 WARM_UP = 200  # draws of each chain before those that are kept
 STEP = 1e-4  # of finite differences, in standard deviations

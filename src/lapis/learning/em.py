@@ -47,7 +47,7 @@ from lapis.optimisation.history import (
 )
 from lapis.optimisation.objective import Objective, Point
 from lapis.optimisation.penalized import PenalizedObjective
-from lapis.progress import Report, work_clock
+from lapis.runtime.progress import Report, work_clock
 
 SPREAD = 0.1  # standard deviation of weights that start at random
 WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise

@@ -47,8 +47,8 @@ from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_un
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.problem.problem import Problem
-from lapis.progress import Report, Stop
 from lapis.registry.options import LearnOptions
+from lapis.runtime.progress import Report, Stop
 
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory

@@ -23,8 +23,8 @@ from lapis.learning.options import PRIOR_WIDTH, given_prior
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.problem.problem import LazyEvidence, Problem
-from lapis.progress import Report, Stop
 from lapis.registry.options import LearnOptions
+from lapis.runtime.progress import Report, Stop
 
 if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective

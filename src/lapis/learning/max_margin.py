@@ -40,7 +40,7 @@ from lapis.network.parts import Subnetwork
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
 from lapis.optimisation.history import CurvePoint, Trajectory, max_norm
-from lapis.progress import Progress, Report
+from lapis.runtime.progress import Progress, Report
 
 ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination does not find it
 

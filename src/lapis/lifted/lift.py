@@ -55,7 +55,7 @@ from lapis.lifted.kinds import (
 )
 from lapis.lifted.rewriting import declared_type, separate_parts, split_types
 from lapis.problem.problem import Problem
-from lapis.progress import Report, Stop
+from lapis.runtime.progress import Report, Stop
 
 INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
 FEW_STATES = 5_000_000  # of a circuit's sums, where lifting was not asked for by name

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.optimisation.checkpoint import CheckpointFile, sections
-from lapis.progress import work_clock
+from lapis.runtime.progress import work_clock
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry count as zero
 STEEP = 1e-10  # pivots above this share of it are safe to divide by

@@ -38,7 +38,7 @@ from lapis.optimisation.checkpoint import (
 )
 from lapis.optimisation.objective import Point
 from lapis.optimisation.recorded import RecordedObjective
-from lapis.progress import Progress, Report, work_clock
+from lapis.runtime.progress import Progress, Report, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16

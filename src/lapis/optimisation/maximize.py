@@ -29,8 +29,8 @@ from lapis.optimisation.objective import Moving, Point
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.optimisation.recorded import ChainStates, RecordedObjective
 from lapis.optimisation.replay_log import ReplayLog, ReplayMismatchError, read_log
-from lapis.progress import Report
 from lapis.registry.method import find_method
+from lapis.runtime.progress import Report
 
 __all__ = [
     "CurvePoint", "Optimizer", "OptimizerState", "Solver", "Trajectory", "make_optimizer",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lapis.optimisation.checkpoint import CheckpointFile
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 class ReplayMismatchError(Exception):

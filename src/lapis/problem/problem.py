@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
 from lapis.data.keys import sorted_unique
 from lapis.data.lazy_database import LazyRelation, LazyRows
@@ -24,6 +23,7 @@ from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
 from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
+from lapis.runtime.memory import collector_paused
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.collector import collector_paused
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
@@ -51,6 +50,7 @@ from lapis.problem.soft_evidence import (
     unknown_rows,
     with_beliefs,
 )
+from lapis.runtime.memory import collector_paused
 
 ModelLike = Model | str | Path
 WorldLike = Database | str | Path

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -33,8 +34,18 @@ from numba import config, njit
 from numba.core import event
 
 import lapis
-from lapis.cache_folder import private_folder
-from lapis.progress import Progress, compilations, work_clock
+from lapis.runtime.progress import Progress, compilations, work_clock
+
+
+def private_folder(parent: Path) -> Path:
+    """A folder that only the user can write to; later runs use the same one."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    folder = parent / f"lapis-kernels-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    return folder if is_ours else Path(tempfile.mkdtemp(prefix="lapis-kernels-", dir=parent))
+
 
 PACKAGE = Path(lapis.__file__).parent
 VERSION_FILE = "lapis-version.txt"  # in each folder of kernels

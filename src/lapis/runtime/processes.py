@@ -11,13 +11,14 @@ worker is raised again where its result is read. A worker that dies raises `Brok
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 STOP_SECONDS = 0.2  # between looks at whether to stop
 T = TypeVar("T")
@@ -54,3 +55,8 @@ def as_completed(futures: Collection[Future[T]], stop: Stop | None = None) -> It
             raise KeyboardInterrupt
         done, waiting = wait(waiting, STOP_SECONDS, FIRST_COMPLETED)
         yield from done
+
+
+def num_cores() -> int:
+    """Cores that this process may use, which may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -12,8 +12,8 @@ import numpy as np
 from lapis.data.database import Database
 from lapis.language.model import Model
 from lapis.optimisation.replay_log import ReplayLog
-from lapis.progress import Progress, Report, Stop
 from lapis.runtime.processes import worker_pool
+from lapis.runtime.progress import Progress, Report, Stop
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.pricing import Pricing

@@ -21,9 +21,9 @@ from lapis.logic.clauses import Literal
 from lapis.optimisation.checkpoint import CheckpointFile, foreign
 from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
-from lapis.progress import Report, Stop, pressed_by_interrupt
 from lapis.registry.method import find_method
 from lapis.registry.options import StructureOptions
+from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,

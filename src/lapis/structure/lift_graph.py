@@ -27,7 +27,7 @@ from functools import cache
 from math import log, prod
 from typing import NamedTuple
 
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 from lapis.structure.training_data import TrainingData
 
 PRIOR = 1.0  # λ

@@ -44,7 +44,7 @@ from lapis.circuits.compilation.compile import compile_factors, impossible
 from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.errors import TooLarge
-from lapis.progress import Report, Stop
+from lapis.runtime.progress import Report, Stop
 
 MAX_EDGES = 10_000
 NUM_SAMPLES = 50_000

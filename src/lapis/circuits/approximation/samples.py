@@ -23,8 +23,8 @@ from lapis.circuits.queries import refuse_impossible
 from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
-from lapis.progress import Stop
 from lapis.runtime.kernels import entry
+from lapis.runtime.progress import Stop
 
 NUM_CHAINS = 4
 BURN_IN = 100  # sweeps of a chain that are thrown away

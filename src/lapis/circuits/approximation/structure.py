@@ -15,7 +15,7 @@ from lapis.circuits.circuit import Circuit
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.circuits.learning.candidates import NEVER, refresh_best
 from lapis.circuits.learning.learn import Search
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 
 REST = 0.01  # of the budget, that need not be spent
 FIRST_COST = 0.02  # of an edge, for each sample

@@ -18,7 +18,7 @@ from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import best_order
 from lapis.network.csr import row_starts
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 EDGES_PER_ENTRY = 2.0
 MAX_TRIALS = 600  # orders computed

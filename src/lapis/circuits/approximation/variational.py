@@ -37,8 +37,8 @@ from lapis.circuits.approximation.family import Family
 from lapis.circuits.circuit import INDICATOR, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.network.csr import row_starts
-from lapis.progress import Progress, Report, Stop
 from lapis.runtime.kernels import entry, inner
+from lapis.runtime.progress import Progress, Report, Stop
 
 FLOOR = -60.0  # the logarithm that stands for that of an impossible entry
 BATCH = 64  # entries of a table at a time

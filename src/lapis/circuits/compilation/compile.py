@@ -23,8 +23,8 @@ from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.exact.elimination_order import Order
-from lapis.progress import Progress, Report, Stop
 from lapis.runtime.kernels import entry
+from lapis.runtime.progress import Progress, Report, Stop
 
 MAX_EDGES = 1 << 26
 MARGINAL_ENTRIES = 3e8  # of elimination's tables, within which marginals are found in numbers

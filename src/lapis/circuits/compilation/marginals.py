@@ -18,7 +18,7 @@ from lapis.circuits.compilation.partition import too_wide
 from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes
 from lapis.inference.exact.junction_tree import build_tree, collect, distribute
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 class FoundMarginals(NamedTuple):

@@ -29,8 +29,8 @@ from lapis.circuits.compilation.elimination import next_row, strides_of
 from lapis.circuits.compilation.orders import elimination_order, times_of
 from lapis.circuits.compilation.partition import Placed, group_tables
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.progress import Stop
 from lapis.runtime.kernels import entry
+from lapis.runtime.progress import Stop
 
 MAX_ENTRIES = 3e7  # of all messages
 LARGEST = 1 << 21  # entries of one message, to begin with

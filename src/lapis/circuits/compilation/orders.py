@@ -8,7 +8,7 @@ from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.inference.exact.elimination_order import Order, best_order, low_degree_order
 from lapis.inference.exact.junction_tree import build_tree
 from lapis.network.cubes import Cubes
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 MAX_SEARCHED = 4_000  # variables; a larger graph gets the order of degree alone
 SPARSE_SCOPE = 24

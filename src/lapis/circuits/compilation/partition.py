@@ -29,8 +29,8 @@ from lapis.circuits.factors.consistency import make_consistent, without_idle
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import Order
-from lapis.progress import Stop
 from lapis.runtime.kernels import entry
+from lapis.runtime.progress import Stop
 
 MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
 MAX_BYTES = 4_000_000_000

@@ -39,8 +39,8 @@ from lapis.circuits.compilation.gates import (
 from lapis.circuits.compilation.orders import times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.network.csr import row_starts
-from lapis.progress import Progress, Report, Stop
 from lapis.runtime.kernels import entry, inner
+from lapis.runtime.progress import Progress, Report, Stop
 
 SLICE = 2_000_000  # units of work between looks at the clock
 RUNNING, DONE, NO_ROOM = 0, 1, 2

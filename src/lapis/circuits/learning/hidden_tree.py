@@ -39,7 +39,7 @@ from lapis.circuits.circuit import (
     state_starts,
 )
 from lapis.circuits.learning.chow_liu import information, marginals, pair_counts, spanning_tree
-from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
 
 STEPS = 1200  # batches
 PASSES = 12  # through the data at least

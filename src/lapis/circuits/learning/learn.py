@@ -47,7 +47,7 @@ from lapis.circuits.learning.split import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
-from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
 
 Method = Literal["greedy", "quick"]
 REPORT_EVERY = 0.2  # seconds

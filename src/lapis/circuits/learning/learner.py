@@ -23,8 +23,8 @@ from lapis.circuits.learning.priors import parse_counts
 from lapis.circuits.learning.tuning import Fit, Trial, choose_costs
 from lapis.circuits.merging import merge_close, merge_nodes
 from lapis.errors import LapisError, TooLarge
-from lapis.progress import Report, Stop, pressed_by_interrupt
 from lapis.registry.circuit_options import CircuitLearner
+from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
 
 NUM_HIDDEN = 16  # states of a hidden variable
 EDGE_COSTS, PARAMETER_COSTS = (0.1,), (0.0,)

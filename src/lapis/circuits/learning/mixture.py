@@ -46,8 +46,8 @@ from lapis.circuits.learning.priors import counts_in_total
 from lapis.circuits.queries import complete_rows
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.errors import LapisError
-from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 from lapis.runtime.kernels import allocating_entry
+from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
 
 ROUNDS = 3  # of drawing components and learning their structures
 MAX_ITERATIONS = 20  # of EM in a round

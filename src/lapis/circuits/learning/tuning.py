@@ -22,7 +22,7 @@ from lapis.circuits.circuit import Circuit
 from lapis.circuits.queries import log_probabilities
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 
 SLACK = 0.005  # nats a row
 

@@ -30,7 +30,7 @@ from lapis.circuits.learning.split import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 
 MAX_TABLE = 1 << 16  # entries of the table of a family
 

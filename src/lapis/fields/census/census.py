@@ -32,7 +32,7 @@ from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
 from lapis.fields.ground import compare
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
-from lapis.progress import Progress, Report
+from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -30,7 +30,7 @@ from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import find_world
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 ROUNDING = 2.0**-50
 

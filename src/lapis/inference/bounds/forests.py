@@ -40,7 +40,7 @@ from lapis.inference.bounds.forests_kernel import (
 )
 from lapis.inference.bounds.terms import Terms
 from lapis.network.csr import row_starts
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 MAX_ROUNDS = 60
 MAX_NUMBERS = 20_000_000  # of all forests: fields and entries

@@ -39,7 +39,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.inference.bounds.self_avoiding_kernel import (
     Graph,
     Walk,
@@ -50,7 +49,8 @@ from lapis.inference.bounds.self_avoiding_kernel import (
 )
 from lapis.inference.bounds.terms import EPSILON, Terms
 from lapis.network.components import index_atoms
-from lapis.progress import Stop
+from lapis.runtime.processes import num_cores
+from lapis.runtime.progress import Stop
 
 STEPS = 60_000_000  # for all atoms together
 MOST_STEPS = 1_000_000  # for one atom

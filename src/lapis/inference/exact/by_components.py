@@ -57,7 +57,7 @@ from lapis.network.cubes import Cubes, cube_weights, penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.network.satisfiability import contradiction
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 class SingleAtoms(NamedTuple):

@@ -38,8 +38,8 @@ import numpy as np
 
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
-from lapis.progress import Stop
 from lapis.runtime.kernels import allocating_entry, entry, inner
+from lapis.runtime.progress import Stop
 
 MAX_DENSE = 20_000
 SMALL_ENTRIES = 1 << 14  # no search beyond the first orders

@@ -32,7 +32,7 @@ from lapis.inference.exact.whole_parts import LARGE, split_scores
 from lapis.inference.marginals import state_log_odds
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 @dataclass(frozen=True)

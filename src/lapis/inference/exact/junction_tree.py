@@ -42,7 +42,7 @@ from lapis.inference.exact.junction_tree_kernels import (
 from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 EXACTLY = "exact inference"  # as messages call it
 ROOT = -1  # no neighbours left: the message is a number

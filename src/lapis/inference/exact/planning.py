@@ -20,7 +20,7 @@ from lapis.inference.exact.junction_tree import CORE, Tree, build_tree
 from lapis.network.csr import take_rows
 from lapis.network.cubes import Cubes, Variables, cut_long_cubes, falsifying_cubes, find_variables
 from lapis.network.network import Network
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 EASY_SCOPE = 8  # neighbours of a variable eliminated without a search
 FRINGE_SCOPE = 2

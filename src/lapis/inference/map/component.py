@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.inference.map.objective import ComponentResult, Objective
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it

@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.inference.map.maxwalksat import initial_world, prepare, search
 from lapis.inference.map.objective import ComponentResult, Objective
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 
 def climb(

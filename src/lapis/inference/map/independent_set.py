@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.map.objective import RESOLUTION, ComponentResult, Objective
-from lapis.progress import Stop
 from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
+from lapis.runtime.progress import Stop
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock

@@ -23,7 +23,7 @@ import numpy as np
 
 from lapis.inference.map.objective import ComponentResult, Objective
 from lapis.inference.map.program import Program, analyse
-from lapis.progress import Stop, work_clock
+from lapis.runtime.progress import Stop, work_clock
 
 ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
 RANGE = 2.0**20  # the largest cost passed on: a millionth is then the resolution

@@ -19,7 +19,7 @@ from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, work_clock
+from lapis.runtime.progress import Progress, work_clock
 
 MAX_ROUNDS = 200
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.inference.map.objective import ComponentResult, Objective
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 if TYPE_CHECKING:
     from lapis.inference.map.maxwalksat_kernel import Clauses, Walk

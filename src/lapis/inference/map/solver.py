@@ -36,8 +36,8 @@ from lapis.inference.map.objective import (
 )
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Stop, tell, work_clock
 from lapis.registry.method import find_method
+from lapis.runtime.progress import Progress, Report, Stop, tell, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for

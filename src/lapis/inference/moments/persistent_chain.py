@@ -14,10 +14,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
+from lapis.runtime.processes import num_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

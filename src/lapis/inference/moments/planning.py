@@ -28,7 +28,7 @@ from lapis.inference.exact.planning import EASY_SCOPE
 from lapis.inference.moments.statistics import take_part
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
-from lapis.progress import Stop
+from lapis.runtime.progress import Stop
 
 if TYPE_CHECKING:
     from lapis.inference.plan import ExactParts

@@ -29,7 +29,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from lapis.freed_memory import give_back
 from lapis.inference.exact.elimination_order import low_degree_order
 from lapis.inference.exact.junction_tree import (
     CORE,
@@ -66,6 +65,7 @@ from lapis.network.cubes import (
 from lapis.network.network import Network
 from lapis.network.parts import Rows, build_part, clause_rows
 from lapis.network.satisfiability import contradiction
+from lapis.runtime.memory import give_back
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3

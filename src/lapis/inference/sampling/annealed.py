@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
@@ -38,7 +37,8 @@ from lapis.inference.sampling.kernels.annealing import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
-from lapis.progress import Progress, work_clock
+from lapis.runtime.processes import num_cores
+from lapis.runtime.progress import Progress, work_clock
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50

@@ -21,7 +21,6 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
@@ -41,7 +40,8 @@ from lapis.inference.sampling.modes import find_modes
 from lapis.inference.sampling.pilots import choose_by_pilots
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
-from lapis.progress import SECONDS_LEFT, Progress, Report, Wish, work_clock
+from lapis.runtime.processes import num_cores
+from lapis.runtime.progress import SECONDS_LEFT, Progress, Report, Wish, work_clock
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
-from lapis.freed_memory import give_back
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
@@ -48,6 +46,8 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally
 from lapis.inference.sampling.sampler import Sampler
 from lapis.network.network import Network
+from lapis.runtime.memory import give_back
+from lapis.runtime.processes import num_cores
 
 BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.freed_memory import give_back
 from lapis.inference.exact.by_components import ExactResult
 from lapis.inference.exact.junction_tree import (
     CORE,
@@ -60,7 +59,8 @@ from lapis.network.cubes import (
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import contradiction
-from lapis.progress import Stop
+from lapis.runtime.memory import give_back
+from lapis.runtime.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
 MAX_ALONE = 32  # dense components that are planned one by one; more of them fit together or not

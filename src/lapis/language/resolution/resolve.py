@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lapis.collector import collector_paused
 from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all
 from lapis.language.model import InstanceWeights, Model, Predicate, Rule
 from lapis.language.parser import parse_statements, read_text
@@ -48,6 +47,7 @@ from lapis.language.syntax import (
     map_children,
     subformulas,
 )
+from lapis.runtime.memory import collector_paused
 
 # What names data, though facts without signs would be read as declarations.
 DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")

@@ -68,7 +68,7 @@ from lapis.lifted.compilation.theory import (
     rename_literal,
     shape_of,
 )
-from lapis.progress import Report, Stop
+from lapis.runtime.progress import Report, Stop
 
 
 def contradiction(compiler: Compiler, theory: Theory) -> Node | None:

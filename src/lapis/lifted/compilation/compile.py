@@ -32,7 +32,7 @@ from lapis.lifted.compilation.theory import (
     rename_literal,
     shape_of,
 )
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 PARTNER = f"{TAKEN_OUT}·"  # stands for the second variable of a pair

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.progress import Progress, Report, tell
+from lapis.runtime.progress import Progress, Report, tell
 from lapis.stores.store import Store, Table, fetch_all
 
 P, Q = 2**31 - 1, 2**31 - 19  # primes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lapis.grounding.assembly import HARD
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, Report, Stop, tell
+from lapis.runtime.progress import Progress, Report, Stop, tell
 from lapis.stores.components.contraction import FEW_EDGES, P, Q, connect
 from lapis.stores.components.rows import DEFINITION
 from lapis.stores.components.splitting import BYTES_A_LITERAL, Largest, join_pieces, refuse_large

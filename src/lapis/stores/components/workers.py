@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.cores import num_cores
 from lapis.errors import LapisError
-from lapis.progress import Progress, tell
-from lapis.runtime.processes import worker_pool
+from lapis.runtime.processes import num_cores, worker_pool
+from lapis.runtime.progress import Progress, tell
 from lapis.stores.components.packing import Packed, StoreLimits
 from lapis.stores.components.rows import Columns, ParcelRows, read_columns
 from lapis.stores.components.solving import ANSWER_COLUMNS, Question, solve_parcel

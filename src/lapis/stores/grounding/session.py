@@ -23,8 +23,8 @@ from lapis.grounding.ground_clauses import contradicted, split_ground
 from lapis.grounding.templates import Query, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
-from lapis.progress import Progress, Report
 from lapis.relational.plan import Plan
+from lapis.runtime.progress import Progress, Report
 from lapis.stores.grounding.atoms import (
     MOST_NUMBER,
     StoredAtoms,

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lapis.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop
 from lapis.structure.clauses import Path, PathAtom, canonical_variables, has_dangling
 from lapis.structure.lift_graph import Edge, LiftedGraph
 

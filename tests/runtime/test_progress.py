@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from lapis.cli.progress import BAR_WIDTH, CLOCK_WIDTH, describe, shorten
-from lapis.progress import SECONDS_LEFT, Progress, Stop
+from lapis.runtime.progress import SECONDS_LEFT, Progress, Stop
 
 MODEL = lapis.parse("""
 Friends(person, person)

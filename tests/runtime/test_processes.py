@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lapis.progress import Stop
 from lapis.runtime.processes import as_completed, worker_pool
+from lapis.runtime.progress import Stop
 
 WORLDS = """
     import lapis

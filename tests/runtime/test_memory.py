@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lapis import freed_memory
-from lapis.freed_memory import WORTH, give_back, trimmer
+from lapis.runtime.memory import WORTH, give_back, trimmer
 
 
 def resident_bytes() -> int:
