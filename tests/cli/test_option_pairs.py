@@ -55,6 +55,7 @@ TYPED: Mapping[str, tuple[str, ...] | None] = {
     "ijgp_tolerance": ("--ijgp-tolerance 0.01",),
     "ijgp_damping": ("--ijgp-damping 0.2",),
     "bounds": ("--bounds",),
+    "plan": ("--plan",),
     "relax": ("--relax",),
     "engine": ("--engine duckdb",),
     "tables": None,  # tests/relational

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from lapis import freed_memory
+from lapis.runtime import memory
 from lapis.runtime.memory import WORTH, give_back, trimmer
 
 
@@ -19,7 +19,7 @@ def resident_bytes() -> int:
 
 def test_little_is_not_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(freed_memory, "trimmer", lambda: asked.append)
+    monkeypatch.setattr(memory, "trimmer", lambda: asked.append)
     give_back(WORTH - 1)
     assert asked == []
     give_back(WORTH)

@@ -143,7 +143,7 @@ def learn_by_maximizing(run: LearningRun, objective: Objective) -> Fit:
     optimizer = choose_optimizer(run, objective, prior)
     posterior = posterior_of(run, objective, prior)
     with run.notes.phase("optimisation"):
-        found = find_unbounded(posterior, run.parameters, prior, run.notes.warnings)
+        found = find_unbounded(run, posterior, prior)
         far = farthest(posterior, prior, found)
         start = posterior.free_weights(start_of(run))
         trajectory = maximize_posterior(run, posterior, optimizer, start, far=far)
@@ -210,7 +210,7 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
     notes.details["em"] = True
     notes.details["standard_errors_note"] = "as if what was hidden were known"
     own = trajectory._replace(weights=posterior.free_weights(trajectory.weights))
-    found = find_unbounded(posterior, run.parameters, prior, notes.warnings)
+    found = find_unbounded(run, posterior, prior)
     fit = build_fit(run, own, posterior, f"em+{optimizer}", prior, found)
     return estimate(run, posterior, prior, replace(fit, exact=completer.is_exact))
 

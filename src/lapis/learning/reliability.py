@@ -66,7 +66,7 @@ def build_fit(
     """The fit at the end of a trajectory, whose weights are the free ones."""
     objective, options, notes = posterior.objective, run.options, run.notes
     weights = posterior.all_weights(trajectory.weights)
-    pseudo = as_pseudo(objective)
+    pseudo = as_pseudo(run, objective)
     if pseudo is None:  # of a pseudo-likelihood they were found before
         unbounded = still_growing(posterior, run.parameters, trajectory, prior)
     errors = None
@@ -93,9 +93,9 @@ def build_fit(
     return make_fit(run, trajectory, weights, optimizer, prior, log_prior, exact, errors, unbounded)
 
 
-def as_pseudo(objective: Objective) -> PseudoObjective | None:
-    """The objective if it is a pseudo-likelihood by exact counts."""
-    if not objective.name.endswith("pseudo"):
+def as_pseudo(run: LearningRun, objective: Objective) -> PseudoObjective | None:
+    """The objective of a run if it is a pseudo-likelihood."""
+    if not run.is_pseudo:
         return None
     from lapis.learning.objectives.pseudo import PseudoObjective
 
@@ -211,10 +211,10 @@ def make_fit(
 
 
 def find_unbounded(
-    posterior: PenalizedObjective, parameters: Parameters, prior: Prior, warnings: list[str]
+    run: LearningRun, posterior: PenalizedObjective, prior: Prior
 ) -> list[Unbounded]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
-    objective = as_pseudo(posterior.objective)
+    objective, parameters = as_pseudo(run, posterior.objective), run.parameters
     loose = ~parameters.fixed & ~prior.holds(len(parameters))
     if not loose.any() or objective is None:
         return []
@@ -224,7 +224,7 @@ def find_unbounded(
     names = parameters.names() if len(found.parameter) or len(found.idle) else []
     if len(found.idle):
         shown = name_some([names[i] for i in found.idle.tolist()])
-        warnings.append(
+        run.notes.warnings.append(
             f"the data does not determine the weights of {shown}: no atom depends on them"
         )
     rows = zip(found.parameter.tolist(), found.sign.tolist(), found.reason, strict=True)
