@@ -345,7 +345,7 @@ def exact_sources(statistics: Statistics, found: ExactParts) -> list[Source]:
         Exact(statistics, plan, statistics.atom[atom], name="exact (by counts)")
         for plan, atom in found.counts
     ]
-    if found.exact is not None and found.exact.affordable.any():
+    if found.exact.affordable.any():
         sources.append(Exact(statistics, found.exact, statistics.atom[found.exact_atom]))
     return sources
 
