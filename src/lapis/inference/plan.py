@@ -272,7 +272,7 @@ def plan_parts(
         return plan
     plan.steps += exact_steps(network, found)
     if found.rest.network.num_atoms and rest != "leave":
-        reason = f"too wide for exact: a table of at least 2^{found.width + 1} entries"
+        reason = f"too wide for exact: a table over at least {found.width + 1} variables"
         plan.steps.append(rest_step(found.rest.network, found.rest.atom, reason, found.width))
     return plan
 
