@@ -64,7 +64,7 @@ SECONDS = {
     "mcsat": 2e-7,
     "tempering": 3e-7,
 }
-CORRELATED = 8  # samples that are worth an independent one
+CORRELATED = 3  # samples that are worth an independent one
 
 # What becomes of components that are not summed exactly; "leave": the caller takes them.
 Rest = Literal["sample", "ais", "leave", "refuse"]
