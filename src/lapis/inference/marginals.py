@@ -239,7 +239,7 @@ def slowest_trace(parts: Sequence[PartialAnswer]) -> Trace | None:
 
 
 # How figures of independent parts (components, worlds) become one: by what holds for the worst.
-# Figures that are not named here are told of each part only.
+# Figures that are not listed here are reported for each part only.
 TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "converged": all,
     "ergodic": lambda found: None if None in found else all(found),
@@ -402,7 +402,7 @@ def state_log_odds(log_probability: np.ndarray, start: np.ndarray) -> np.ndarray
 
 
 def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> np.ndarray:
-    """Log-odds of estimates, float64[num_atoms], from so many samples.
+    """Log-odds of estimates, float64[num_atoms], from `num_samples` samples.
 
     An atom true in none (or in all) of N sampled worlds has not been shown never (always) to be.
     Where an estimate is 0 or 1 it is taken as (k + ½)/(N + 1) with k = 0 or N, the small prior of

@@ -70,7 +70,7 @@ def build_fit(
     if pseudo is None:  # of a pseudo-likelihood they were found before
         unbounded = still_growing(posterior, run.parameters, trajectory, prior)
     errors = None
-    # Standard errors are told by the curvature of a likelihood.
+    # Standard errors come from the curvature of a likelihood.
     if run.objective != "weighted-pseudo" and run.expectation not in BY_WORLD:
         with notes.phase("standard errors"):
             errors, method = find_errors(posterior, run.parameters, trajectory, unbounded)

@@ -200,7 +200,7 @@ def run_plans(
 
 
 def refuse_work(rows: float) -> None:
-    """Raise TooLarge where so many rows would be touched."""
+    """Raise TooLarge if more rows than allowed would be touched."""
     if rows > MOST_WORK:
         raise TooLarge(
             f"counting would go through about {rows:.0e} rows; "

@@ -268,7 +268,7 @@ def summed(shape: Shape, keep: tuple[str, ...]) -> Shape:
 
 
 def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]) -> Shape:
-    """The size of the tuples that match terms, of a relation with so many rows and values."""
+    """The size of the tuples that match terms, from the rows and distinct values of a relation."""
     found = float(rows)
     values: dict[str, float] = {}
     for term, count in zip(terms, distinct, strict=True):

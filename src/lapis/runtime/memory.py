@@ -21,7 +21,7 @@ WORTH = 1 << 24  # bytes of arrays that outlive a stage: below, it leaves little
 
 
 def give_back(num_bytes: int) -> None:
-    """Return free pages, after a stage whose results take so many bytes."""
+    """Return free pages, after a stage whose results take `num_bytes`."""
     if num_bytes >= WORTH:
         trimmer()(0)
 

@@ -258,7 +258,7 @@ def low_degree_order(
 ) -> np.ndarray:
     """int32[num_eliminated], eligible variables in an order that stays within the limits."""
     num_variables = len(cubes.size)
-    room = num_variables * max_scope + 1  # pages that nobody writes to cost nothing
+    room = num_variables * max_scope + 1  # pages never written to cost nothing
     long = np.diff(cubes.start) > 1
     listed = cubes.variable[np.repeat(long, np.diff(cubes.start))]
     begin = narrow(row_starts(np.bincount(listed, minlength=num_variables)))

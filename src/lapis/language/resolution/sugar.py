@@ -229,7 +229,7 @@ def linear_order(name: str) -> tuple[Formula, ...]:
 
 
 def steps_apart(order: str, distance: int) -> Formula:
-    """y comes `distance` places after x: so many z have x < z ≤ y."""
+    """y comes `distance` places after x: `distance` constants z have x < z ≤ y."""
     between = Comparison("!=", Z, X), Atom(order, (X, Z)), Atom(order, (Z, Y))
     return CountExists(("z",), And(between), "=", distance)
 
