@@ -47,7 +47,7 @@ from approximate_counting_learning import (
 from approximate_counting_scoring import estimate_cll, frequency_cll
 
 import lapis
-from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
+from lapis.learning.reliability import likelihood_bound, measure_errors
 from lapis.runtime.progress import Progress
 
 

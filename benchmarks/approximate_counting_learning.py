@@ -20,8 +20,7 @@ from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.history import Trajectory
 from lapis.optimisation.maximize import make_optimizer, maximize
-from lapis.optimisation.objective import Objective
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import Objective, PenalizedObjective
 from lapis.registry.options import CountDifferences
 from lapis.runtime.progress import Report
 

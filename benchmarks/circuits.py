@@ -30,7 +30,7 @@ from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import TooLarge
-from lapis.registry.circuit_options import CircuitLearner
+from lapis.registry.options import CircuitLearner
 
 DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "density"
 FIGURE = Path("circuits-figure-5-3.png")

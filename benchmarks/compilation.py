@@ -25,15 +25,15 @@ import numpy as np
 from loopy import propagate
 
 import lapis
+from lapis.circuits.answers import find_marginals
 from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.compilation.marginals import find_marginals
 from lapis.circuits.evaluation import posteriors
-from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes, graph_of_tables
-from lapis.circuits.factors.files import read_factors
-from lapis.circuits.factors.ground import ground_factors
+from lapis.circuits.factor_files import read_factors
+from lapis.circuits.factor_graph import FactorGraph, entry_cubes, graph_of_tables
+from lapis.circuits.ground_factors import ground_factors
 from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
 from lapis.grounding.bottom_up import ground

@@ -69,8 +69,8 @@ from learning_curve import (
 )
 
 import lapis
-from lapis.data.whole_path import whole_path
-from lapis.inference.moments.persistent_chain import PersistentChain
+from lapis.data.atomic_write import whole_path
+from lapis.inference.moments.sampled import PersistentChain
 from lapis.inference.random_numbers import random_states
 from lapis.language.model import Rule
 from lapis.learning.objectives.conditional import ConditionalObjective

@@ -18,12 +18,12 @@ import numpy as np
 
 import lapis
 from lapis import Database, fields
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
-from lapis.fields.kernels.cached import CachedField
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.problem.problem import build_problem
 
 FIELD = """\

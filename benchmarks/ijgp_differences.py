@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import lapis
-from lapis.counting.differences.listed_differences import list_atoms
+from lapis.counting.differences.atom_differences import list_atoms
 from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import IjgpSettings
-from lapis.counting.ijgp.differences import DifferenceEstimator
-from lapis.counting.ijgp.subtraction import SubtractedDifferences
+from lapis.counting.ijgp.differences import DifferenceEstimator, SubtractedDifferences
 from lapis.data.keys import contains
 from lapis.inference.sampling.counted_world import EstimatedWorld, SubstitutedWorld, SubtractedWorld
 from lapis.problem.problem import Problem

@@ -42,8 +42,7 @@ from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import Network
-from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
-from lapis.optimisation.ray import find_length
+from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer, maximize
 from lapis.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -327,7 +326,7 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    from lapis.data.whole_path import whole_path
+    from lapis.data.atomic_write import whole_path
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     learners = list(dict.fromkeys(run.learner for run in runs))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.network.csr import row_starts
 
 MAX_PASSES = 200

@@ -46,7 +46,7 @@ def smokers_data(people: int, seed: int) -> str:
 
 def run_smokers(people: int, seed: int) -> None:
     import lapis
-    from lapis.inference.map.problem import map_problem
+    from lapis.inference.map.solver import map_problem
     from lapis.inference.marginals import InferenceOptions
     from lapis.problem.task import build_task
 
@@ -64,7 +64,7 @@ def run_smokers(people: int, seed: int) -> None:
 
 
 def run_tuffy(name: str) -> None:
-    from lapis.inference.map.problem import map_problem
+    from lapis.inference.map.solver import map_problem
     from lapis.inference.marginals import InferenceOptions
     from lapis.problem.task import build_task
 
@@ -88,10 +88,9 @@ def run_wcnf(name: str, optimum: str) -> None:
 
 
 def run_search(name: str, optimum: str) -> None:
-    from lapis.data.formats.wcnf import read_wcnf
     from lapis.inference.map.maxwalksat import search
     from lapis.inference.map.objective import objective_of
-    from lapis.inference.map.wcnf import network_of_clauses
+    from lapis.inference.map.wcnf import network_of_clauses, read_wcnf
 
     objective = objective_of(network_of_clauses(read_wcnf(DATA / "wcnf" / name)))
     search(objective, max_flips=1000, restarts=1)

@@ -18,14 +18,14 @@ import numpy as np
 
 import lapis
 from lapis.grounding import ground
+from lapis.inference.belief_propagation import propagate_beliefs
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.propagation.belief_propagation import propagate_beliefs
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult, run_chains
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
+from lapis.inference.sampling.tally import new_tallies
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem

@@ -99,8 +99,7 @@ def prepare(data: Path, opened: Sequence[str] = ()) -> tuple[Phases, World, Netw
 def run_map(data: Path, people: int, friends: int) -> None:
     """The most likely world, stage by stage."""
     from lapis.cli.render import json_pieces
-    from lapis.inference.map.problem import broken_weight
-    from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.map.solver import broken_weight, most_likely_world
     from lapis.inference.marginals import InferenceOptions
     from lapis.inference.worlds import world_found
 

@@ -29,11 +29,10 @@ from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.approximation.samples import sample_particles
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.compilation.counting import count_worlds
-from lapis.circuits.compilation.orders import repeated_order
+from lapis.circuits.compilation.elimination import repeated_order
 from lapis.circuits.compilation.partition import find_partition, without_leaves
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.circuits.factors.files import read_evidence, read_factors
+from lapis.circuits.factor_files import read_evidence, read_factors
+from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.circuits.queries import log_partition
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Stop

@@ -34,7 +34,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import conditional_objective
 from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.parameters import share_parameters
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective
 
 LEARNERS = ("vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg")
 AREAS = ("ai", "graphics", "language", "systems", "theory")

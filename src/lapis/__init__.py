@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from lapis.evaluation.cross_validation import cross_validate
     from lapis.grounding.bottom_up import ground
     from lapis.language.model import Model
-    from lapis.language.resolution.resolve import parse_model as parse
-    from lapis.language.resolution.resolve import read_model as read
+    from lapis.language.resolve import parse_model as parse
+    from lapis.language.resolve import read_model as read
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.weight_posterior import WeightPosterior
@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from lapis.logic.clausal import clausal
     from lapis.precompile import warm
     from lapis.problem.problem import Problem, build_problem
-    from lapis.results.answer import Answer
+    from lapis.results.answer import Answer, MostLikelyWorld
     from lapis.results.graph import Picture
-    from lapis.results.most_likely_world import MostLikelyWorld
     from lapis.stores.stored_answer import StoredAnswer
 
 __version__ = "0.1.0"
@@ -69,7 +68,7 @@ _HOMES = {
     "LapisError": "lapis.errors",
     "Lifted": "lapis.lifted.answer",
     "Model": "lapis.language.model",
-    "MostLikelyWorld": "lapis.results.most_likely_world",
+    "MostLikelyWorld": "lapis.results.answer",
     "Picture": "lapis.results.graph",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
@@ -88,9 +87,9 @@ _HOMES = {
     "lift": "lapis.api",
     "map": "lapis.api",
     "map_to_store": "lapis.api",
-    "parse": "lapis.language.resolution.resolve:parse_model",
+    "parse": "lapis.language.resolve:parse_model",
     "plan": "lapis.api",
-    "read": "lapis.language.resolution.resolve:read_model",
+    "read": "lapis.language.resolve:read_model",
     "score": "lapis.api",
     "warm": "lapis.precompile",
 }

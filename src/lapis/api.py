@@ -29,9 +29,7 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.results.answer import Answer
-from lapis.results.counts import Counts
-from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.answer import Answer, Counts, MostLikelyWorld
 from lapis.results.plan_report import PlanReport
 from lapis.runtime.progress import Report, Wish
 from lapis.stores.stored_answer import StoredAnswer

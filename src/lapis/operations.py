@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
-    from lapis.results.answer import Answer
-    from lapis.results.counts import Counts
-    from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.results.answer import Answer, Counts, MostLikelyWorld
     from lapis.results.plan_report import PlanReport
     from lapis.stores.store import Store
     from lapis.stores.stored_answer import StoredAnswer

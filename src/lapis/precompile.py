@@ -131,7 +131,7 @@ def compile_counts() -> None:
 
 def compile_structure() -> None:
     from lapis.api import learn_structure
-    from lapis.language.resolution.resolve import parse_model
+    from lapis.language.resolve import parse_model
 
     declared = parse_model("Friends(person, person)\nSmokes(person)\nCancer(person)")
     learn_structure(declared, circle_of_friends()[1], max_literals=2, jobs=1)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 
 
 def random_graph(rng: np.random.Generator, num_variables: int = 6) -> FactorGraph:

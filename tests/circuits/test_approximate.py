@@ -13,17 +13,20 @@ from random_factors import all_rows, enumerate_marginals, random_graph
 import lapis
 from lapis.circuits import infer as circuit_inference
 from lapis.circuits.approximation import approximate as approximating
-from lapis.circuits.approximation.approximate import approximate, find_structure
+from lapis.circuits.approximation.approximate import (
+    approximate,
+    find_structure,
+    match_samples,
+    thin_structure,
+)
 from lapis.circuits.approximation.family import condition_circuit, family_circuit
 from lapis.circuits.approximation.importance import weigh
-from lapis.circuits.approximation.matching import match_samples
 from lapis.circuits.approximation.samples import (
     GibbsSamples,
     sample_exactly,
     sample_forward,
     sample_gibbs,
 )
-from lapis.circuits.approximation.thinning import thin_structure
 from lapis.circuits.approximation.variational import (
     FLOOR,
     Climb,
@@ -36,8 +39,8 @@ from lapis.circuits.circuit import SUM, Circuit
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
 from lapis.circuits.evaluation import log_values, posteriors
-from lapis.circuits.factors.bif import parse_bif
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.factor_files import parse_bif
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_partition, no_evidence
 from lapis.errors import TooLarge
@@ -443,7 +446,7 @@ def test_long_clauses_are_linked() -> None:
 
 
 def test_rows_of_worlds_satisfy_the_links() -> None:
-    from lapis.circuits.factors.ground import ground_factors
+    from lapis.circuits.ground_factors import ground_factors
     from lapis.grounding.bottom_up import ground
     from lapis.problem.task import build_task
 

@@ -14,9 +14,8 @@ from random_circuits import Builder, partial_rows, random_circuit, restrict
 
 from lapis.circuits import evaluation
 from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties, new_circuit
-from lapis.circuits.drawing import circuit_graph
 from lapis.circuits.evaluation import expected_parameters, log_values, posteriors
-from lapis.circuits.files import format_ac, load_circuit, parse_ac, save_circuit
+from lapis.circuits.files import circuit_graph, format_ac, load_circuit, parse_ac, save_circuit
 from lapis.circuits.queries import (
     draw_samples,
     entropy,

@@ -19,7 +19,7 @@ from random_factors import all_rows, random_graph
 import lapis
 from cli_run import Run
 from lapis import circuits
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.errors import LapisError, TooLarge
 
 COUNTS = {("no", "no"): 40, ("no", "yes"): 4, ("yes", "no"): 5, ("yes", "yes"): 11}

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
+from lapis.circuits.answers import find_marginals
 from lapis.circuits.compilation.compile import compile_factors, gather
 from lapis.circuits.compilation.elimination import eliminate
 from lapis.circuits.compilation.gates import ZERO, new_gates
-from lapis.circuits.compilation.marginals import find_marginals
 from lapis.circuits.compilation.partition import find_partition
 from lapis.circuits.compilation.search import search
 from lapis.circuits.evaluation import log_values, posteriors
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
-from lapis.circuits.factors.ground import ground_factors
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
+from lapis.circuits.ground_factors import ground_factors
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import no_evidence
 from lapis.errors import LapisError, TooLarge

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from circuits.random_factors import all_rows, random_graph
 from lapis.circuits.compilation import counting
-from lapis.circuits.compilation.counting import count_worlds
+from lapis.circuits.compilation.counting import (
+    boxes,
+    count_worlds,
+    impossible_boxes,
+    weighted_clauses,
+)
 from lapis.circuits.compilation.partition import cheap_partition, find_partition
-from lapis.circuits.compilation.weighted_clauses import boxes, impossible_boxes, weighted_clauses
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 from lapis.errors import TooLarge
 
 

@@ -12,9 +12,7 @@ from random_factors import enumerate_marginals
 import lapis
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import posteriors
-from lapis.circuits.factors.bif import parse_bif
-from lapis.circuits.factors.files import read_factors
-from lapis.circuits.factors.uai import parse_evidence, parse_uai
+from lapis.circuits.factor_files import parse_bif, parse_evidence, parse_uai, read_factors
 from lapis.circuits.queries import no_evidence
 from lapis.grounding.bottom_up import ground
 from lapis.network.export import write_network

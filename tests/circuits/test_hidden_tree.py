@@ -12,18 +12,21 @@ from random_circuits import partial_rows
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
 from lapis.circuits.learning import hidden_tree as module
-from lapis.circuits.learning.chow_liu import information, marginals, pair_counts, spanning_tree
 from lapis.circuits.learning.hidden_tree import (
     PRUNED,
     HiddenTree,
     as_circuit,
     count_edges,
     expected_counts,
+    information,
     learn_hidden_tree,
     log_likelihoods,
+    marginals,
     move,
     new_tree,
+    pair_counts,
     prune,
+    spanning_tree,
 )
 from lapis.circuits.learning.learner import learn_rows
 from lapis.circuits.properties import find_properties

@@ -10,9 +10,8 @@ import pytest
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.evaluation import log_values
 from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import learn_rows
+from lapis.circuits.learning.learner import learn_rows, merge_close, merge_nodes
 from lapis.circuits.learning.mixture import join_circuits, learn_mixture
-from lapis.circuits.merging import merge_close, merge_nodes
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_partition
 

@@ -12,8 +12,7 @@ from lapis.circuits.approximation.approximate import approximate, draw_worlds, f
 from lapis.circuits.approximation.samples import sample_particles
 from lapis.circuits.compilation import mini_buckets
 from lapis.circuits.compilation.mini_buckets import draw_particles, estimate_partition, fill_buckets
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
 
 
 def consistent(seed: int) -> FactorGraph | None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import learn_rows
-from lapis.circuits.learning.tuning import SLACK, Fit, choose_costs
+from lapis.circuits.learning.learner import SLACK, Fit, choose_costs, learn_rows
 from lapis.errors import LapisError
 from lapis.runtime.progress import Progress, Stop
 

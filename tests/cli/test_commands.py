@@ -161,7 +161,7 @@ def test_where_a_network_cannot_go_is_told_before_it_is_ground(
     run: Run, place: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run.folder / "taken.json").mkdir()
-    monkeypatch.setattr("lapis.cli.ground.build_task", None)  # not reached
+    monkeypatch.setattr("lapis.cli.commands.build_task", None)  # not reached
     code, out, err = run("ground", "m.mln", "d.db", "-q", "Smokes", "-o", place)
     assert (code, out, err) == (1, "", f"error: {message}\n")
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from hypothesis import strategies as st
 
-from lapis.counting.derived import extend
+from lapis.counting.complete_world import extend
 from lapis.data.database import Domain
 from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Constant, Variable

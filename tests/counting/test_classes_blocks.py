@@ -21,8 +21,11 @@ from counting.small_worlds import (
     small_problems,
 )
 from lapis.counting.differences.block_classes import BlockClasses, block_classes
-from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-from lapis.counting.differences.classes import DifferenceClasses, difference_classes
+from lapis.counting.differences.classes import (
+    DifferenceClasses,
+    difference_classes,
+    pseudo_log_likelihood,
+)
 from lapis.language.model import Predicate
 
 pytestmark = pytest.mark.usefixtures("price_everything")

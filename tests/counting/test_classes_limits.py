@@ -16,8 +16,7 @@ from lapis.counting.differences import block_classes as blocks
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.block_classes import block_classes
-from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-from lapis.counting.differences.classes import difference_classes
+from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import World
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 import lapis
 import oracle
 from lapis.counting.differences.block_classes import block_classes
-from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-from lapis.counting.differences.classes import difference_classes
+from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import World
 from strategies import Case, cases
 

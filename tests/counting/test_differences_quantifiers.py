@@ -9,8 +9,11 @@ import pytest
 
 import lapis
 from counting.small_worlds import Small, all_atoms, build, difference
-from lapis.counting.differences.atom_differences import AtomDifferences, open_differences
-from lapis.counting.differences.listed_differences import ListedDifferences
+from lapis.counting.differences.atom_differences import (
+    AtomDifferences,
+    ListedDifferences,
+    open_differences,
+)
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Definition, Feature, Literal

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import lapis
-from lapis.counting.differences.atom_differences import flip_target
-from lapis.counting.differences.listed_differences import list_atoms, listed_differences
+from lapis.counting.differences.atom_differences import flip_target, list_atoms, listed_differences
 from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import IjgpSettings, ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter

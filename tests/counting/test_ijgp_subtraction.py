@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from ijgp_worlds import count_by_enumeration, cyclic_features, features, ground_atoms, worlds
 
 import lapis
-from lapis.counting.differences.listed_differences import list_atoms
+from lapis.counting.differences.atom_differences import list_atoms
 from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
-from lapis.counting.ijgp.subtraction import (
-    SubtractedDifferences,
-    counts_exactly,
-    estimate_flip,
-)
+from lapis.counting.ijgp.differences import SubtractedDifferences, counts_exactly, estimate_flip
 from lapis.data.keys import contains, exclusive
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (

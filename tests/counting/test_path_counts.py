@@ -9,7 +9,7 @@ from enumerated_worlds import Enumeration, literals_over, some_variables, worlds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.counting.path_counts import path_counts
+from lapis.counting.totals import path_counts
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable

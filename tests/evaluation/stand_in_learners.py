@@ -8,7 +8,7 @@ import signal
 from dataclasses import replace
 
 from lapis.errors import LapisError, TooLarge
-from lapis.evaluation.fold_jobs import FoldTask, Learned
+from lapis.evaluation.cross_validation import FoldTask, Learned
 
 STOPPED_FOLD = 2
 

@@ -12,8 +12,7 @@ import stand_in_learners as learners
 
 import lapis
 from lapis.data.database import Database
-from lapis.evaluation.cross_validation import CrossValidation, cross_validate, spread
-from lapis.evaluation.fold_jobs import Learner
+from lapis.evaluation.cross_validation import CrossValidation, Learner, cross_validate, spread
 from lapis.evaluation.score import score_worlds
 from lapis.runtime.progress import Progress
 

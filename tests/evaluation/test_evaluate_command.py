@@ -13,8 +13,7 @@ import lapis
 from lapis.cli.commands import evaluate
 from lapis.cli.render import present, show
 from lapis.data.database import Database
-from lapis.evaluation.cross_validation import CrossValidation
-from lapis.evaluation.fold_jobs import Fold
+from lapis.evaluation.cross_validation import CrossValidation, Fold
 from lapis.evaluation.score import score_worlds
 from lapis.registry.options import EvaluateOptions
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import lapis
 from lapis.data.database import Database
-from lapis.evaluation.folds import make_folds
-from lapis.evaluation.split_database import split_database
+from lapis.evaluation.folds import make_folds, split_database
 
 MODEL = lapis.parse("Friends(person, person)\nSmokes(person)\nHas(person, word)\nRains\n"
                     "1 Has(x, +w) => Smokes(x)")  # fmt: skip

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.evaluation.curves import calibration_curve, precision_recall
 from lapis.evaluation.metrics import (
     average_precision,
     brier_score,
+    calibration_curve,
     conditional_log_likelihood,
+    precision_recall,
     trapezoid_auc,
 )
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.field import ROOT, Child, Field, Parfeature
 from lapis.fields.field_example import FieldExample
+from lapis.fields.lifted_counts import pseudo_log_likelihood
 from lapis.language.syntax import Variable
 
 GroundAtom = tuple[str, tuple[str, ...]]

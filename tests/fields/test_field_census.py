@@ -12,7 +12,7 @@ import lapis
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import TooLarge
-from lapis.fields.census import census
+from lapis.fields import lifted_counts
 from lapis.fields.field_example import make_field_example
 from lapis.fields.field_text import parse_field
 from lapis.learning.examples import build_examples
@@ -32,7 +32,7 @@ def test_flips_in_classes_are_flips_one_by_one(
     [example] = build_examples(field.declarations, [Database.parse(" ".join(true))])
     field_example = make_field_example(field, example)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(census, "AT_ONCE", at_once)
+        patch.setattr(lifted_counts, "AT_ONCE", at_once)
         value, gradient = pseudo(field_example, field.weights)
     now = log_weight(field, DOMAINS, world)
     others = [log_weight(field, DOMAINS, world | {atom: not world[atom]}) for atom in world]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli_run import Run
 from lapis import fields
-from lapis.fields.drawing import NEGATIVE, POSITIVE
+from lapis.fields.field_text import NEGATIVE, POSITIVE
 from lapis.results.graph import lay_out
 
 TEXT = """\

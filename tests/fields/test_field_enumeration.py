@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from lapis.data.database import Database
 from lapis.errors import TooLarge
-from lapis.fields.enumeration import enumerate_field
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field
 from lapis.fields.ground import GroundField, ground_field
-from lapis.fields.passes import evaluate, gradient_of_root
+from lapis.fields.passes import enumerate_field, evaluate, gradient_of_root
 from lapis.problem.problem import build_problem
 
 OPENED = ("Rain", "P", "Q", "R")

@@ -8,12 +8,12 @@ from field_worlds import DOMAINS, field_texts, ground_atoms, log_weight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field_text import parse_field
+from lapis.fields.flips_kernel import Units, climb, run_gibbs
 from lapis.fields.ground import ground_field
-from lapis.fields.kernels.cached import CachedField
-from lapis.fields.kernels.flips import Units, climb, run_gibbs
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.problem.problem import build_problem
 
 OPENED = ("Rain", "P", "Q", "R")

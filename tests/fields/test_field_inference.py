@@ -12,12 +12,12 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
-from lapis.fields.kernels.cached import CachedField
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import num_tallied
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.problem.problem import build_problem
 
 TEXT = """\

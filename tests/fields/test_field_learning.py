@@ -17,11 +17,11 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
-from lapis.fields.kernels.cached import CachedField
 from lapis.fields.learning import FieldFit
 from lapis.fields.objectives import (
     ContrastiveDivergence,
@@ -31,7 +31,7 @@ from lapis.fields.objectives import (
 )
 from lapis.fields.passes import evaluate, gradient_of_root
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.learning.examples import build_examples
 from lapis.problem.problem import build_problem
 

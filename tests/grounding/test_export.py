@@ -12,9 +12,9 @@ import pytest
 from ground_problems import problems
 from hypothesis import HealthCheck, assume, given, settings
 
-from lapis.data.formats.wcnf import parse_wcnf
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
+from lapis.inference.map.wcnf import parse_wcnf
 from lapis.network import AtomTable, Network
 from lapis.network.export import write_network
 from lapis.problem.problem import Problem

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lapis.errors import LapisError
 from lapis.grounding import ground
-from lapis.grounding.lazy import LazyGrounding
 from lapis.grounding.templates import PlanLimits
+from lapis.inference.map.lazy import LazyGrounding
 from lapis.network import Network
 from lapis.problem.problem import Problem
 

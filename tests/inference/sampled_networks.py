@@ -11,8 +11,8 @@ from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult
-from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
+from lapis.inference.sampling.tally import Tallies, new_tallies
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, build_problem
 

@@ -13,11 +13,9 @@ from sampled_networks import HARD_TO_SAMPLE, agreement, equivalence
 from test_overclaims import coupled_pairs
 
 import lapis
-from lapis.inference.bounds import eliminated, self_avoiding
-from lapis.inference.bounds.certified import Bounds, bound_network
-from lapis.inference.bounds.clause_tables import find_tables
-from lapis.inference.bounds.eliminated import planes
-from lapis.inference.bounds.forests import bound_above
+from lapis.inference.bounds import certified, self_avoiding
+from lapis.inference.bounds.certified import Bounds, bound_network, planes
+from lapis.inference.bounds.forests import bound_above, find_tables
 from lapis.inference.bounds.mean_field import find_mean_field
 from lapis.inference.bounds.self_avoiding import (
     bound_by_conditionals,
@@ -189,7 +187,7 @@ def test_planes_find_the_optimum_of_the_linear_program() -> None:
         height = rng.random(8)
         box = np.sort(rng.random((3, 2)), axis=1)
         known = np.ones(8, bool)
-        under, over = eliminated.best_planes(height, known, box, width, corner, inverse, start)
+        under, over = certified.best_planes(height, known, box, width, corner, inverse, start)
         bit = (np.arange(1 << width)[:, None] >> np.arange(width - 1, -1, -1)) & 1
         rows = np.concatenate((bit.T, -bit.T)).astype(float)
         limits = np.concatenate((box[:width, 1], -box[:width, 0]))

@@ -11,10 +11,10 @@ from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 import lapis
 from golden_models import GoldenModel
+from lapis.inference.belief_propagation import BeliefPropagation, propagate_beliefs
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.propagation.belief_propagation import BeliefPropagation, propagate_beliefs
 from lapis.inference.solve import by_belief_propagation
 from lapis.network.network import Network
 
@@ -156,7 +156,7 @@ def test_tables_of_a_forest_keep_the_memory_asked_for(monkeypatch: pytest.Monkey
         asked.append(max_memory)
         return plan_exact(network, max_memory)
 
-    monkeypatch.setattr("lapis.inference.propagation.belief_propagation.plan_exact", plan)
+    monkeypatch.setattr("lapis.inference.belief_propagation.plan_exact", plan)
     by_belief_propagation(
         make_network(2, [([-1, 2], 0, 1.0)]), InferenceOptions(max_memory=1 << 20)
     )

@@ -8,12 +8,11 @@ from sampled_networks import agreement, check_against_exact, random_networks
 
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.couplings.cluster import Cluster
-from lapis.inference.sampling.couplings.pairs import find_pairs
+from lapis.inference.sampling.clause_graph import build_graph
+from lapis.inference.sampling.cluster import Cluster, find_pairs
+from lapis.inference.sampling.cluster_kernel import SETTLED, SWEEPS, run_clusters
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.kernels.clause_graph import build_graph
-from lapis.inference.sampling.kernels.cluster import SETTLED, SWEEPS, run_clusters
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
 
 

@@ -15,7 +15,7 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.diagnostics import summarize
-from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.tally import new_tallies
 from lapis.runtime.progress import Progress
 
 SMOKERS = """

@@ -13,7 +13,7 @@ import lapis
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import plan_exact
 from lapis.inference.exact.dense_minors import has_dense_minor
-from lapis.inference.moments.planning import divide_network, has_dense_core
+from lapis.inference.moments.exact import divide_network, has_dense_core
 from lapis.network import Network
 
 SIZE = 9

@@ -13,13 +13,7 @@ from lapis.inference.sampling.diagnostics import (
     num_tallied,
     summarize,
 )
-from lapis.inference.sampling.kernels.tally import (
-    NUM_BATCHES,
-    TRACE_LENGTH,
-    Tally,
-    new_tally,
-    record,
-)
+from lapis.inference.sampling.tally import NUM_BATCHES, TRACE_LENGTH, Tally, new_tally, record
 
 
 def tally_of(values: np.ndarray, traced: list[int] | None = None) -> Tally:

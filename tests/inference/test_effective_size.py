@@ -15,7 +15,7 @@ from lapis.inference.sampling.effective_size import (
     normal_scores,
     slowest_size,
 )
-from lapis.inference.sampling.kernels.tally import Tally, new_tally, record
+from lapis.inference.sampling.tally import Tally, new_tally, record
 from lapis.results.answer import quality_remarks
 
 

@@ -15,13 +15,12 @@ import lapis
 import oracle
 from lapis.errors import LapisError
 from lapis.inference.map import integer_program as ilp
-from lapis.inference.map.flow import persistency
-from lapis.inference.map.flow.maximum_flow import build_residual, saturate
-from lapis.inference.map.flow.persistency import Persistent, find_persistent
+from lapis.inference.map import persistency
 from lapis.inference.map.objective import Objective, objective_of
+from lapis.inference.map.persistency import Persistent, build_residual, find_persistent, saturate
 from lapis.inference.map.solver import most_likely_world
+from lapis.network.components import fix_atoms
 from lapis.network.network import Network
-from lapis.network.parts import fix_atoms
 from strategies import Case, cases
 
 SEEDS = st.integers(0, 2**32 - 1)

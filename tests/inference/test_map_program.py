@@ -10,12 +10,12 @@ from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapis.inference.map import integer_program
 from lapis.inference.map import integer_program as ilp
-from lapis.inference.map import program
 from lapis.inference.map.cliques import build_graph, grow_cliques, soft_cliques
+from lapis.inference.map.integer_program import Program, Structure, analyse, joined
 from lapis.inference.map.objective import Objective, objective_of, split_components
 from lapis.inference.map.probing import literal_code, probe
-from lapis.inference.map.program import Program, Structure, analyse, joined
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
 
@@ -112,7 +112,7 @@ def test_what_probing_says_holds_in_every_world(seed: int) -> None:
         assert not holds.all(axis=1).any()
 
 
-@pytest.mark.parametrize("max_integral", [0, program.MAX_INTEGRAL])
+@pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])
 @given(seed=SEEDS)
 @settings(max_examples=60)
 def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) -> None:
@@ -122,30 +122,39 @@ def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) ->
     if not structure.found.possible:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "MAX_INTEGRAL", max_integral)
+        patch.setattr(integer_program, "MAX_INTEGRAL", max_integral)
         written = Program(structure, np.ones(objective.num_clauses, bool))
     check_program(objective, structure, written)
 
 
 def check_program(objective: Objective, structure: Structure, program: Program) -> None:
-    index, value = joined(program.index, np.int64), joined(program.value, np.float64)
-    row = np.repeat(
-        np.arange(len(joined(program.lower, np.float64))), joined(program.length, np.int64)
+    index, value = (
+        joined(integer_program.index, np.int64),
+        joined(integer_program.value, np.float64),
     )
-    lower, upper = joined(program.lower, np.float64), joined(program.upper, np.float64)
+    row = np.repeat(
+        np.arange(len(joined(integer_program.lower, np.float64))),
+        joined(integer_program.length, np.int64),
+    )
+    lower, upper = (
+        joined(integer_program.lower, np.float64),
+        joined(integer_program.upper, np.float64),
+    )
     known = structure.found.value >= 0
     for world in all_worlds(objective.num_atoms):
-        columns = program.columns_of(world)
+        columns = integer_program.columns_of(world)
         sums = np.bincount(row, value * columns[index], len(lower))
         allowed = bool(((sums >= lower - 1e-9) & (sums <= upper + 1e-9)).all())
         allowed &= bool((world[known] == structure.found.value[known]).all())
         cost = objective.cost(world)
         assert allowed == (cost < np.inf)
         if allowed:
-            assert program.offset + np.concatenate(program.cost) @ columns == pytest.approx(cost)
+            assert integer_program.offset + np.concatenate(
+                integer_program.cost
+            ) @ columns == pytest.approx(cost)
 
 
-@pytest.mark.parametrize("max_integral", [0, program.MAX_INTEGRAL])
+@pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])
 @pytest.mark.parametrize("cuts", [False, True, None])
 @given(seed=SEEDS)
 @settings(max_examples=40)
@@ -153,7 +162,7 @@ def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed
     objective = objective_of(any_network(seed))
     expected = least_cost(objective)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "MAX_INTEGRAL", max_integral)
+        patch.setattr(integer_program, "MAX_INTEGRAL", max_integral)
         found = ilp.solve(objective, cuts=cuts)
     if expected == np.inf:
         assert not found.possible

@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
-from lapis.inference.map.icm import climb
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
-from lapis.inference.map.maxwalksat import initial_world, prepare, pressure_step, redraw, search
+from lapis.inference.map.maxwalksat import (
+    climb,
+    initial_world,
+    prepare,
+    pressure_step,
+    redraw,
+    search,
+)
 from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
 from lapis.inference.map.objective import Objective, objective_of
 from lapis.inference.random_numbers import random_states

@@ -14,8 +14,7 @@ import lapis
 import oracle
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
-from lapis.inference.map.problem import map_problem
-from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.inference.map.solver import MapResult, map_problem, most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of
 from lapis.network.network import Network

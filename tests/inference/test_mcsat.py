@@ -11,8 +11,8 @@ import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.mcsat import MCSAT, restart
+from lapis.inference.sampling.tally import new_tallies
 
 
 @pytest.mark.parametrize("budget", [4096, 8])

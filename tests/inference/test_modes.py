@@ -15,7 +15,7 @@ from lapis.inference.sampling import chains
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.modes import find_modes
+from lapis.inference.sampling.mode_search import find_modes
 from lapis.network.network import Network
 
 

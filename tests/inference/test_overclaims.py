@@ -19,7 +19,7 @@ import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.cluster import Cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sampled_networks import agreement, equivalence
 
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.cluster import Cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.results.answer import quality_remarks

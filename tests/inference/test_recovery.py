@@ -15,12 +15,10 @@ from lapis.errors import LapisError
 from lapis.inference.exact.by_components import exact
 from lapis.inference.reduction import tree_answers
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.reduction.sample_bits import Span, join_spans, share_true
-from lapis.inference.reduction.tree_answers import tree_runs
+from lapis.inference.reduction.tree_answers import Span, join_spans, share_true, tree_runs
 from lapis.inference.sampling import recovery
 from lapis.inference.sampling.chains import Derived
 from lapis.inference.sampling.diagnostics import WarmUp, count_ranges, doubt_islands, summarize
-from lapis.inference.sampling.kernels.tally import Worlds
 from lapis.inference.sampling.recovery import (
     BATCHES,
     cut_chains,
@@ -29,6 +27,7 @@ from lapis.inference.sampling.recovery import (
     recover,
     sampled_components,
 )
+from lapis.inference.sampling.tally import Worlds
 from lapis.network import csr
 
 seeds = st.integers(0, 2**32 - 1)

@@ -25,12 +25,12 @@ from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult, run_chains
-from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.cluster import Cluster
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.kernels.tally import make_room, new_tallies
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
+from lapis.inference.sampling.tally import make_room, new_tallies
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 from lapis.runtime.progress import Progress

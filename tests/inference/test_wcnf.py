@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.data.formats.wcnf import WeightedClauses, parse_wcnf, read_wcnf
 from lapis.errors import LapisError
-from lapis.inference.map.wcnf import network_of_clauses, solve_wcnf
+from lapis.inference.map.wcnf import (
+    WeightedClauses,
+    network_of_clauses,
+    parse_wcnf,
+    read_wcnf,
+    solve_wcnf,
+)
 
 CLASSIC = "c a comment\np wcnf 3 4 10\n10 1 2 0\n3 -1 0\n2 -2 0\n1 1 -3 0\n"
 RECENT = "c a comment\nh 1 2 0\n3 -1 0\n2 -2 0\n1 1 -3 0\n"

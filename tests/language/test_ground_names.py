@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
+from lapis.language.instances import canonical_name
 from lapis.language.names import format_atom, quote
-from lapis.language.resolution.instances import canonical_name
 
 CONSTANTS = st.one_of(
     st.sampled_from(

@@ -11,7 +11,7 @@ from lapis.learning import em
 from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
 from lapis.optimisation.maximize import maximize
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective
 
 
 def climb_lbfgs(

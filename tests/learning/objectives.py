@@ -9,8 +9,7 @@ import numpy as np
 
 from lapis.optimisation.maximize import Optimizer, Solver, Trajectory
 from lapis.optimisation.maximize import maximize as maximize_penalized
-from lapis.optimisation.objective import Objective, Point
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import Objective, Point, penalize
 
 
 class PlainPoint(Point):

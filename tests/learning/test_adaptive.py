@@ -7,7 +7,7 @@ import pytest
 from objectives import Quadratic
 
 from lapis.optimisation.adaptive import EPSILON, AdaGrad, Adam
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 
 PENALIZED = penalize(Quadratic(np.diag([1.0, 50.0]), np.array([2.0, -1.0])))
 

@@ -8,8 +8,7 @@ from test_conditional import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, rand
 
 import lapis
 from lapis.grounding import ground
-from lapis.inference.moments.persistent_chain import PersistentChain
-from lapis.inference.moments.sampled import Sampled
+from lapis.inference.moments.sampled import PersistentChain, Sampled
 from lapis.inference.random_numbers import random_states
 from lapis.learning.objectives import conditional
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective

@@ -14,8 +14,8 @@ import lapis
 import oracle
 from lapis.grounding import ground
 from lapis.inference.map.objective import ComponentResult
+from lapis.inference.moments import exact as expectation_planning
 from lapis.inference.moments import most_likely as expectation_map
-from lapis.inference.moments import planning as expectation_planning
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import conditional
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective

@@ -8,7 +8,7 @@ from objectives import Quadratic, maximize, random_curvature, random_logistic, s
 
 from lapis.optimisation.conjugate_gradient import ConjugateGradient
 from lapis.optimisation.maximize import make_optimizer
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 
 
 @pytest.mark.parametrize("preconditioned", [False, True], ids=["scg", "pscg"])

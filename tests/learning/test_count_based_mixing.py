@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import lapis
+from lapis.learning import reliability
 from lapis.learning.examples import build_examples
-from lapis.learning.objectives import count_based, sampled_mixing
+from lapis.learning.objectives import count_based
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.objectives.count_based import (
     CountObjective,
@@ -101,7 +102,7 @@ def test_frozen_chains_of_ground_networks_are_told(name: str) -> None:
     """Hard equivalences alone are no trouble there: atoms that they tie move together."""
     model, facts = FROZEN[name]
     weights = np.array([r.weight for r in lapis.parse(model).rules if not r.hard])
-    doubtful = sampled_mixing.doubtful_weights(sampled_of(model, facts, "gibbs"), weights)
+    doubtful = reliability.doubtful_weights(sampled_of(model, facts, "gibbs"), weights)
     assert bool(len(doubtful)) == (name != "hard equivalence")
 
 
@@ -113,7 +114,7 @@ def test_chains_of_ground_networks_that_go_round_are_not_doubted(
     model, facts = MIXING[name]
     weights = np.array([r.weight for r in lapis.parse(model).rules if not r.hard])
     objective = sampled_of(model, facts, expectation)
-    assert not len(sampled_mixing.doubtful_weights(objective, weights))
+    assert not len(reliability.doubtful_weights(objective, weights))
 
 
 def test_a_ferromagnet_that_is_sampled_has_not_converged() -> None:

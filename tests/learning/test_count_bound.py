@@ -10,8 +10,8 @@ import lapis
 import oracle
 from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import build_examples
-from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 from lapis.learning.parameters import share_parameters
+from lapis.learning.reliability import likelihood_bound, measure_errors
 
 MODEL = """
 E(n, n)

@@ -13,7 +13,7 @@ from lapis.optimisation.diagonal_newton import (
     scale_by_variance,
 )
 from lapis.optimisation.maximize import make_optimizer
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 
 
 def test_uncorrelated_counts_are_solved_in_one_step_but_for_the_damping() -> None:

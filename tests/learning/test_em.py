@@ -22,7 +22,7 @@ from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
 from lapis.optimisation.maximize import maximize
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective
 from lapis.runtime.progress import Progress
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases

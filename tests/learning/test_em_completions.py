@@ -11,9 +11,8 @@ from em_by_lbfgs import fit_em
 import lapis
 from lapis.inference.exact.by_components import ExactPlan, exact, no_duplicates
 from lapis.inference.exact.planning import Refusal
-from lapis.learning import em_completions
-from lapis.learning.em import start_weights
-from lapis.learning.em_completions import complete_example, hidden_worlds, pseudo_completions
+from lapis.learning import em
+from lapis.learning.em import complete_example, hidden_worlds, pseudo_completions, start_weights
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.objectives.pseudo import pseudo_objective
@@ -47,7 +46,7 @@ def set_up(
 @pytest.mark.parametrize("chained", [False, True], ids=["exact", "chain"])
 def test_draws_follow_the_model(chained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if chained:
-        monkeypatch.setattr(em_completions, "plan_exact", plan_of_nothing)
+        monkeypatch.setattr(em, "plan_exact", plan_of_nothing)
     [example], _ = set_up(SMOKING, [PARTLY], hidden=("Friends",))
     weights = np.array([0.7, 0.4, -0.5])
     hidden = hidden_worlds(example, None, seed=1)

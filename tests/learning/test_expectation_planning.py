@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 import lapis
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import plan_exact
-from lapis.inference.moments.planning import (
-    divide_network,
-    drop_dear_tables,
-    has_dense_core,
-)
+from lapis.inference.moments.exact import divide_network, drop_dear_tables, has_dense_core
 from lapis.inference.plan import ExactParts
 from lapis.network import Network
 

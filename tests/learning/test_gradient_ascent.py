@@ -25,7 +25,7 @@ from lapis.optimisation.gradient_ascent import (
     stable_rate,
 )
 from lapis.optimisation.maximize import make_optimizer
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 
 
 def test_the_answer_is_the_average_of_the_weights_of_all_iterations() -> None:

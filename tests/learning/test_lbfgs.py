@@ -18,7 +18,7 @@ from objectives import (
 
 from lapis.errors import LapisError
 from lapis.optimisation.lbfgs import Lbfgs, newton_step, polish, split_weights
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 
 
 @given(st.lists(st.floats(-3, 3), min_size=3, max_size=3), st.floats(0.1, 10))

@@ -17,7 +17,7 @@ import oracle
 from lapis.inference.exact.by_components import plan_exact
 from lapis.inference.map import solver as map_solver
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.moments.planning import Division
+from lapis.inference.moments.exact import Division
 from lapis.language.model import Model
 from lapis.learning import max_margin
 from lapis.learning.examples import Example, build_examples
@@ -25,7 +25,7 @@ from lapis.learning.max_margin import Margin, fit_max_margin
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network import Network
-from lapis.network.parts import keep_part
+from lapis.network.components import keep_part
 from lapis.runtime.progress import Progress
 from oracle import Facts, NoWorld
 from strategies import Case, cases

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from objectives import Logistic, SampledLogistic, newton_maximum, random_logistic
 
-from lapis.optimisation.penalized import penalize
-from lapis.optimisation.ray import Ray, find_length
+from lapis.optimisation.maximize import Ray, find_length
+from lapis.optimisation.objective import penalize
 
 
 def best_on_grid(objective: Logistic, direction: np.ndarray) -> float:

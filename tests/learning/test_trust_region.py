@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 
-from lapis.optimisation.penalized import penalize
+from lapis.optimisation.objective import penalize
 from lapis.optimisation.trust_region import find_gain, gain_stderr, optimism, renew, try_step
 
 ONE = np.ones(1)

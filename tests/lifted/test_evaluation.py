@@ -12,7 +12,7 @@ from theories import DrawnTheory, theories
 
 import lapis
 from lapis.lifted.compilation.circuit import Factor
-from lapis.lifted.compilation.regions import Size
+from lapis.lifted.compilation.theory import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
 from lapis.lifted.evaluation.floats import Floats, Value, log_factorial
 from lapis.lifted.evaluation.frames import WHOLE, Number, add_within, num_states, spread

@@ -17,7 +17,7 @@ from cli_run import Run
 from lapis.errors import TooLarge
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import And, Atom, Not, Or
-from lapis.logic.cubes import disjoint_cubes, truth_values
+from lapis.logic.normalize import disjoint_cubes, truth_values
 
 NUM_PARTS = 16
 
@@ -47,7 +47,7 @@ def test_literals_are_expanded_as_by_splitting(
     atoms = [(Atom(name, ()), sign) for name, sign in literals]
     formula = kind(tuple(atom if sign else Not(atom) for atom, sign in atoms))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lapis.logic.cubes.cubes_of_literals", lambda formula, value: None)
+        patch.setattr("lapis.logic.normalize.cubes_of_literals", lambda formula, value: None)
         split = disjoint_cubes(formula, value)
     assert disjoint_cubes(formula, value) == split
 

@@ -12,8 +12,7 @@ from lapis.checks import print_clause
 from lapis.errors import LapisError
 from lapis.language import parse_formula, parse_model
 from lapis.language.syntax import And, Atom, Formula, Iff, Implies, Not, Or
-from lapis.logic.cubes import disjoint_cubes
-from lapis.logic.normalize import is_constant, normalize
+from lapis.logic.normalize import disjoint_cubes, is_constant, normalize
 
 LETTERS = "ABCD"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from lapis.language import parse_formula
+from lapis.language.instances import as_atom, substitute
 from lapis.language.model import Model, Rule
-from lapis.language.resolution.instances import as_atom, substitute
 from lapis.language.syntax import (
     Atom,
     Formula,

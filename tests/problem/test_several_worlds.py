@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.language.resolution.gather import MIN_GATHERED
-from lapis.results.answer import Answer
-from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.language.instances import MIN_GATHERED
+from lapis.results.answer import Answer, MostLikelyWorld
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 

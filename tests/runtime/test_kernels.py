@@ -18,7 +18,7 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import CPUDispatcher, cpu_target
 
 import lapis
-from lapis.counting.indexed_relations import as_python
+from lapis.counting.nested_loops import as_python
 from lapis.runtime import kernels, progress
 from lapis.runtime.kernels import drop_other_versions, entry, find_place, inner, private_folder
 from lapis.runtime.progress import Progress, Stop, compilations, work_clock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.cli.progress import BAR_WIDTH, CLOCK_WIDTH, describe, shorten
+from lapis.cli.command import BAR_WIDTH, CLOCK_WIDTH, describe, shorten
 from lapis.runtime.progress import SECONDS_LEFT, Progress, Stop
 
 MODEL = lapis.parse("""

@@ -12,8 +12,7 @@ import lapis
 import oracle
 from lapis.inference.marginals import InferenceOptions
 from lapis.problem.task import build_task
-from lapis.results.answer import Answer
-from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.stores.components.answers import infer_on_store, map_on_store
 from lapis.stores.components.packing import StoreLimits
 from strategies import Case

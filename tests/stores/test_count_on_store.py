@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lapis
 from cli_run import Run
 from counting.enumerated_worlds import worlds
-from lapis.counting.derived import extend
+from lapis.counting.complete_world import extend
 from lapis.errors import LapisError
 from lapis.relational.interpretation import interpret
 from lapis.stores import Store, fetch_all, open_store

@@ -12,7 +12,7 @@ import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError
 from lapis.stores.components.packing import StoreLimits
-from lapis.stores.spark import SparkStore
+from lapis.stores.spark_store import SparkStore
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,8 @@ import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError, TooLarge
 from lapis.stores import fetch_all, open_store, open_tables
-from lapis.stores.components import workers
-from lapis.stores.components.contraction import MOST_VERTEX, connect
-from lapis.stores.components.packing import StoreLimits
+from lapis.stores.components import solving
+from lapis.stores.components.packing import MOST_VERTEX, StoreLimits, connect
 from lapis.stores.components.rows import ParcelRows
 from lapis.stores.components.solving import Question, solve_parcel
 from strategies import Case, cases
@@ -191,7 +190,7 @@ def test_two_processes_of_which_one_dies_give_what_one_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = sampled("duckdb")
-    monkeypatch.setattr(workers, "solve_parcel", die_once)
+    monkeypatch.setattr(solving, "solve_parcel", die_once)
     monkeypatch.setenv("LAPIS_TEST_DIED", str(tmp_path / "died"))
     same_answers(one, sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2)))
     assert (tmp_path / "died").exists()
@@ -207,8 +206,8 @@ def die_once(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
 
 
 def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "solve_parcel", die)
-    monkeypatch.setattr(workers, "ATTEMPTS", 1)
+    monkeypatch.setattr(solving, "solve_parcel", die)
+    monkeypatch.setattr(solving, "ATTEMPTS", 1)
     with pytest.raises(LapisError, match="died 1 times"):
         sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2))
 
@@ -318,7 +317,7 @@ def test_a_failure_leaves_nothing_behind(
     def fail(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "solve_parcel", fail)
+    monkeypatch.setattr(solving, "solve_parcel", fail)
     path = tmp_path / "world.parquet"
     for output in (str(path), f"{tmp_path}/never/", "table:never"):
         with pytest.raises(KeyboardInterrupt):
@@ -339,7 +338,7 @@ def test_a_table_that_cannot_be_left_is_refused_before_the_work(
     import duckdb
 
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5]))
-    monkeypatch.setattr(workers, "solve_parcel", die)  # nothing is solved
+    monkeypatch.setattr(solving, "solve_parcel", die)  # nothing is solved
     file = tmp_path / "answers.duckdb"
     with duckdb.connect(str(file)) as own:
         own.execute("CREATE VIEW seen AS SELECT 1 AS a")
@@ -381,7 +380,7 @@ def test_only_an_answer_is_replaced_by_an_answer(
                 for name in ("Friends", "friends")[: 1 + url.startswith("duckdb")]:
                     asked = {"tables": toml, "engine": url, "output": f"table:{name}"}
                     with monkeypatch.context() as patch:
-                        patch.setattr(workers, "solve_parcel", die)  # nothing is solved
+                        patch.setattr(solving, "solve_parcel", die)  # nothing is solved
                         with pytest.raises(LapisError) as error:
                             lapis.infer_to_store(model, query="Smokes", **asked)
                     assert str(error.value).splitlines() == [

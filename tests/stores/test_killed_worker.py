@@ -14,9 +14,8 @@ import pytest
 
 from lapis.stores import Store, fetch_all, open_store
 from lapis.stores.components.packing import Packed, StoreLimits
-from lapis.stores.components.solving import ATOM, Question
-from lapis.stores.components.workers import run_workers
-from lapis.stores.spark import SparkStore
+from lapis.stores.components.solving import ATOM, Question, run_workers
+from lapis.stores.spark_store import SparkStore
 
 pytestmark = pytest.mark.spark
 

@@ -13,11 +13,13 @@ import lapis
 import oracle
 from counting.small_worlds import Small, small_problems
 from counting.test_classes_blocks import variants
-from lapis.counting.differences.atom_differences import open_differences
+from lapis.counting.differences.atom_differences import list_atoms, open_differences
 from lapis.counting.differences.block_classes import BlockClasses, block_classes
-from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-from lapis.counting.differences.classes import DifferenceClasses, difference_classes
-from lapis.counting.differences.listed_differences import list_atoms
+from lapis.counting.differences.classes import (
+    DifferenceClasses,
+    difference_classes,
+    pseudo_log_likelihood,
+)
 from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.problem.problem import Problem

@@ -12,7 +12,7 @@ import lapis
 from lapis.stores import Store, open_store
 from lapis.stores.counting.paths import StoredJoins
 from lapis.structure.clauses import PathAtom, sign_patterns
-from lapis.structure.paths.path_differences import AtomClasses, PartSums
+from lapis.structure.path_differences import AtomClasses, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from store_urls import QUICK_STORES, store_url
 from structure.test_scores import join, paths, random_world, worlds

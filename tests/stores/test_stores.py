@@ -24,8 +24,8 @@ from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.interpretation import interpret
 from lapis.relational.plan import total
-from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store
-from lapis.stores.spark import SparkStore, leases
+from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark_store
+from lapis.stores.spark_store import SparkStore
 from store_urls import QUICK_STORES, store_url
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
@@ -340,9 +340,9 @@ def test_databases_whose_lease_is_over_are_dropped_by_the_next(
                 assert beside._schema in listed
                 assert killed not in listed
                 assert {alive, other, theirs, store._schema} <= set(listed)
-                monkeypatch.setattr(leases, "LEASE", -60)  # a lease that is over at once
+                monkeypatch.setattr(spark_store, "LEASE", -60)  # a lease that is over at once
                 beside._renew()
-                assert leases.find_forgotten(store.session) == [beside._schema]
+                assert spark_store.find_forgotten(store.session) == [beside._schema]
         finally:
             for name in (alive, other, theirs):
                 store.execute(f"DROP DATABASE {name} CASCADE")
@@ -350,7 +350,7 @@ def test_databases_whose_lease_is_over_are_dropped_by_the_next(
 
 def test_a_lease_is_renewed_until_its_end() -> None:
     renewed = Event()
-    renewal = leases.Renewal(renewed.set, every=0.001)
+    renewal = spark_store.Renewal(renewed.set, every=0.001)
     assert renewed.wait(60)
     renewal.end()
     renewal._thread.join(60)

@@ -16,14 +16,9 @@ from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
-from lapis.structure.coupled_groups import (
-    CoupledGroup,
-    ground_group,
-    is_summable,
-    refit_groups,
-)
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.scores import Scorer
+from lapis.structure.select import CoupledGroup, ground_group, is_summable, refit_groups
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("P(a)\nQ(a)\nR(a, b)\nT(b)")
@@ -156,7 +151,7 @@ def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -
     data = join()
     log = ReplayLog()
     search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
-    monkeypatch.setattr("lapis.structure.coupled_groups.MAX_TABLES", 1)
+    monkeypatch.setattr("lapis.structure.select.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
     assert not is_summable(search, ensemble, canonical(COUPLED, 4))
     assert is_summable(search, ensemble, canonical(ALONE, 3))
@@ -226,7 +221,7 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
         seen.append(tuple(map(tuple, what)))
         return ground_group(search, *what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("lapis.structure.coupled_groups.ground_group", record)
+    monkeypatch.setattr("lapis.structure.select.ground_group", record)
     assert is_summable(search, ensemble, canonical(COUPLED, 4))
     checked = list(seen)
     ensemble.add(canonical(COUPLED, 4))

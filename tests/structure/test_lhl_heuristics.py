@@ -14,9 +14,9 @@ from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import sign_patterns
+from lapis.structure.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lhl import LhlOptions, draw_path_atoms, has_support, try_path
-from lapis.structure.lift_graph import LiftedGraph, lift_graph
-from lapis.structure.paths.find_paths import FoundPath, find_paths
+from lapis.structure.learners.lift_graph import LiftedGraph, lift_graph
 from lapis.structure.scores import Scorer, fit_unit
 from lapis.structure.training_data import TrainingData, join_worlds
 

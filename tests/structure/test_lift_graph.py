@@ -12,16 +12,16 @@ import pytest
 import lapis
 from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
 from lapis.structure.drawing import cluster_graph
-from lapis.structure.lift_graph import (
+from lapis.structure.find_paths import find_paths
+from lapis.structure.learners.lift_graph import (
     Edge,
     LiftedGraph,
     Lifting,
+    cluster_log_likelihood,
     ground_graph,
     lift_graph,
-    log_likelihood,
     merge_best_pairs,
 )
-from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.training_data import TrainingData, join_worlds
 
 
@@ -42,7 +42,7 @@ def random_data(seed: int) -> TrainingData:
 def log_posterior(state: Lifting) -> float:
     """From scratch: Σ over hyperedges."""
     sizes = {edge: prod(state.size[node] for node in edge.nodes) for edge in state.edges}
-    found = [log_likelihood(true, sizes[edge]) for edge, true in state.edges.items()]
+    found = [cluster_log_likelihood(true, sizes[edge]) for edge, true in state.edges.items()]
     return sum(found) - state.prior * len(found)
 
 
@@ -123,7 +123,7 @@ class NaiveLifting:
         total = 0.0
         for (_, combination), true in self.hyperedges(clusters).items():
             atoms = prod(map(len, combination))
-            total += log_likelihood(true, atoms) - self.prior
+            total += cluster_log_likelihood(true, atoms) - self.prior
         return total
 
     def candidates(self, clusters: list[Cluster], type_name: str) -> set[Pair]:

@@ -15,11 +15,18 @@ from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.held_out import SHARES, Parts, hold_out
 from lapis.structure.learn_rules import warn_of_loss
 from lapis.structure.learned_rules import LearnedRules
 from lapis.structure.learners.forward import ForwardOptions, find_candidates
-from lapis.structure.penalty_choice import LEVELS, Candidates, choose_level, choose_prices
+from lapis.structure.penalty_choice import (
+    LEVELS,
+    SHARES,
+    Candidates,
+    Parts,
+    choose_level,
+    choose_prices,
+    hold_out,
+)
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import LearnedClause, Selection

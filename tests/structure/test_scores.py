@@ -22,7 +22,7 @@ from lapis.structure.clauses import (
     write_clause,
 )
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.paths.path_differences import PartSums
+from lapis.structure.path_differences import PartSums
 from lapis.structure.scores import Scorer
 from lapis.structure.training_data import TrainingData, join_worlds
 

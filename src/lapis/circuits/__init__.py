@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
     from lapis.circuits.circuit import Circuit
-    from lapis.circuits.drawing import draw
-    from lapis.circuits.factors.factor_graph import FactorGraph
+    from lapis.circuits.factor_graph import FactorGraph
+    from lapis.circuits.files import draw
     from lapis.circuits.files import parse_ac as parse
     from lapis.circuits.files import save_circuit as save
     from lapis.circuits.inputs import read
@@ -38,7 +38,7 @@ _HOMES = {
     "CircuitAnswer": "results",
     "CircuitFigures": "results",
     "CircuitScore": "results",
-    "FactorGraph": "factors.factor_graph",
+    "FactorGraph": "factor_graph",
     "LearnedCircuit": "results",
     "ModelMarginals": "results",
     "RowAnswers": "results",
@@ -46,7 +46,7 @@ _HOMES = {
     "TreeNetwork": "tree_networks.tree_network",
     "approximate": "making",
     "compile": "making",
-    "draw": "drawing",
+    "draw": "files",
     "info": "answers",
     "learn": "making",
     "marginals": "answers",

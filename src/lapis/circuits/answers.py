@@ -3,6 +3,13 @@
 A circuit is a `Circuit`, a `TreeNetwork`, or the path of one. Circuits answer exactly, networks by
 Gibbs sampling. States of variables are given by name: `{"rain": "yes"}`, or "rain=yes" as on the
 command line.
+
+All marginals of a product of tables, without a circuit.
+
+A circuit keeps a node for every entry of elimination's tables, some forty bytes, because it is
+asked again and again. Who asks once needs the numbers only: the junction trees of exact inference,
+eight bytes an entry, up and down once. Networks whose circuits would fill a machine (link, munin1)
+are answered in seconds. States that are impossible are left out beforehand.
 """
 
 from __future__ import annotations
@@ -10,20 +17,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lapis.circuits.circuit import Circuit, state_starts
-from lapis.circuits.compilation.marginals import find_marginals
+from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, impossible
+from lapis.circuits.compilation.elimination import elimination_order
+from lapis.circuits.compilation.partition import too_wide
 from lapis.circuits.evaluation import posteriors
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
 from lapis.circuits.files import load_circuit
 from lapis.circuits.inputs import (
     CircuitLike,
+    StatesLike,
     known_row,
     open_circuit,
     open_factors,
+    read_states,
+    row_of_states,
     stored_network,
 )
 from lapis.circuits.making import mean, sizes, stop_within
@@ -47,10 +59,10 @@ from lapis.circuits.table import RowsLike, open_rows, rows_of
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import draw_given, estimate_conditionals, estimate_marginals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.circuits.typed_states import StatesLike, read_states, row_of_states
 from lapis.errors import LapisError, TooLarge
+from lapis.inference.exact.junction_tree import build_tree, collect, distribute
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.circuit_options import (
+from lapis.registry.options import (
     CircuitInfoOptions,
     CircuitMarginalsOptions,
     CircuitQueryOptions,
@@ -60,7 +72,7 @@ from lapis.registry.circuit_options import (
 )
 from lapis.results.columns import Coded, as_objects
 from lapis.results.result import Figures
-from lapis.runtime.progress import Wish
+from lapis.runtime.progress import Stop, Wish
 
 if TYPE_CHECKING:
     import threading
@@ -570,3 +582,32 @@ def measure(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str
         "compiled_edges_limit": max_edges,
         "compiled_by": method,
     }
+
+
+class FoundMarginals(NamedTuple):
+    log_partition: float
+    state: np.ndarray  # float64[num_states], the probability of each state of each variable
+    entries: float  # of all tables
+    width: int  # variables in the largest of them, less one
+
+
+def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> FoundMarginals:
+    """log Z and every P(x_v = s); TooLarge if the tables pass `MARGINAL_ENTRIES`."""
+    consistent = make_consistent(graph)
+    if consistent is None:
+        raise impossible()
+    small = consistent.graph
+    order = elimination_order(small, MARGINAL_ENTRIES, seed)
+    if not order.is_complete:
+        raise too_wide(order, 8.0 * order.entries)
+    cubes, log_value = entry_cubes(small)
+    tree = build_tree(cubes, order.variable)
+    potentials = collect(tree, cubes, log_value, stop=stop)
+    roots = potentials.root_values(tree)[1]
+    if (roots == -np.inf).any():
+        raise impossible()
+    constants = small.log_value[small.table_start[:-1][np.diff(small.scope_start) == 0]]
+    state = np.zeros(int(graph.size.sum()))
+    found = distribute(tree, cubes, potentials, overwrite=True, stop=stop)
+    state[consistent.state] = np.clip(found.state, 0.0, 1.0)
+    return FoundMarginals(float(roots.sum() + constants.sum()), state, order.entries, order.width)

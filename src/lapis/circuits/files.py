@@ -3,6 +3,8 @@
 A line of an `.ac` file is a node, numbered by its line: `v VARIABLE STATE`, `n NUMBER`, `+ NODES`
 or `* NODES`; the first line has the sizes of the variables, the last is EOF. It keeps no names.
 Numbers are written so that they come back as they were.
+
+Small circuits as pictures: the root on top, every node below its parents.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from lapis.circuits.circuit import (
     state_starts,
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.data.whole_path import require_writable, whole_path
+from lapis.data.atomic_write import require_writable, whole_path
 from lapis.errors import LapisError, Source, Span
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 FORMAT = 1
 DOUBLE_DIGITS = 17  # at most, of a double as it is written
@@ -68,8 +71,6 @@ def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None
             with temporary.open("wb") as stream:
                 np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
         else:
-            from lapis.circuits.drawing import circuit_graph
-
             text = format_ac(circuit) if path.suffix == ".ac" else circuit_graph(circuit).dot()
             temporary.write_text(text, encoding="utf-8")
 
@@ -304,3 +305,55 @@ def node_label(circuit: Circuit, node: int) -> str:
         state = circuit.states[variable][leaf - int(circuit.state_start[variable])]
         return f"{circuit.names[variable]}={state}"
     return "+" if kind == SUM else "×"
+
+
+LOOKS = {  # fill, ink, whether it is round
+    SUM: ("#4c72b0", "#ffffff", True),
+    PRODUCT: ("#7d93b5", "#ffffff", True),
+    INDICATOR: ("#e8eef7", "#222222", False),
+    PARAMETER: ("#ffffff", "#222222", False),
+}
+
+
+def draw(circuit: Circuit | str | Path) -> Picture:
+    """Draw a circuit.
+
+    Parameters
+    ----------
+    circuit
+        A circuit or the path of one.
+
+    Returns
+    -------
+    Picture
+        The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`. One
+        of more than a few hundred nodes can only be written as `.dot`.
+
+    Raises
+    ------
+    LapisError
+        If the file holds no circuit.
+
+    Examples
+    --------
+    >>> from lapis import circuits
+    >>> coin = circuits.parse("(2)\\nv 0 0\\nv 0 1\\nn 1\\nn 3\\n* 0 2\\n* 1 3\\n+ 4 5\\nEOF")
+    >>> [node.label for node in circuits.draw(coin).nodes]
+    ['+', '×', '×', '3.00', '1', 'x0=1', 'x0=0']
+    """
+    return circuit_graph(circuit if isinstance(circuit, Circuit) else load_circuit(circuit))
+
+
+def circuit_graph(circuit: Circuit) -> Picture:
+    """The root first: + and ×, states as X=x, parameters as numbers."""
+    last = circuit.num_nodes - 1
+    nodes = [
+        GraphNode(node_label(circuit, node), *LOOKS[int(circuit.kind[node])])
+        for node in range(last, -1, -1)
+    ]
+    edges = [
+        GraphEdge(last - node, last - int(child))
+        for node in range(last, -1, -1)
+        for child in circuit.child[circuit.start[node] : circuit.start[node + 1]]
+    ]
+    return Picture(tuple(nodes), tuple(edges))

@@ -14,14 +14,14 @@ from lapis.circuits.approximation.variational import table_marginals
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import log_values, posteriors
-from lapis.circuits.factors.ground import GroundFactors, ground_factors
+from lapis.circuits.ground_factors import GroundFactors, ground_factors
 from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
 from lapis.inference.marginals import InferenceOptions, Marginals, sampled_log_odds, state_log_odds
 from lapis.inference.plan import best_samplers
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import Sampler
+from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
 from lapis.registry.method import find_method
 from lapis.runtime.progress import Stop

@@ -18,8 +18,9 @@ from lapis.circuits.approximation import approximate as approximation
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.inputs import (
+    StatesLike,
     known_row,
     open_factors,
     open_trees,
@@ -35,10 +36,9 @@ from lapis.circuits.results import (
 from lapis.circuits.table import RowsLike, open_rows, rows_of, variables_of
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.circuits.typed_states import StatesLike
 from lapis.errors import LapisError
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.circuit_options import (
+from lapis.registry.options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
     CircuitLearner,

@@ -15,12 +15,12 @@ import numpy as np
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES
 from lapis.circuits.files import check_output, save_circuit
-from lapis.circuits.learning.tuning import Trial
+from lapis.circuits.learning.learner import Trial
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import MAX_RHAT
 from lapis.circuits.tree_networks.text import SUFFIX, format_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.data.whole_path import write_whole
+from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
 from lapis.registry.check import seed_of
 from lapis.results.columns import as_list

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 import numpy as np
 
 from lapis.errors import LapisError, suggestion
-from lapis.registry.circuit_options import Header
+from lapis.registry.options import Header
 
 if TYPE_CHECKING:
-    from lapis.data.formats.frames import Frame
+    from lapis.data.formats.table_files import Frame
 
 RowsLike: TypeAlias = Union[str, Path, np.ndarray, "Frame"]
 MISSING_CELLS = ("", "?", "*")

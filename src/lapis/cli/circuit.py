@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_worlds
 from lapis.errors import LapisError
-from lapis.registry.circuit_options import (
+from lapis.registry.option import keywords
+from lapis.registry.options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
     CircuitInfoOptions,
@@ -20,7 +21,6 @@ from lapis.registry.circuit_options import (
     CircuitSampleOptions,
     CircuitScoreOptions,
 )
-from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.problem.task import DataLike
@@ -35,7 +35,7 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
     from lapis.circuits.files import check_output
     from lapis.circuits.results import no_network, save_network
     from lapis.circuits.tree_networks.text import SUFFIX
-    from lapis.data.whole_path import require_writable
+    from lapis.data.atomic_write import require_writable
 
     output, network = options.output, options.network
     wants_network = output is not None and output.suffix == SUFFIX
@@ -64,7 +64,7 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
 def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
     """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
     from lapis import circuits
-    from lapis.data.whole_path import write_whole
+    from lapis.data.atomic_write import write_whole
 
     found = circuits.score(circuit, table, **keywords(options))
     if options.per_example is not None:
@@ -183,7 +183,7 @@ def approximate(
 
 def open_data(model: Path, data: Sequence[Path] | None, merge: bool) -> DataLike:
     """Facts are read, one world or several; the evidence files of a network stay paths."""
-    from lapis.circuits.factors.files import is_factor_file
+    from lapis.circuits.factor_files import is_factor_file
 
     if is_factor_file(model):
         return list(data or ()) or None

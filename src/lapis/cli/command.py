@@ -10,6 +10,8 @@ first line of the docstring is the help.
 argparse reads the words; its parser is built from the dataclass, for the typed command alone.
 Values are checked afterwards, by the same code as the keywords of the API (`registry.check`): the
 parser makes values of the right type. Usage mistakes end with exit code 2 and a suggestion.
+
+Progress bars on a terminal, silence elsewhere.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +31,8 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.registry.check import check_options
 from lapis.registry.method import methods_of
 from lapis.registry.option import Kind, Option, options_of
-from lapis.runtime.progress import Progress
+from lapis.results.result import escape
+from lapis.runtime.progress import Progress, Report, compilations
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from lapis.data.database import Database
     from lapis.language.model import Model
     from lapis.results.result import Result
+
 
 ABOUT = "Markov logic: weighted rules, relational data, exact answers where possible."
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -109,8 +114,6 @@ class Command:
         if self.bar is None:
             result = self.function(**given, options=options)
         else:
-            from lapis.cli.progress import progress_bar
-
             with progress_bar(self.bar) as progress:
                 result = self.function(**given, options=options, progress=progress)
         if result is not None:
@@ -145,7 +148,7 @@ def command(
 def read_clauses(path: Path, quiet: bool) -> Model:
     """The model in a file as clauses; its warnings are announced, unless `quiet`."""
     from lapis.errors import announce
-    from lapis.language.resolution.resolve import read_model
+    from lapis.language.resolve import read_model
     from lapis.logic.clausal import clausal
     from lapis.problem.task import first_warnings
 
@@ -158,7 +161,7 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     """The databases named on the command line."""
     if not paths:
         return []
-    from lapis.cli.progress import progress_bar
+
     from lapis.data.database import Database
 
     if merge:
@@ -413,3 +416,48 @@ def parse_size(text: str) -> int:
     if match is None:
         raise LapisError(f"{text!r} is not a size", code="size", hint="as in 8GB or 500MB")
     return int(float(match.group(1)) * UNITS[match.group(2).upper()])
+
+
+TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
+BAR_WIDTH, CLOCK_WIDTH = 20, 9  # of a line, with the spaces between
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Report | None]:
+    """A callback that moves a bar, or None where nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=BAR_WIDTH),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(title, total=None)
+
+        def move(event: Progress) -> None:
+            text = shorten(describe(event), console.width - BAR_WIDTH - CLOCK_WIDTH)
+            bars.update(task, completed=event.done, total=event.total, description=text)
+
+        compilations.append(move)
+        try:
+            yield move
+        finally:
+            compilations.remove(move)
+
+
+def describe(event: Progress) -> str:
+    """The event in a line: phase, how far, figures, and what is being done."""
+    text = escape(" ".join(event.text.split()), "terminal")
+    shown = shorten(text, TEXT_WIDTH)
+    return f"{event}: {shown}" if shown else str(event)
+
+
+def shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(1, width) - 1]}…"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
-from lapis.registry.field_options import (
+from lapis.registry.option import keywords
+from lapis.registry.options import (
     FieldDrawOptions,
     FieldExtractOptions,
     FieldFromOptions,
@@ -17,7 +18,6 @@ from lapis.registry.field_options import (
     FieldMapOptions,
     FieldScoreOptions,
 )
-from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
@@ -51,7 +51,7 @@ def learn(
 ) -> Result:
     """Learn the weights of a field from data."""
     from lapis import fields
-    from lapis.data.whole_path import require_writable
+    from lapis.data.atomic_write import require_writable
 
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
@@ -106,7 +106,7 @@ def draw(field: Path, options: FieldDrawOptions) -> None:
 
 def write_text(text: str, output: Path | None) -> None:
     """To a file, which appears whole or not at all, or to the terminal."""
-    from lapis.data.whole_path import write_whole
+    from lapis.data.atomic_write import write_whole
 
     if output is None:
         print(text, end="")

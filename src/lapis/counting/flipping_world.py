@@ -25,27 +25,43 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.counting.complete_world import base_world
-from lapis.counting.derived import count_witnesses
+from lapis.counting.complete_world import base_world, count_witnesses
 from lapis.counting.differences.differences import (
     Difference,
     Target,
     clause_difference,
     cube_difference,
 )
-from lapis.counting.indexed_relations import IndexedRelations, as_python, run_kernel, strides_of
-from lapis.counting.kernels.blocks import Blocks, visit_blocks
-from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, Program, State, Visits, visit
-from lapis.counting.kernels.indexed_relations import contains, insert
-from lapis.counting.kernels.nested_loops import (
+from lapis.counting.flips_kernel import (
+    DRAW,
+    FLIP,
+    LOOK,
+    Blocks,
+    Program,
+    State,
+    Visits,
+    visit,
+    visit_blocks,
+)
+from lapis.counting.nested_loops import (
+    Compiler,
+    IndexedRelations,
+    Result,
+    Writer,
+    as_python,
+    run_kernel,
+    strides_of,
+)
+from lapis.counting.nested_loops_kernel import (
     END,
     NUM_WITNESSES,
     ROOM_FOR_ATOMS,
     ROOM_TO_FOLLOW,
     ROOM_TO_NOTE,
     SHORTAGE,
+    contains,
+    insert,
 )
-from lapis.counting.nested_loops import Compiler, Result, Writer
 from lapis.counting.weight_keys import count_violations, count_weights, number_weights
 from lapis.data.database import Domain
 from lapis.data.keys import LARGEST_KEY

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lapis.counting.complete_world import closed_world
-from lapis.counting.derived import extend
+from lapis.counting.complete_world import closed_world, extend
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.counting.totals import count_feature, plan_feature
 from lapis.data.database import Database
@@ -23,7 +22,7 @@ from lapis.registry.method import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
-from lapis.results.counts import Counts, RuleCount
+from lapis.results.answer import Counts, RuleCount
 from lapis.runtime.progress import Progress, Report
 
 Place = Callable[[Problem], Problem]  # puts the facts of a problem elsewhere, as in a database

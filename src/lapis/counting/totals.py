@@ -4,23 +4,38 @@
 
 with N the number of groundings; for a rule with plus variables one such number for each
 combination of their constants, all from the same grouped sums.
+
+All sign patterns of a path at the price of its positive sub-joins.
+
+Structure learning tries every clause over the same k atoms. Let N(S) be the number of groundings
+in which the literals in S hold, whatever the others do: a positive sub-join. The number in which
+exactly the literals in p hold follows by Möbius inversion over supersets,
+
+    n(p) = Σ_{S ⊇ p} (−1)^{|S∖p|} N(S),
+
+k·2^(k−1) subtractions for all 2^k patterns together. N(S) is the product of the counts of S's
+connected parts and of the domains of variables that S does not mention, so only connected sets
+of atoms are ever joined, each once, and their subexpressions are shared among all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.derived import extend
+from lapis.counting.complete_world import extend
 from lapis.data.database import Domain
 from lapis.language.model import Model
-from lapis.logic.clauses import Feature, NormalForm
-from lapis.relational.compile import plan_violations
-from lapis.relational.interpretation import Interpretation, interpret
-from lapis.relational.plan import Plan
+from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
+from lapis.relational.algebra import Expression, Tuples
+from lapis.relational.compile import list_atom, plan_violations
+from lapis.relational.conjunction import Atom
+from lapis.relational.elimination import Contraction, connected, contract
+from lapis.relational.interpretation import Evaluation, Interpretation, interpret
+from lapis.relational.plan import Plan, shared_expressions
 
 
 class FeatureCount(NamedTuple):
@@ -93,3 +108,66 @@ def plan_feature(feature: Feature, world: Interpretation) -> list[Plan]:
 def weight_variables(feature: Feature) -> tuple[str, ...]:
     """The variables whose constants select a weight; a hard feature has no weights to select."""
     return () if feature.hard else feature.plus
+
+
+def path_counts(
+    literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Interpretation
+) -> list[int]:
+    """For each of the 2^k patterns the number of groundings of `variables` that show it.
+
+    In pattern p, literal i holds exactly if bit i of p is set.
+    """
+    flipped = sum(
+        1 << bit
+        for bit, literal in enumerate(literals)
+        if literal.positive == world.relations[literal.predicate].complemented
+    )
+    atoms = [list_atom(Atom(literal.predicate, literal.terms), world) for literal in literals]
+    counts = _count_subsets(atoms, variables, world)
+    for bit in range(len(literals)):
+        for pattern in range(len(counts)):
+            if not pattern >> bit & 1:
+                counts[pattern] -= counts[pattern | 1 << bit]
+    return [counts[pattern ^ flipped] for pattern in range(len(counts))]
+
+
+def _count_subsets(
+    atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Interpretation
+) -> list[int]:
+    """N(S) for every set S of atoms, as a bit mask."""
+    components = [_components(subset, atoms) for subset in range(1 << len(atoms))]
+    plans = {
+        component: _plan_component(component, atoms, world)
+        for component in {part for parts in components for part in parts}
+    }
+    evaluation = Evaluation(world, {}, shared_expressions(list(plans.values())))
+    joined = {component: evaluation.run(plan).total() for component, plan in plans.items()}
+    sizes = {name: world.size(type_name) for name, type_name in variables}
+    counts = []
+    for subset, parts in enumerate(components):
+        mentioned = _mentioned(subset, atoms)
+        others = prod(size for name, size in sizes.items() if name not in mentioned)
+        counts.append(others * prod(joined[part] for part in parts))
+    return counts
+
+
+def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretation) -> Expression:
+    leaves = [
+        Contraction(atom, world.relations[atom.relation].shape(atom.terms), 0.0)
+        for bit, atom in enumerate(atoms)
+        if component >> bit & 1
+    ]
+    return contract(leaves, (), ()).expression
+
+
+def _components(subset: int, atoms: Sequence[Tuples]) -> list[int]:
+    """The subset as masks of atoms connected by shared variables."""
+    bits = [bit for bit in range(len(atoms)) if subset >> bit & 1]
+    return [
+        sum(1 << bit for bit in part)
+        for part in connected(bits, lambda bit: set(atoms[bit].variables))
+    ]
+
+
+def _mentioned(subset: int, atoms: Sequence[Tuples]) -> set[str]:
+    return {name for bit, atom in enumerate(atoms) if subset >> bit & 1 for name in atom.variables}

@@ -18,8 +18,8 @@ from lapis.language.names import read_number
 if TYPE_CHECKING:
     import duckdb
 
-    from lapis.data.formats.frames import Frame, RemoteConnection, RemoteFrame
     from lapis.data.formats.sources import Origin
+    from lapis.data.formats.table_files import Frame, RemoteConnection, RemoteFrame
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Database:
         LapisError
             If a value is no frame, or facts contradict each other.
         """
-        from lapis.data.formats.frames import from_frames
+        from lapis.data.formats.table_files import from_frames
 
         return from_frames(frames)
 
@@ -244,7 +244,7 @@ class Database:
         LapisError
             If the kind is unknown or its library is not installed.
         """
-        from lapis.data.formats.frames import to_frames
+        from lapis.data.formats.table_files import to_frames
 
         return to_frames(self, kind)
 

@@ -2,19 +2,30 @@
 
 Several databases are independent worlds, so whole databases are held out. One database is a
 world in which everything may depend on everything; it can be cut only where nothing holds it
-together (`split_database.py`).
+together (`folds.py`).
+
+One database cut into worlds that nothing connects.
+
+Two constants belong together if a fact mentions both. Constants that all worlds share do not
+connect: those the model names, and those of types that have a weight for each constant (`+word`),
+for a word means the same wherever it stands. What remains falls into connected components; each
+goes whole into one part, so no fact is lost and none is in two parts. Facts about shared
+constants only go into every part.
+
+Atoms between parts are gone. In the whole database they were false by the closed world; to
+count them in training or in test would let one see the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lapis.data.database import Database
+from lapis.data.binding import bind, recode
+from lapis.data.database import Database, Domain, Relation
 from lapis.errors import LapisError
-from lapis.evaluation.split_database import split_database
 from lapis.language.model import Model
 
 
@@ -78,3 +89,166 @@ def make_folds(
     order = np.random.default_rng(random_state).permutation(len(databases))
     groups = [tuple(sorted(order[start::folds].tolist())) for start in range(folds)]
     return Folds(tuple(databases), tuple(sorted(groups)))
+
+
+SHARED = -1
+
+
+def split_database(
+    model: Model, database: Database, query: Sequence[str], num_parts: int, random_state: int = 0
+) -> list[Database]:
+    """The database in `num_parts` worlds of similar numbers of facts.
+
+    >>> from lapis.language import parse_model
+    >>> model = parse_model("Friends(person, person)\\nSmokes(person)")
+    >>> data = Database.parse("Friends(Ann,Bob) Smokes(Bob) Friends(Cid,Dan) Smokes(Eve)")
+    >>> for part in split_database(model, data, ["Smokes"], 2):
+    ...     print(sorted(part.domains["person"].constants))
+    ['Ann', 'Bob']
+    ['Cid', 'Dan', 'Eve']
+    """
+    bound = bind(database, model)
+    shared = shared_constants(model, bound)
+    refuse_shared_query(model, shared, query)
+    component = connect_constants(bound, shared)
+    owner = {name: owners(relation, component) for name, relation in bound.relations.items()}
+    num_facts = count_facts(owner, component)
+    num_connected = int(np.count_nonzero(num_facts))
+    if num_connected < num_parts:
+        raise LapisError(
+            f"the data cannot be split into {num_parts} parts: "
+            + (
+                "facts connect all of its constants"
+                if num_connected < 2
+                else f"facts connect its constants into {num_connected} groups"
+            ),
+            code="cross-validation",
+            hint="give several databases, one for each independent world",
+        )
+    part_of = deal(num_facts, num_parts, random_state)
+    return [cut(bound, component, owner, part_of, part) for part in range(num_parts)]
+
+
+def shared_constants(model: Model, bound: Database) -> dict[str, np.ndarray]:
+    """bool[domain size] for each type: constants that do not connect those they occur with."""
+    with_weights = {dict(rule.variables)[name] for rule in model.rules for name in rule.plus}
+    shared: dict[str, np.ndarray] = {}
+    for name, domain in bound.domains.items():
+        named = set(domain.constants if name in with_weights else model.types[name])
+        shared[name] = np.array([constant in named for constant in domain.constants], bool)
+    return shared
+
+
+def connect_constants(bound: Database, shared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """int64[domain size] for each type: the component of each constant, or SHARED."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    sizes = [len(domain) for domain in bound.domains.values()]
+    start = dict(zip(bound.domains, np.cumsum([0, *sizes]).tolist(), strict=False))
+    edges = [np.empty((0, 2), np.int64)]
+    for relation in bound.relations.values():
+        for _, rows in relation.stated():
+            places = [
+                np.where(
+                    shared[name][rows[:, i]], SHARED, rows[:, i].astype(np.int64) + start[name]
+                )
+                for i, name in enumerate(relation.types)
+            ]
+            edges += join_neighbours(places)
+    pairs = np.concatenate(edges)
+    total = sum(sizes)
+    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (total, total))
+    _, label = connected_components(graph, directed=False)
+    return {
+        name: np.where(shared[name], SHARED, label[first : first + len(shared[name])])
+        for name, first in start.items()
+    }
+
+
+def join_neighbours(places: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """int64[_, 2]: each argument of a fact with the last one before it that is not shared."""
+    found = []
+    last = None
+    for place in places:
+        if last is None:
+            last = place
+            continue
+        both = (last != SHARED) & (place != SHARED)
+        found.append(np.stack([last[both], place[both]], axis=1))
+        last = np.where(place == SHARED, last, place)
+    return found
+
+
+def owners(relation: Relation, component: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """int64[num_rows] for true, false and unknown facts: their component, or SHARED."""
+    found = []
+    for _, rows in relation.stated():
+        own = np.full(len(rows), SHARED)
+        for position, name in enumerate(relation.types):
+            own = np.maximum(own, component[name][rows[:, position]])
+        found.append(own)
+    return found
+
+
+def refuse_shared_query(model: Model, shared: dict[str, np.ndarray], query: Sequence[str]) -> None:
+    """A query atom that belongs to no part would be learned from and tested on."""
+    for name in query:
+        if all(shared[type_name].any() for type_name in model.predicates[name].types):
+            raise LapisError(
+                f"the data cannot be split: atoms of {name!r} are about constants that all parts "
+                "share, so they would be both learned from and tested on",
+                code="cross-validation",
+                hint="give several databases, one for each independent world",
+            )
+
+
+def count_facts(owner: dict[str, list[np.ndarray]], component: dict[str, np.ndarray]) -> np.ndarray:
+    """int64[num_components], facts of each."""
+    size = max((int(labels.max(initial=-1)) for labels in component.values()), default=-1) + 1
+    every = np.concatenate([np.empty(0, np.int64), *(o for group in owner.values() for o in group)])
+    return np.bincount(every[every != SHARED], minlength=size)
+
+
+def deal(num_facts: np.ndarray, num_parts: int, random_state: int) -> np.ndarray:
+    """int64[num_components]: the part of each, the largest first to the emptiest part."""
+    shuffled = np.random.default_rng(random_state).permutation(len(num_facts))
+    order = shuffled[np.argsort(-num_facts[shuffled], kind="stable")]
+    part = np.empty(len(num_facts), np.int64)
+    load = np.zeros(num_parts)
+    for component in order:
+        part[component] = np.argmin(load)
+        # A constant without facts weighs a little, so that these are spread too.
+        load[part[component]] += max(float(num_facts[component]), 1e-6)
+    return part
+
+
+def cut(
+    bound: Database,
+    component: dict[str, np.ndarray],
+    owner: dict[str, list[np.ndarray]],
+    part_of: np.ndarray,
+    part: int,
+) -> Database:
+    """The constants and facts of one part, and all that is shared."""
+    domains: dict[str, Domain] = {}
+    new_code: dict[str, np.ndarray] = {}
+    for name, domain in bound.domains.items():
+        kept = belongs(component[name], part_of, part)
+        domains[name] = Domain(name, tuple(domain.names[kept].tolist()))
+        new_code[name] = (np.cumsum(kept) - 1).astype(np.int32)
+    relations = {}
+    for name, relation in bound.relations.items():
+        maps = [new_code[type_name] for type_name in relation.types]
+        true, false, unknown = (
+            recode(rows[belongs(own, part_of, part)], maps)
+            for (_, rows), own in zip(relation.stated(), owner[name], strict=True)
+        )
+        relations[name] = replace(relation, true=true, false=false, unknown=unknown)
+    name = f"{bound.name} part {part + 1}"
+    return Database(domains, relations, name=name)
+
+
+def belongs(own: np.ndarray, part_of: np.ndarray, part: int) -> np.ndarray:
+    """bool[...]: in the part, or shared."""
+    return (own == SHARED) | (np.append(part_of, -1)[own] == part)

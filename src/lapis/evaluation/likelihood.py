@@ -138,8 +138,7 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PseudoLikelihood]:
     classes of atoms.
     """
     from lapis.counting.differences.block_classes import BlockClasses, block_classes
-    from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-    from lapis.counting.differences.classes import difference_classes
+    from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
     from lapis.grounding.bottom_up import ground
 
     problem.require_complete()

@@ -10,13 +10,20 @@ trapezoid is what most papers on Markov logic report; it is too kind where point
 since precision is not linear in recall between them (Davis & Goadrich 2006). Average precision
 has no such fault and is called `auc_pr`. Recall is divided by last: the steps are whole numbers
 before, and a perfect ranking has an area of exactly 1.
+
+Curves of predicted probabilities against the truth.
+
+Atoms with the same probability are one point of a precision–recall curve: no order among
+them is known, so none is made up. Exact inference rounds atoms that are alike differently, so
+probabilities that agree to `TIE` are the same. A calibration curve groups the atoms by
+probability and compares the mean prediction of a group with the fraction of it that is true.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from lapis.evaluation.curves import rank
+import numpy as np
 
 
 def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float:
@@ -67,3 +74,80 @@ def trapezoid_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
 
 def trapezoid(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
+
+
+TIE = 1e-12  # relative
+
+
+class Ranking(NamedTuple):
+    """What is found when all atoms down to each distinct probability are called true."""
+
+    threshold: np.ndarray  # float64[num_points], distinct probabilities from the highest
+    hits: np.ndarray  # int64[num_points], true atoms at or above it
+    called: np.ndarray  # int64[num_points], atoms at or above it
+
+
+class PrecisionRecall(NamedTuple):
+    threshold: np.ndarray  # float64[num_points], from the highest
+    recall: np.ndarray  # float64[num_points], hits / true atoms; 0 if there are none
+    precision: np.ndarray  # float64[num_points], hits / called
+
+
+class Calibration(NamedTuple):
+    """Equally wide groups of probabilities. Empty groups have no atoms and NaN means."""
+
+    edge: np.ndarray  # float64[num_bins + 1]
+    num_atoms: np.ndarray  # int64[num_bins]
+    predicted: np.ndarray  # float64[num_bins], mean probability
+    observed: np.ndarray  # float64[num_bins], fraction true
+
+    @property
+    def error(self) -> float:
+        """Σ num_atoms·|predicted − observed| / Σ num_atoms, the expected calibration error."""
+        filled = self.num_atoms > 0
+        gap = np.abs(self.predicted[filled] - self.observed[filled])
+        return float(self.num_atoms[filled] @ gap / max(1, int(self.num_atoms.sum())))
+
+
+def rank(probability: np.ndarray, truth: np.ndarray) -> Ranking:
+    order = np.argsort(-probability, kind="stable")
+    ranked = probability[order]
+    drops = ranked[:-1] - ranked[1:] > TIE * ranked[:-1]
+    last = np.flatnonzero(np.append(drops, True)[: len(ranked)])
+    return Ranking(ranked[last], np.cumsum(truth[order], dtype=np.int64)[last], last + 1)
+
+
+def precision_recall(probability: np.ndarray, truth: np.ndarray) -> PrecisionRecall:
+    """Recall and precision at each distinct threshold.
+
+    >>> found = precision_recall(np.array([0.9, 0.8, 0.1]), np.array([True, False, True]))
+    >>> found.recall.tolist(), found.precision.round(2).tolist()
+    ([0.5, 0.5, 1.0], [1.0, 0.5, 0.67])
+    """
+    ranking = rank(probability, truth)
+    return PrecisionRecall(
+        ranking.threshold,
+        ranking.hits / max(1, int(truth.sum())),
+        ranking.hits / ranking.called,
+    )
+
+
+def calibration_curve(
+    probability: np.ndarray, truth: np.ndarray, num_bins: int = 10
+) -> Calibration:
+    """Mean prediction and fraction true in `num_bins` equal parts of [0, 1]; 1 is in the last.
+
+    >>> found = calibration_curve(np.array([0.1, 0.2, 0.9]), np.array([False, True, True]), 2)
+    >>> found.num_atoms.tolist(), found.predicted.round(2).tolist(), found.observed.tolist()
+    ([2, 1], [0.15, 0.9], [0.5, 1.0])
+    """
+    edge = np.arange(num_bins + 1) / num_bins
+    group = np.clip(np.searchsorted(edge, probability, side="right") - 1, 0, num_bins - 1)
+    count = np.bincount(group, minlength=num_bins)
+    divisor = np.where(count > 0, count, np.nan)
+    return Calibration(
+        edge,
+        count,
+        np.bincount(group, probability, num_bins) / divisor,
+        np.bincount(group, truth.astype(np.float64), num_bins) / divisor,
+    )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.evaluation.curves import calibration_curve, precision_recall
-from lapis.evaluation.metrics import average_precision
+from lapis.evaluation.metrics import average_precision, calibration_curve, precision_recall
 from lapis.evaluation.predictions import Predictions
 from lapis.results.plots import finish, new_figure, save_picture
 from lapis.results.plots import label as plot_label

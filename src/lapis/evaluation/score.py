@@ -37,8 +37,8 @@ from lapis.evaluation.predictions import (
     predict_example,
 )
 from lapis.inference.marginals import InferenceOptions, add_or_none, join_names
+from lapis.language.instances import gather_instances
 from lapis.language.model import Model
-from lapis.language.resolution.gather import gather_instances
 from lapis.learning.examples import Example, build_examples
 from lapis.results.result import (
     Columns,

@@ -22,25 +22,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lapis.fields.drawing import draw
     from lapis.fields.field import Field
+    from lapis.fields.field_text import draw, print_field
     from lapis.fields.field_text import parse_field as parse
-    from lapis.fields.field_text import print_field
     from lapis.fields.field_text import read_field as read
+    from lapis.fields.from_logic import from_model
     from lapis.fields.inference import infer
     from lapis.fields.inference import map as map
     from lapis.fields.learning import FieldFit, learn
-    from lapis.fields.logic.from_logic import from_model
-    from lapis.fields.logic.to_logic import to_model
     from lapis.fields.scoring import FieldScore, score
+    from lapis.fields.to_logic import to_model
 
 # Resolved on first use: listing the methods of fields loads this package, and no arrays.
 _HOMES = {
     "Field": "lapis.fields.field",
     "FieldFit": "lapis.fields.learning",
     "FieldScore": "lapis.fields.scoring",
-    "draw": "lapis.fields.drawing",
-    "from_model": "lapis.fields.logic.from_logic",
+    "draw": "lapis.fields.field_text",
+    "from_model": "lapis.fields.from_logic",
     "infer": "lapis.fields.inference",
     "learn": "lapis.fields.learning",
     "map": "lapis.fields.inference",
@@ -48,7 +47,7 @@ _HOMES = {
     "print_field": "lapis.fields.field_text",
     "read": "lapis.fields.field_text:read_field",
     "score": "lapis.fields.scoring",
-    "to_model": "lapis.fields.logic.to_logic",
+    "to_model": "lapis.fields.to_logic",
 }
 
 # `map` is left out: `from lapis.fields import *` hides no builtin.

@@ -8,12 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.census.census import Flips, take_census
-from lapis.fields.census.pseudo import Groups, PseudoClasses
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
-from lapis.fields.ground import ground_field
-from lapis.fields.kernels.cached import CachedField
-from lapis.fields.units import UnknownUnits, unknown_units
+from lapis.fields.ground import UnknownUnits, ground_field, unknown_units
+from lapis.fields.lifted_counts import Flips, Groups, PseudoClasses, take_census
 from lapis.grounding.evidence import close_blocks
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example

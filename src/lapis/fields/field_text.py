@@ -18,6 +18,12 @@ A line that ends in a colon starts a parfeature; the lines below it are its chil
 an atom, another parfeature or a comparison. Names in lower case are variables, those that are no
 parameters are summed out. `@fixed` before a weight keeps it as it is while others are learned.
 Parsing what is printed gives the same field back.
+
+A field as a picture, like Figure 3.1: the root above, what parfeatures are made of below.
+
+Parfeatures are drawn once, however many parents they have; atoms and comparisons once for each
+parfeature that has them. Edges are blue where a weight is positive, red where it is negative, and
+the wider the larger it is.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.model_text import print_model
 from lapis.language.names import format_constant
 from lapis.language.parser import parse_statement, parse_weighted, read_text
-from lapis.language.resolution.resolve import resolve
+from lapis.language.resolve import resolve
 from lapis.language.syntax import (
     Atom,
     Comparison,
@@ -44,6 +50,7 @@ from lapis.language.syntax import (
     Variable,
     WeightedFormula,
 )
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 WIDTH = 10  # of the weights' column
 FieldLike = Field | str | Path
@@ -236,3 +243,53 @@ def print_target(child: Child) -> str:
 
 def call(name: str, arguments: tuple[str, ...] | list[str]) -> str:
     return f"{name}({', '.join(arguments)})" if arguments else name
+
+
+POSITIVE, NEGATIVE = "#4c72b0", "#c44e52"
+PARFEATURE = "#e8edf5"
+STRONG = 8.0  # a weight drawn as wide as can be
+
+
+def draw(field: FieldLike) -> Picture:
+    """Draw a field.
+
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+
+    Returns
+    -------
+    Picture
+        The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`.
+
+    Raises
+    ------
+    LapisError
+        If the field cannot be read.
+
+    Examples
+    --------
+    >>> from lapis import fields
+    >>> picture = fields.draw(fields.parse("P(t)\\nroot:\\n 2 some\\nsome:\\n 3 P(x)"))
+    >>> [node.label for node in picture.nodes]
+    ['root', 'some', 'P(x)']
+    """
+    return field_graph(open_field(field))
+
+
+def field_graph(field: Field) -> Picture:
+    """The root first, every parfeature after what it is a part of."""
+    order = list(reversed(field.order))
+    number = {name: place for place, name in enumerate(order)}
+    nodes = [GraphNode(call(name, field.by_name[name].parameters), PARFEATURE) for name in order]
+    edges = []
+    for name in order:
+        for child in field.by_name[name].children:
+            target = number.get(child.target, len(nodes))
+            if target == len(nodes):
+                nodes.append(GraphNode(print_target(child)))
+            colour = POSITIVE if child.weight >= 0 else NEGATIVE
+            width = 0.6 + 2.4 * min(abs(child.weight), STRONG) / STRONG
+            edges.append(GraphEdge(number[name], target, f"{child.weight:.3g}", colour, width))
+    return Picture(tuple(nodes), tuple(edges))

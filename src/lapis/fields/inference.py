@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.enumeration import MAX_STATES, enumerate_field
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.field_text import FieldLike, open_field
-from lapis.fields.gibbs import FieldGibbs
+from lapis.fields.gibbs import FieldGibbs, find_mode
 from lapis.fields.ground import GroundField, ground_field
-from lapis.fields.icm import find_mode
-from lapis.fields.kernels.cached import CachedField
+from lapis.fields.passes import MAX_STATES, enumerate_field
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -30,10 +29,9 @@ from lapis.inference.marginals import (
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.field_options import FieldInferOptions, FieldMapOptions
 from lapis.registry.method import find_method
-from lapis.results.answer import Answer
-from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.registry.options import FieldInferOptions, FieldMapOptions
+from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.runtime.progress import Report, Stop, Wish
 
 if TYPE_CHECKING:

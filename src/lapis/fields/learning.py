@@ -31,15 +31,13 @@ from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
 from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
-from lapis.optimisation.penalized import EDGE, PenalizedObjective
-from lapis.optimisation.ray import find_length
+from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer, maximize
+from lapis.optimisation.objective import EDGE, PenalizedObjective
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.field_options import FieldExpectation, FieldLearnOptions, FieldOptimizer
 from lapis.registry.method import find_method
-from lapis.registry.options import LearnOptions
+from lapis.registry.options import FieldExpectation, FieldLearnOptions, FieldOptimizer, LearnOptions
 from lapis.runtime.progress import Report, Stop, Wish, work_clock
 
 if TYPE_CHECKING:

@@ -26,14 +26,12 @@ from functools import cached_property
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.census.pseudo import pseudo_log_likelihood
-from lapis.fields.enumeration import enumerate_field, require_few_worlds
+from lapis.fields.cached_sums import CachedField
 from lapis.fields.field_example import FieldExample
-from lapis.fields.gibbs import walk
-from lapis.fields.icm import climb_modes
+from lapis.fields.gibbs import climb_modes, walk
 from lapis.fields.inference import is_quick
-from lapis.fields.kernels.cached import CachedField
-from lapis.fields.passes import base_values, world_gradients
+from lapis.fields.lifted_counts import pseudo_log_likelihood
+from lapis.fields.passes import base_values, enumerate_field, require_few_worlds, world_gradients
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.starting_worlds import random_world
 from lapis.optimisation.objective import Objective, Point

@@ -19,17 +19,17 @@ from lapis.evaluation.score import (
     predicate_score,
     total_pseudo,
 )
-from lapis.fields.census.pseudo import pseudo_log_likelihood
-from lapis.fields.enumeration import enumerate_field
 from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, open_field
+from lapis.fields.lifted_counts import pseudo_log_likelihood
+from lapis.fields.passes import enumerate_field
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.field_options import FieldScoreOptions
 from lapis.registry.method import find_method
+from lapis.registry.options import FieldScoreOptions
 from lapis.runtime.progress import Report, Stop, Wish
 
 if TYPE_CHECKING:

@@ -24,7 +24,9 @@ from lapis.grounding.assembly import (
     assemble,
     concatenate_rows,
     decided_counts,
+    ground_rows,
     signatures,
+    split_ground,
 )
 from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.cache import load_network, save_network
@@ -35,7 +37,6 @@ from lapis.grounding.definitions import (
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
-from lapis.grounding.ground_clauses import ground_rows, split_ground
 from lapis.grounding.grounded_world import GroundedWorld, Rows, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.atomic_write import whole_path
 from lapis.errors import LapisError
 from lapis.grounding.assembly import signatures
 from lapis.network.network import AtomTable, Network

@@ -14,12 +14,11 @@ import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError, Note
-from lapis.grounding.assembly import HARD, Assembled, FlatRows
-from lapis.grounding.ground_clauses import HINT, contradicted
+from lapis.grounding.assembly import HARD, HINT, Assembled, FlatRows, contradicted
+from lapis.language.instances import substitute
 from lapis.language.model import Rule
 from lapis.language.names import format_atom, format_constant
 from lapis.language.printer import print_formula
-from lapis.language.resolution.instances import substitute
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Feature, Literal
 from lapis.network.network import Network

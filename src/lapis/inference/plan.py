@@ -31,8 +31,8 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
 from lapis.logic.passes import counts_elements
+from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
-from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
@@ -305,7 +305,7 @@ def plan_exact_parts(
     is up, or if there is a rest where there must be none.
     """
     from lapis.inference.exact.by_components import plan_exact
-    from lapis.inference.moments.planning import divide_network, least_degree
+    from lapis.inference.moments.exact import divide_network, least_degree
     from lapis.inference.symmetry.by_counts import plan_components
 
     memory = table_memory or max_memory
@@ -499,7 +499,7 @@ def divide_components(network: Network) -> np.ndarray:
     hundred samples should not wait for one that takes a hundred thousand. The largest components
     are parts of their own; the others are together with those that the same samplers may fit.
     """
-    from lapis.inference.sampling.kernels.clause_graph import clause_weights
+    from lapis.inference.sampling.clause_graph import clause_weights
 
     component, count = network.component, network.num_components
     size = np.bincount(component, minlength=count)

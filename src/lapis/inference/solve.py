@@ -48,8 +48,8 @@ from lapis.inference.plan import (
     tempering_step,
     unfold,
 )
+from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
-from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanRow
@@ -326,8 +326,8 @@ def by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
 
 def by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
     """The method `bp`: no standard error, exact only where the factor graph is a forest."""
+    from lapis.inference.belief_propagation import propagate_beliefs
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.propagation.belief_propagation import propagate_beliefs
 
     found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
     return Marginals.by(

@@ -28,15 +28,14 @@ from lapis.inference.marginals import (
 )
 from lapis.inference.plan import plan_inference
 from lapis.inference.solve import infer_problem
+from lapis.language.instances import ground_name, substitute
 from lapis.language.printer import print_formula
-from lapis.language.resolution.instances import ground_name, substitute
 from lapis.language.syntax import Formula
 from lapis.network.network import Network
 from lapis.problem.query import Query
 from lapis.problem.task import Task, World
-from lapis.results.answer import Answer
+from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
-from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.plan_report import PlanReport, join_plans
 from lapis.runtime.progress import Progress, tell
 
@@ -140,7 +139,7 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
 
 def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
-    from lapis.inference.map.problem import map_problem
+    from lapis.inference.map.solver import map_problem
 
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:

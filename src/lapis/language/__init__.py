@@ -2,7 +2,7 @@
 
 from lapis.language.parser import parse_formula, parse_program
 from lapis.language.printer import print_formula, print_program
-from lapis.language.resolution.resolve import parse_model, read_model
+from lapis.language.resolve import parse_model, read_model
 
 __all__ = [
     "parse_formula",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from lapis.language.model import Model, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_constants, print_settings, print_statement
-from lapis.language.resolution.resolve import declaration
+from lapis.language.resolve import declaration
 from lapis.language.syntax import Atom
 
 WIDTH = 19  # of the weights' column

@@ -5,7 +5,7 @@ start with #, the one domain is given by its size (`person = 3`, constants perso
 constants, predicates are not declared, a formula without weight and period is hard, and there are
 cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of a
 predicate's true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and names that speak of a linear
-order (resolution/orders.py). All of it is translated into our statements; a statement of the size,
+order (sugar.py). All of it is translated into our statements; a statement of the size,
 or a quantified upper-case variable, is what gives such a file away. Names that are no constants of
 the domain are refused: a file of ours that states a size is full of them.
 """
@@ -27,7 +27,7 @@ from lapis.language.formulas import (
 )
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.parser import parse_type
-from lapis.language.resolution.sugar import order_axioms
+from lapis.language.sugar import order_axioms
 from lapis.language.syntax import (
     And,
     Constant,

@@ -47,7 +47,7 @@ from lapis.learning.learning_run import BY_COUNTS, LearningRun
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective
 from lapis.registry.method import find_method
 from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
 

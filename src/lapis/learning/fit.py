@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lapis.data.whole_path import write_whole
+from lapis.data.atomic_write import write_whole
 from lapis.language.model import Model
 from lapis.language.model_text import print_model
 from lapis.learning.parameters import Parameters, weighted_model

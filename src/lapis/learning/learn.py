@@ -19,7 +19,7 @@ import numpy as np
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.resolution.resolve import with_statements
+from lapis.language.resolve import with_statements
 from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
 from lapis.learning.em import (
     SPREAD,
@@ -45,7 +45,7 @@ from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.optimisation.checkpoint import CheckpointFile
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.registry.options import LearnOptions
 from lapis.runtime.progress import Report, Stop
@@ -297,7 +297,7 @@ def give_length(
             "length was found"
         )
         return trajectory
-    from lapis.optimisation.ray import find_length
+    from lapis.optimisation.maximize import find_length
 
     posterior = posterior_of(run, build_conditional(run, "auto"), prior)
     direction = trajectory.weights / largest
@@ -366,7 +366,7 @@ def start_of(run: LearningRun) -> np.ndarray:
 
 
 def sampled_completer(run: LearningRun) -> Completer:
-    from lapis.learning.em_completions import pseudo_completions
+    from lapis.learning.em import pseudo_completions
 
     if run.options.counts == "ijgp":
         raise LapisError(

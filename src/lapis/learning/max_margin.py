@@ -28,15 +28,15 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.inference.moments.closed_form import ClosedForm
+from lapis.inference.moments.exact import divide_network
 from lapis.inference.moments.most_likely import MostLikelyExact
-from lapis.inference.moments.planning import divide_network
 from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.objectives.conditional import AUTO_MEMORY, observed_world
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
+from lapis.network.components import Subnetwork
 from lapis.network.network import Network
-from lapis.network.parts import Subnetwork
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
 from lapis.optimisation.history import CurvePoint, Trajectory, max_norm

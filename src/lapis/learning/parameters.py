@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Domain
+from lapis.language.instances import instances
 from lapis.language.model import InstanceWeights, Model
-from lapis.language.resolution.instances import instances
 from lapis.problem.problem import Problem, weights_of_rule
 
 WeightKey = tuple[int, tuple[str, ...]]  # a rule, and the constants of its plus variables

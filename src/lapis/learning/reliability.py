@@ -16,31 +16,66 @@ and C is the curvature among the others. For a pseudo-likelihood this treats ato
 given the others; the errors are then a guide, not a promise. With more than `MAX_FULL` weights that
 move, or a curvature from a few samples, the diagonal alone is used: 1/√C_ii, what the error would
 be if all other weights were known, a lower bound.
+
+How much likelihood approximate counts can cost: Lemma 1 and Theorem 1 of Sarkhel et al. 2016.
+
+Let M_i(ω) stand in for the true counts N_i(ω), with |M_i(ω) − N_i(ω)| ≤ ε_i in every world ω; ℓ is
+the log-likelihood with N, ℓ̂ with M. The score of a world is off by at most Σ |w_i| ε_i, and so is
+log Z; hence
+
+    |ℓ(w) − ℓ̂(w)| ≤ 2 Σ |w_i| ε_i                       (Lemma 1)
+
+and if α maximises ℓ and β maximises ℓ̂,
+
+    ℓ(α) − ℓ(β) ≤ ℓ̂(α) − ℓ̂(β) + 2 Σ (|α_i| + |β_i|) ε_i ≤ 2 Σ (|α_i| + |β_i|) ε_i   (Theorem 1).
+
+The paper has one ε for all formulas and positive weights; an error for each parameter and absolute
+values need nothing else in the proof and are tighter. Several worlds add up their errors, as they
+add up their likelihoods.
+
+The ε of the theorem is over *all* worlds. `measure_errors` compares the counts in the data only.
+With these, what is computed is an indication of the size of the loss, not a bound: `Bound.words`
+says so to the user. It is that of the lemma: the weights of exact counts are not known.
+
+Whether chains of a ground network know more than the worlds that they started near.
+
+They start in the data and outlive the weights. Where they do not leave it (Gibbs in a ferromagnet,
+atoms that hard clauses tie together) the weights explain the data among worlds near it only, and
+the gradient reads zero. So, as with chains by counts (`count_based`), other chains start
+far away once weights are learned: with all atoms false, all true, or tossed. Where their counts
+come to others than those of the chains that learned, and stay there, the weights are doubtful.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings, count_ijgp
+from lapis.errors import LapisError
+from lapis.inference.moments.sampled import PersistentChain, Sampled, SampledMoments
+from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
 from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
+from lapis.learning.objectives.count_based import Seen, disagreement
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective, Point
 
 if TYPE_CHECKING:
     from lapis.counting.ijgp import IjgpSettings
     from lapis.learning.max_margin import Margin
-    from lapis.learning.objectives.count_bound import Bound
     from lapis.learning.objectives.pseudo import PseudoObjective
     from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
+if TYPE_CHECKING:
+    from lapis.learning.objectives.conditional import ConditionalObjective
+
 
 MAX_FULL = 400  # weights that move, for which the whole curvature is inverted
 NO_CURVATURE = 1e-10  # of the largest curvature, after scaling: no information
@@ -126,7 +161,7 @@ def doubt_chains(
     run: LearningRun, trajectory: Trajectory, posterior: PenalizedObjective
 ) -> Trajectory:
     """A trajectory that has not converged where its chains know but the worlds they began near."""
-    from lapis.learning.objectives import count_based, sampled_mixing
+    from lapis.learning.objectives import count_based
     from lapis.learning.objectives.conditional import ConditionalObjective
 
     objective, notes = posterior.objective, run.notes
@@ -143,7 +178,7 @@ def doubt_chains(
         doubtful = count_based.doubtful_weights(objective, weights)
     else:
         assert isinstance(objective, ConditionalObjective)
-        doubtful = sampled_mixing.doubtful_weights(objective, weights)
+        doubtful = doubtful_weights(objective, weights)
     notes.details["chains_mix"] = None if goes_back else not len(doubtful)
     if not len(doubtful):
         return trajectory
@@ -338,7 +373,6 @@ def measure_bound(
     weights: np.ndarray,
 ) -> Bound:
     """What estimated counts may cost, by counting exactly too."""
-    from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 
     return likelihood_bound(weights, measure_errors(examples, parameters, settings))
 
@@ -380,3 +414,90 @@ def errors_of(curvature: np.ndarray) -> np.ndarray:
     variance = (kept**2 / values[~flat]).sum(axis=1)
     variance[(vectors[:, flat] ** 2).sum(axis=1) > NO_CURVATURE] = np.nan
     return np.sqrt(variance) / scale
+
+
+@dataclass(frozen=True)
+class Bound:
+    """2 Σ |w_i| ε_i, as far as ε is that of all worlds."""
+
+    value: float  # in nats, of the whole data
+    largest_error: float  # max ε_i
+
+    @property
+    def words(self) -> str:
+        return (
+            f"the log-likelihood by approximate counts is off by at most {self.value:.4g}, if no "
+            "world's counts are off by more than those of the data "
+            f"(at most {self.largest_error:.4g}); other worlds were not measured"
+        )
+
+
+def likelihood_bound(weights: np.ndarray, errors: np.ndarray) -> Bound:
+    """Lemma 1 for `weights` and the ε_i, float64[num_parameters].
+
+    >>> likelihood_bound(np.array([1.0, -2.0]), np.array([0.5, 0.25])).value
+    2.0
+    """
+    return Bound(2.0 * float(np.abs(weights) @ errors), float(errors.max(initial=0.0)))
+
+
+def measure_errors(
+    examples: Sequence[Example], parameters: Parameters, settings: IjgpSettings
+) -> np.ndarray:
+    """float64[num_parameters], |M_i − N_i| in the data, added up over the examples."""
+    errors = np.zeros(len(parameters))
+    for number, example in enumerate(examples):
+        problem = example.complete
+        world = {name: known.true for name, known in problem.evidence.items()}
+        found = count_ijgp(
+            problem.normal_form, problem.model, problem.domains, world, settings, measure_error=True
+        )
+        assert found.error is not None
+        exact = np.array([float(count) for count in found.error.exact])
+        errors += parameters.to_parameters(number, np.abs(found.count - exact))
+    return errors
+
+
+SAMPLES = 25  # of a chain in each of three looks
+SMALL = 10_000  # literals of a network that is looked at from all starts
+STARTS = (2, 0, 1, 3, 4, 5, 6, 7)  # numbers of chains: 0 all false, 1 all true, others coins
+
+
+def doubtful_weights(objective: ConditionalObjective, weights: np.ndarray) -> np.ndarray:
+    """int64[k], parameters whose counts depend on where a chain began, most doubtful first.
+
+    The chains are not put back.
+    """
+    doubt = np.zeros(len(weights))
+    for side in (*objective.free, *objective.clamped):
+        natural = side.statistics.natural(weights)
+        for part in side.sources:
+            if isinstance(part, Sampled):
+                doubt = np.maximum(doubt, doubts_of(part, natural))
+    found = np.argsort(-doubt, kind="stable")
+    return found[: np.count_nonzero(doubt)]
+
+
+def doubts_of(part: Sampled, natural: np.ndarray) -> np.ndarray:
+    """float64[num_parameters], how far other chains stay from those of the part; 0: they come."""
+    before = seen(replace(part, num_samples=SAMPLES).moments(natural))
+    doubt = np.zeros(len(before.moved))
+    starts = STARTS if len(part.network.literal) <= SMALL else STARTS[:1]
+    streams = random_states(int(part.chains[0].rng[0]), len(starts))
+    for number, stream in zip(starts, streams, strict=True):
+        try:
+            other = PersistentChain(part.chains[0].sampler, part.network, None, number, stream)
+        except LapisError:  # no world but the data's was found to start from
+            continue
+        away = replace(part, chains=(other,), num_samples=SAMPLES)
+        first, second = seen(away.moments(natural)), seen(away.moments(natural))
+        doubt = np.maximum(doubt, disagreement(before, first, second))
+    return doubt
+
+
+def seen(moments: SampledMoments) -> Seen:
+    """What chains have seen of the counts, by parameters."""
+    statistics = moments.source.statistics
+    return Seen(
+        statistics.to_parameters(moments.mean), moments.mean_variance(), moments.count_variance()
+    )

@@ -27,7 +27,7 @@ from lapis.lifted.compilation.circuit import (
     Sum,
     children,
 )
-from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.compilation.theory import Region, Size
 from lapis.lifted.encode import Encoding
 from lapis.results.graph import GraphEdge, GraphNode, Picture
 

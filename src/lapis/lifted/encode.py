@@ -20,14 +20,15 @@ from typing import NamedTuple
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.compile import describe
-from lapis.lifted.compilation.regions import Region, Size
 from lapis.lifted.compilation.theory import (
     ALWAYS,
     Atom,
     Exponent,
     Literal,
     Need,
+    Region,
     Shape,
+    Size,
     Term,
     Theory,
     build_theory,

@@ -24,8 +24,16 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge, check_word
 from lapis.inference.random_numbers import mix_all
 from lapis.language.syntax import Constant, Variable
-from lapis.lifted.compilation.regions import Region, Size, num_choices
-from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
+from lapis.lifted.compilation.theory import (
+    Atom,
+    Region,
+    Shape,
+    Size,
+    Slot,
+    Term,
+    num_choices,
+    shape_of,
+)
 from lapis.lifted.rewriting import declared_type
 from lapis.logic.clauses import Clause, Cube, TypedVariable
 from lapis.problem.problem import Problem

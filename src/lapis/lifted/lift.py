@@ -39,8 +39,7 @@ from lapis.lifted.compilation.compile import (
     TooManyStates,
     TooManyTheories,
 )
-from lapis.lifted.compilation.regions import Region
-from lapis.lifted.compilation.theory import Theory, clause_key
+from lapis.lifted.compilation.theory import Region, Theory, clause_key
 from lapis.lifted.encode import Encoding, encode, encoding_work
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.frames import num_states

@@ -7,7 +7,7 @@ from lapis.registry.method import Method
 INFER = (
     Method(
         "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
-        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem",
+        "evidence that leave most constants alike", "lapis.lifted.choice:by_lifting", "problem",
         "always", ("time_limit",),
     ),
 )  # fmt: skip
@@ -24,7 +24,7 @@ LIFT = (
     Method(
         "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
         "cardinality constraints, linear orders and larger counting quantifiers",
-        "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
+        "lapis.lifted.cells.count:lift_by_cells", "problem", "always",
     ),
     Method(
         "lift", "ground", "the ground network, for few unknown atoms, whatever the formulas are",

@@ -19,7 +19,7 @@ from math import prod
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Rule
 from lapis.language.printer import print_formula
-from lapis.language.resolution.sugar import bound_variables
+from lapis.language.sugar import bound_variables
 from lapis.language.syntax import (
     And,
     Exists,

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.whole_path import require_writable, whole_path
+from lapis.data.atomic_write import require_writable, whole_path
 from lapis.errors import LapisError, TooLarge
 from lapis.network.network import Network
 

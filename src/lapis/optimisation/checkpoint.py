@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lapis.data.whole_path import require_writable, whole_path
+from lapis.data.atomic_write import require_writable, whole_path
 from lapis.errors import LapisError
 
 CHECKPOINT_SECONDS = 5.0

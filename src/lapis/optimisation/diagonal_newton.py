@@ -22,8 +22,7 @@ import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import renew, try_step
 from lapis.registry.option import Help, Range
 

@@ -43,8 +43,7 @@ from typing import Annotated
 import numpy as np
 
 from lapis.optimisation.history import AveragedState
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
 from lapis.registry.option import Help, Range
 

@@ -37,7 +37,7 @@ from lapis.optimisation.checkpoint import (
     unpack,
 )
 from lapis.optimisation.objective import Point
-from lapis.optimisation.recorded import RecordedObjective
+from lapis.optimisation.replay_log import RecordedObjective
 from lapis.runtime.progress import Progress, Report, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count

@@ -29,8 +29,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.optimisation.history import max_norm
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import EDGE, PenalizedObjective
+from lapis.optimisation.objective import EDGE, PenalizedObjective, Point
 from lapis.registry.option import Help, Range
 
 FIRST_ROUND = 100  # iterations

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.optimisation.history import max_norm
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective, Point
 
 MAX_WEIGHTS = 50  # for which it is chosen without being asked for
 MAX_STEPS = 100

@@ -7,17 +7,26 @@ results until the log ends. Each result carries a digest of the call's arguments
 
 A log is always the beginning of the run that was never stopped. Once a stop is requested, calls
 come out of order (a search finishes with the clauses so far), and none is logged.
+
+Evaluations that a checkpoint can repeat.
+
+The evaluations of a solver that hides its state (L-BFGS) are logged and replayed. A stepwise
+optimiser is restored at its last point. If the objective moves chains, that point is evaluated
+again from the states that the chains had before it. Rejected steps move chains, too, so that their
+present states are saved beside.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
-from lapis.optimisation.checkpoint import CheckpointFile
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, sections
+from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.runtime.progress import Stop
 
 
@@ -115,3 +124,85 @@ def digest(arguments: object) -> int:
     """64 bits of a hash of bytes, or of how the arguments are written."""
     content = arguments if isinstance(arguments, bytes) else repr(arguments).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+States = dict[str, np.ndarray]  # of chains, by name
+
+
+@dataclass
+class ChainStates:
+    """The states of an objective's chains before its points were evaluated, and now."""
+
+    before: list[tuple[Point, States]] = field(default_factory=list)
+    now: States = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecordedObjective(PenalizedObjective):
+    """A penalized objective whose evaluations are recorded, if there is a log or chains."""
+
+    log: ReplayLog | None = None  # of values and gradients
+    chains: ChainStates | None = None
+
+    def evaluate(self, weights: np.ndarray) -> Point:
+        if self.chains is None:
+            return super().evaluate(weights)
+        before = self.keep()
+        point = super().evaluate(weights)
+        self.chains.before.append((point, before))
+        return point
+
+    def evaluate_smooth(self, weights: np.ndarray) -> Point:
+        evaluate = super().evaluate_smooth
+        if self.log is None:
+            return evaluate(weights)
+        logged = self.log.replay(weights.tobytes())
+        if logged is not None:
+            return replayed_point(weights.copy(), logged, evaluate)
+        point = evaluate(weights)
+        if point.value is not None:
+            self.log.record(weights.tobytes(), [point.value, *point.gradient])
+        return point
+
+    def settle(self, point: Point) -> None:
+        """Record the chain states at this point and drop those of other points."""
+        if self.chains is not None:
+            self.chains.before = [each for each in self.chains.before if each[0] is point]
+            self.chains.now = self.keep()
+
+    def evaluate_again(self, weights: np.ndarray, saved: Checkpoint) -> Point:
+        """The point at the weights of a checkpoint; restores the chains."""
+        before, now = saved.section("before"), saved.section("now")
+        if self.chains is None or not now:
+            return replace(self, log=None).evaluate(weights)
+        self.resume(before)
+        point = self.evaluate(weights)
+        self.resume(now)
+        self.settle(point)
+        return point
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Log and chain states as a checkpoint holds them."""
+        found = {} if self.log is None else self.log.arrays()
+        if self.chains is not None:
+            before = self.chains.before[0][1] if self.chains.before else {}
+            found |= sections(before=before, now=self.chains.now)
+        return found
+
+
+def replayed_point(
+    weights: np.ndarray, logged: np.ndarray, evaluate: Callable[[np.ndarray], Point]
+) -> Point:
+    """A point from the log; curvatures, which are not in it, are computed."""
+
+    @cache
+    def evaluated() -> Point:
+        return evaluate(weights)
+
+    return Point(
+        weights,
+        float(logged[0]),
+        logged[1:],
+        lambda: evaluated().curvature_diagonal(),
+        lambda direction: evaluated().curvature_product(direction),
+    )

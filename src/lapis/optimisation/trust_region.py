@@ -38,8 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.optimisation.objective import Point
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import PenalizedObjective, Point
 
 TRUSTED, DOUBTED = 0.75, 0.25
 SHRINK, GROW = 0.5, 4.0

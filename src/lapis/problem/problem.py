@@ -179,7 +179,7 @@ class Problem:
             return []
         if not rule.plus:
             return [rule.text]
-        from lapis.language.resolution.instances import instances
+        from lapis.language.instances import instances
 
         types = dict(rule.variables)
         return instances(rule, [self.domains[types[name]].constants for name in rule.plus])

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from lapis.data.database import Domain
 from lapis.errors import LapisError, Span, Warning, raise_all, suggestion
+from lapis.language.instances import as_atom, substitute
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
-from lapis.language.resolution.instances import as_atom, substitute
-from lapis.language.resolution.resolve import with_statements
-from lapis.language.resolution.sugar import fresh_name, without_plus
+from lapis.language.resolve import with_statements
+from lapis.language.sugar import fresh_name, without_plus
 from lapis.language.syntax import (
     Atom,
     Comparison,

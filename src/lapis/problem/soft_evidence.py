@@ -17,10 +17,10 @@ import numpy as np
 from lapis.data.database import Database
 from lapis.data.keys import contains, union
 from lapis.errors import LapisError
+from lapis.language.instances import as_atom
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_atom
 from lapis.language.parser import parse_formula
-from lapis.language.resolution.instances import as_atom
 from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
 from lapis.problem.problem import unknown_query
 from lapis.problem.query import check_arity, is_known, unknown_constant

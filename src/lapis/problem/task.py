@@ -23,10 +23,10 @@ import numpy as np
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
+from lapis.language.instances import Gathered, gather_instances
 from lapis.language.model import Model
 from lapis.language.names import format_constant
-from lapis.language.resolution.gather import Gathered, gather_instances
-from lapis.language.resolution.resolve import read_model
+from lapis.language.resolve import read_model
 from lapis.logic.normalize import normalize
 from lapis.problem.problem import (
     LazyEvidence,

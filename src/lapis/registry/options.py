@@ -4,9 +4,11 @@ Fields that several commands share are declared once, in the small dataclasses a
 docstring of each is the title of a group in the help. Annotations are evaluated here (there is no
 `from __future__ import annotations`), since `options_of` reads them.
 The options of fields and circuits are in modules of their own.
-"""
 
-# fmt: off
+Options of the commands and functions of arithmetic circuits.
+
+Options of the commands and functions of recursive random fields.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ from lapis.registry.option import (
     PriorLike,
     Range,
 )
+
+# fmt: off
+
+
 
 CountKind = Literal["exact", "ijgp"]
 CountDifferences = Literal["substituted", "subtracted"]
@@ -513,3 +519,261 @@ class EvaluateOptions(
     plot: Annotated[Path | None, CommandLineOnly(), Help(
         "Draw precision-recall and calibration (.png, .svg, .pdf)."
     )] = None
+
+
+# fmt: off
+
+
+
+
+Header = Literal["auto", "yes", "no"]
+CircuitLearner = Literal["greedy", "quick", "tree"]
+CircuitParameters = Literal["auto", "F", "G", "V", "VI", "E", "P"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeaderOptions:
+    """Data"""
+    header: Annotated[Header, Help(
+        "Whether the first row of a CSV file names its columns."
+    )] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceOptions:
+    """Query"""
+    evidence: Annotated[Sequence[str] | str, Help(
+        "States of variables that are known, as in smoke=yes."
+    )] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
+    """Learning"""
+    valid: Annotated[Path | None, Help(
+        "Rows to score circuits on, and to choose by."
+    )] = None
+    edge_costs: Annotated[tuple[float, ...], Range(0), Help(
+        "What an edge costs, in nats (k_e); of several, as in 1,0.1, --valid chooses. 0: no "
+        "circuit is kept, only the network with decision trees."
+    )] = (0.1,)
+    parameter_costs: Annotated[tuple[float, ...], Range(0), Help(
+        "What a parameter costs, in nats (k_p), in the same way."
+    )] = (0.0,)
+    prior: Annotated[str, Help(
+        "Counts added to a distribution: thesis (1 for each state), libra (1 in total) or a "
+        "number in total."
+    )] = "libra"
+    method: Annotated[CircuitLearner, Help(
+        "greedy: the best split in every step. quick: nearly so. tree: a tree of hidden "
+        "variables, by EM."
+    )] = "quick"
+    num_components: Annotated[int | None, Range(1), Help(
+        "Circuits in a mixture (1); of a tree the states of a hidden variable (16)."
+    )] = None
+    num_starts: Annotated[int, Range(1), Help(
+        "Results from different starts that are averaged."
+    )] = 1
+    max_edges: Annotated[int | None, Range(1), Help("Edges at most.")] = None
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write the circuit (.npz, .ac or .dot), or the network with decision trees (.tbn)."
+    )] = None
+    network: Annotated[Path | None, CommandLineOnly(), Help(
+        "Write the equivalent Bayesian network with decision trees."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitScoreOptions(HeaderOptions, JsonOptions):
+    """Options"""
+    per_example: Annotated[Path | None, CommandLineOnly(), Help(
+        "Write the log-likelihood of each row, one a line."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptions):
+    """Query"""
+    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
+        "States or variables asked for, as in cancer=yes or cancer."
+    )] = ()
+    rows: Annotated[Path | None, CommandLineOnly(), Help(
+        "Queries, one a row; what is not asked is missing."
+    )] = None
+    evidence_rows: Annotated[Path | None, CommandLineOnly(), Help(
+        "Evidence for each of --rows."
+    )] = None
+    most_likely: Annotated[bool, Help(
+        "The most likely states given the evidence."
+    )] = False
+    num_chains: Annotated[int, Range(1), Help(
+        "Of a network: chains of Gibbs sampling."
+    )] = 10
+    burn_in: Annotated[int, Range(0), Help(
+        "Of a network: sweeps of Gibbs sampling that are left out."
+    )] = 100
+    num_sweeps: Annotated[int, Range(1), Help(
+        "Of a network: sweeps of each chain that are counted."
+    )] = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
+    """Options"""
+    num_samples: Annotated[int, Flag("-n"), Range(1), Help("Samples.")] = 10
+    burn_in: Annotated[int, Range(0), Help(
+        "Of a network given evidence: sweeps of Gibbs sampling before a sample."
+    )] = 100
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help("Write a CSV file.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitInfoOptions(JsonOptions):
+    """Options"""
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write it in another form: .npz, .ac, .dot; a network .tbn."
+    )] = None
+    max_edges: Annotated[int, Range(1), Help(
+        "Of a network: compile it to a circuit of at most this many edges, to find its size."
+    )] = 1_000_000
+    plot: Annotated[Path | None, CommandLineOnly(), Help(
+        "Draw a small circuit (.svg, .dot, .png, .pdf)."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorOptions(
+    OpenOptions, EvidenceOptions, TimeOptions, MergeOptions, SeedOptions, JsonOptions
+):
+    """Options"""
+    evidence: Annotated[Sequence[str] | str, Help(
+        "States of a network's variables, as in smoke=yes."
+    )] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitOutputOptions:
+    """Output"""
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write the circuit: .npz, .ac or .dot."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitMarginalsOptions(FactorOptions):
+    """Options"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitCompileOptions(FactorOptions, CircuitOutputOptions):
+    """Options"""
+    max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircuitApproximateOptions(FactorOptions, CircuitOutputOptions):
+    """Options"""
+    max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 10_000
+    parameters: Annotated[CircuitParameters, Help(
+        "How parameters are found: F (learned), G (Gibbs samples), V (variational), VI (V, its "
+        "worlds weighed), E (drawn exactly) or P (particles); auto: E where that fits, else P "
+        "or VI, whichever is surer."
+    )] = "auto"
+    num_samples: Annotated[int, Range(1), Help(
+        "Samples that the structure is learned from."
+    )] = 50_000
+
+
+# fmt: off
+
+
+
+
+FieldOptimizer = Literal[
+    "lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad"
+]
+FieldExpectation = Literal["auto", "exact", "gibbs", "map"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldInferOptions(
+    OpenOptions, InferringOptions, SamplingOptions, MergeOptions, SeedOptions, JsonOptions
+):
+    """Inference"""
+    method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldMapOptions(
+    OpenOptions, MapTimeOptions, MemoryOptions, MergeOptions, SeedOptions, JsonOptions
+):
+    """Inference"""
+    method: Annotated[str, MethodOf("field map"), Help("How to search.")] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldFromOptions(SeedOptions):
+    """Options"""
+    sharpness: Annotated[float, Range(0, 1e6, above=True), Help(
+        "How hard connectives are: weights below the root."
+    )] = 8.0
+    others: Annotated[bool, Help(
+        "Give every parfeature all other predicates, with small weights."
+    )] = False
+    num_random: Annotated[int, Range(0), Help(
+        "Parfeatures of all predicates, with small weights."
+    )] = 0
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write the field (.rrf)."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldExtractOptions:
+    """Options"""
+    threshold: Annotated[float, Range(0, above=True), Help(
+        "Weights below it, within a parfeature, are left out."
+    )] = 1.0
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write the formulas (.mln)."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldDrawOptions:
+    """Options"""
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "The picture: .svg, .dot, .png or .pdf (FIELD.svg)."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldLearnOptions(
+    LearnQueryOptions, ClimbOptions, TimeOptions, MemoryOptions, CheckpointOptions, MergeOptions,
+    SeedOptions, JsonOptions,
+):
+    """Learning"""
+    objective: Annotated[str, MethodOf("field objective"), Help("What to maximise.")] = "pseudo"
+    optimizer: Annotated[FieldOptimizer | None, Help(
+        "lbfgs where values are exact, adam elsewhere."
+    )] = None
+    expectation: Annotated[FieldExpectation, Help(
+        "Expected derivatives: by all worlds where they are few and by chains elsewhere (auto), "
+        "by one of these, or by the most likely world (map, which vp and vp-pw imply)."
+    )] = "auto"
+    rate: Annotated[float | None, Range(0, above=True), Help(
+        "Of vp, cd, vp-pw, cd-pw, adam and adagrad."
+    )] = None
+    restarts: Annotated[int, Range(0), Help("Climbs from other weights; the best is kept.")] = 0
+    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
+        "Write the learned field (.rrf)."
+    )] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldScoreOptions(
+    LearnQueryOptions, LikelihoodOptions, InferringOptions, MergeOptions, SeedOptions, JsonOptions
+):
+    """Options"""
+    method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
+    predictions: Annotated[bool, Help("Leave out CLL and AUC-PR of the query.")] = True

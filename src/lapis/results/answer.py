@@ -1,13 +1,18 @@
-"""Marginal probabilities: what was asked, how sure it is, and by which method."""
+"""Counts of formulas: true groundings of each weight's formula in the data.
+
+Marginal probabilities: what was asked, how sure it is, and by which method.
+
+A most likely world: which of the atoms asked are true, and whether that is proven.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -17,10 +22,100 @@ from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import finish, label, new_axes, plot_bars
-from lapis.results.result import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+ESTIMATED = ("estimate", "relative_error")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """True groundings of one weight's formula in the data."""
+
+    formula: str
+    weight: float | None
+    true: int  # rounded where it is an estimate
+    groundings: int
+    exact: bool = True
+    estimate: float | None = None  # unrounded, where it is one
+    relative_error: float | None = None  # of the estimate, where it was measured
+
+    def to_json(self) -> dict[str, Any]:
+        """Of an exact count nothing is said of estimates."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {k: v for k, v in found.items() if k not in ESTIMATED or v is not None}
+
+
+@dataclass(frozen=True, repr=False)
+class Counts(Result, Sequence[RuleCount]):
+    """A row for each weight, in the order of the model; added up over worlds."""
+
+    rows: tuple[RuleCount, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[RuleCount]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> RuleCount: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RuleCount, ...]: ...
+    def __getitem__(self, index: int | slice) -> RuleCount | tuple[RuleCount, ...]:
+        return self.rows[index]
+
+    @property
+    def exact(self) -> bool:
+        return all(row.exact for row in self.rows)
+
+    @property
+    def measured(self) -> bool:
+        """Whether estimates were compared with exact counts."""
+        return any(row.relative_error is not None for row in self.rows)
+
+    def columns(self) -> Columns:
+        names = ["formula", "weight", "true", "groundings", "exact"]
+        names += ["estimate"] * (not self.exact) + ["relative_error"] * self.measured
+        return {name: [getattr(row, name) for row in self.rows] for name in names}
+
+    def views(self) -> list[View]:
+        numbers = ["weight", "true", "groundings", *(["relative error"] * self.measured)]
+        cells = [
+            (
+                "" if row.weight is None else f"{row.weight:g}",
+                row.formula,
+                f"{'' if row.exact else '≈ '}{row.true:,}",
+                f"{row.groundings:,}",
+                *([f"{row.relative_error or 0.0:.2e}"] * self.measured),
+            )
+            for row in self.rows
+        ]
+        return [new_view(["weight", "formula", *numbers[1:]], cells, numbers=numbers)]
+
+    def summary(self) -> str:
+        number = f"{len(self):,} formula{'' if len(self) == 1 else 's'}"
+        return f"{number}, {'exact' if self.exact else 'estimated'}"
+
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis count --json`."""
+        return {"formulas": (row.to_json() for row in self.rows)}
+
+    def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
+        """Bars of the share of true groundings."""
+        shown = self.rows[:limit]
+        share = np.array([row.true / max(1, row.groundings) for row in shown])
+        return plot_bars(
+            [row.formula for row in shown], share, axes,
+            xlabel="share of groundings true", title=self.summary(),
+        )  # fmt: skip
 
 
 ENOUGH = 100  # effective samples a chain
@@ -356,3 +451,93 @@ def to_arviz(draws: Mapping[str, np.ndarray]) -> Any:
     # Called convert_to_datatree from ArviZ 1.0 on.
     old = getattr(arviz, "convert_to_inference_data", None)
     return (old or arviz.convert_to_datatree)(dict(draws))
+
+
+@dataclass(frozen=True, repr=False)
+class MostLikelyWorld(AtomResult):
+    """A most likely truth assignment to the unknown query atoms."""
+
+    method: str
+    optimal: bool
+    score: float  # Σ w·n over all groundings, evidence included
+    asked: Atoms
+    value: np.ndarray  # bool[num_atoms]
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the search before it was done."""
+        return bool(self.diagnostics.get("interrupted", False))
+
+    @cached_property
+    def atoms(self) -> dict[Any, bool]:
+        """Truth by name, or by world and name where there are several worlds."""
+        return self.by_key(self.value)
+
+    def __getitem__(self, key: Key) -> bool:
+        """Whether an atom is true: world["P(A)"], or world["data.db", "P(A)"]."""
+        return bool(self.value[self.asked.find(key)])
+
+    @property
+    def true_atoms(self) -> list[str]:
+        """The names of the true atoms, world after world."""
+        return self.asked.take(np.flatnonzero(self.value))
+
+    def measured(self) -> dict[str, np.ndarray]:
+        """The truth values of the atoms."""
+        return {"value": self.value}
+
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis map --json`."""
+        return {
+            "method": self.method,
+            "optimal": self.optimal,
+            "score": self.score,
+            "atoms": self.entries(),
+            **self.diagnostics,
+        }
+
+    def views(self) -> list[View]:
+        """The true atoms."""
+        true = np.flatnonzero(self.value)
+        headings = (*self.name_headings[:-1], "true in the most likely world")
+        return [new_view(headings, self.named_rows(true[:MAX_ROWS]), num_rows=len(true))]
+
+    def summary(self) -> str:
+        """The world in a line."""
+        kind = "proven most likely" if self.optimal else "best found"
+        where = f" in {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
+        return (
+            f"{int(self.value.sum()):,} of {len(self):,} atoms true{where}, "
+            f"score {self.score:.6g}, {kind} (by {self.method})"
+        )
+
+    def remarks(self) -> list[str]:
+        """Caveats: what the diagnostics say against the world."""
+        return quality_remarks(self.diagnostics)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw bars of the share of true atoms of each predicate.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
+        chosen = self.asked.by_predicate
+        share = np.array(
+            [self.value[rows].mean() if len(rows) else 0.0 for rows in chosen.values()]
+        )
+        return plot_bars(
+            list(chosen), share, axes, xlabel="share of atoms true", title=self.summary()
+        )

@@ -15,9 +15,9 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.errors import LapisError, suggestion
+from lapis.language.instances import as_atom, canonical_name
 from lapis.language.names import AtomPattern, atom_pattern, format_atom, format_constant
 from lapis.language.parser import parse_formula
-from lapis.language.resolution.instances import as_atom, canonical_name
 from lapis.language.syntax import Constant, Variable
 
 Key = str | tuple[str, str]  # an atom, or its world and the atom

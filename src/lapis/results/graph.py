@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lapis.data.whole_path import require_writable, write_whole
+from lapis.data.atomic_write import require_writable, write_whole
 from lapis.errors import TooLarge
 from lapis.results.plots import check_picture, new_figure, save_picture
 from lapis.results.result import escape, text_width, visible

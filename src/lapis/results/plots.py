@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.atomic_write import whole_path
 from lapis.errors import LapisError
 from lapis.results.result import escape
 

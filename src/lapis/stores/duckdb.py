@@ -4,37 +4,50 @@ Our tables are in a database of their own, in memory as long as they fit and in 
 temporary files beyond; the folder is removed when the store is closed. A file of the user's is
 attached beside it for reading, and for writing only while a result is published, so that others
 may read it meanwhile.
+
+Ctrl-C during a long call into a library: the library is told at once, by another thread.
+
+Python's handlers of signals run in the main thread, between its instructions. While that is inside
+a library they wait, unless the library looks for signals itself; DuckDB does so between pieces of
+work, but the main thread may have taken a piece of minutes. What does not wait is the byte that
+the signal writes into a file (`signal.set_wakeup_fd`): a thread reads it and interrupts the call.
+
+A thread for each statement, with the main thread only waiting, did the same and cost a millisecond
+of processors and four of waiting each; this costs nothing that can be measured.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
+import socket
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lapis.data.whole_path import require_writable
+from lapis.data.atomic_write import require_writable
 from lapis.errors import LapisError, TooLarge
-from lapis.stores.arrow import read_batches
 from lapis.stores.dialect import DUCKDB, Dialect
-from lapis.stores.interrupting import Done, Interrupter
 from lapis.stores.store import (
     Columns,
     Store,
     Table,
     fetch_all,
+    read_batches,
     refuse_target,
     split_target,
 )
 
 if TYPE_CHECKING:
     import duckdb
+
 
 BATCH = 1 << 20  # rows fetched at a time
 SCHEMA = "lapis"  # ours, in a database of our own
@@ -240,3 +253,62 @@ def _complaints() -> Iterator[None]:
         if str(error) == "Query interrupted":  # as it has Ctrl-C
             raise KeyboardInterrupt from error
         raise
+
+
+Done = TypeVar("Done")
+
+PAUSE = 0.05  # seconds between interruptions: one that comes before the work is lost
+
+
+class Interrupter:
+    """Makes calls that Ctrl-C ends; `close` ends its thread."""
+
+    def __init__(self) -> None:
+        self._told, self._signals = socket.socketpair()
+        self._signals.setblocking(False)
+        self._lock = threading.Lock()  # so that no later call is interrupted
+        self._interrupt: Callable[[], None] | None = None  # of the call under way
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], Done], interrupt: Callable[[], None]) -> Done:
+        """Do the work, or interrupt it where Ctrl-C would end the program.
+
+        Other threads never hear Ctrl-C; and who handles it otherwise wants the work done.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            return work()
+        before = -1
+        try:
+            before = signal.set_wakeup_fd(self._signals.fileno(), warn_on_full_buffer=False)
+            self._interrupt = interrupt
+            return work()
+        finally:
+            try:
+                signal.set_wakeup_fd(before)
+            finally:  # the handler may run between the two
+                with self._lock:
+                    self._interrupt = None
+
+    def close(self) -> None:
+        self._interrupt = None
+        self._closed.set()
+        self._signals.close()
+        self._thread.join(1.0)
+
+    def _watch(self) -> None:
+        with self._told:
+            while heard := self._told.recv(256):
+                under_way = self._interrupt
+                while signal.SIGINT in heard and self._tell(under_way):
+                    self._closed.wait(PAUSE)
+
+    def _tell(self, under_way: Callable[[], None] | None) -> bool:
+        """Interrupt a call, if it is still under way."""
+        with self._lock:
+            if under_way is None or self._interrupt is not under_way:
+                return False
+            under_way()
+            return True

@@ -24,7 +24,7 @@ from lapis.data.formats.table_files import TYPE_MARK
 from lapis.data.lazy_database import LazyDatabase, LazyDomain
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
-from lapis.language.resolution.resolve import read_model
+from lapis.language.resolve import read_model
 from lapis.problem.task import DataLike, Inputs, ModelLike, list_worlds, open_inputs
 from lapis.results.atom_result import AtomResult
 from lapis.stores.store import Store

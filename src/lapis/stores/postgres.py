@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lapis.errors import LapisError
-from lapis.stores.arrow import read_batches, to_arrow
 from lapis.stores.dialect import POSTGRESQL, Dialect
 from lapis.stores.store import (
     Columns,
     Store,
     Table,
     fetch_all,
+    read_batches,
     refuse_target,
     split_target,
+    to_arrow,
 )
 
 if TYPE_CHECKING:

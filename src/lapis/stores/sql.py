@@ -4,7 +4,7 @@ Every expression becomes a common table expression with columns c0, c1, … for 
 for the value; shared ones are materialised where the dialect can say so. Values are counts, so none
 of them, and no partial sum, exceeds what the expression sums to over all its variables; `bound` is
 an upper bound of that, and decides the type of n (`Dialect.integer`). Where no type is so wide, the
-plan is run modulo several numbers, and the values put together from their residues (`residues.py`).
+plan is run modulo several numbers, and `store_engine.py` combines the residues.
 Nothing is ever rounded.
 
 Names of constants never enter a statement: a constant is compared by its code, two variables of

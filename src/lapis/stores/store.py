@@ -6,6 +6,8 @@ well and published in one step at the end (`publish`), so that no incomplete tab
 
 Statements are texts over `Table`s, which write themselves quoted: f"SELECT n FROM {table}". No
 text of the data is ever part of one: constants are codes.
+
+Arrow batches as columns of numpy, integers exact.
 """
 
 from __future__ import annotations
@@ -13,12 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.results.columns import as_objects
 from lapis.stores.dialect import Dialect
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 Columns = Mapping[str, np.ndarray]  # of one length: integers, float64, or object (text or integers)
 MapColumns = Callable[[Iterable[Columns]], Iterator[Columns]]
@@ -140,3 +147,49 @@ def fetch_number(store: Store, select: str) -> int:
     """The one integer that a query gives."""
     (column,) = fetch_all(store, select).values()
     return int(column[0])
+
+
+def read_batches(reader: pyarrow.RecordBatchReader) -> Iterator[Columns]:
+    """The columns of each batch; one without rows where there is no batch."""
+    empty = True
+    for batch in reader:
+        empty = False
+        yield _columns(reader.schema.names, batch.columns)
+    if empty:
+        none = reader.schema.empty_table()
+        yield _columns(none.schema.names, (column.combine_chunks() for column in none.columns))
+
+
+def _columns(names: list[str], arrays: Iterable[pyarrow.Array]) -> Columns:
+    return {name: to_numpy(array) for name, array in zip(names, arrays, strict=True)}
+
+
+def to_numpy(array: pyarrow.Array) -> np.ndarray:
+    """Integers as they are, or as Python integers if they are wider than 64 bits."""
+    import pyarrow
+
+    kind = array.type
+    if pyarrow.types.is_decimal(kind):
+        return _whole_numbers(array)
+    if isinstance(kind, pyarrow.OpaqueType):  # PostgreSQL's NUMERIC, as digits
+        return as_objects([int(digits) for digits in array.storage.to_pylist()])
+    return array.to_numpy(zero_copy_only=False)
+
+
+def to_arrow(columns: Columns) -> pyarrow.Table:
+    """Columns as Arrow has them: NaN is NULL, Python integers are decimals, or else texts."""
+    import pyarrow
+
+    return pyarrow.table(
+        {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
+    )
+
+
+def _whole_numbers(array: pyarrow.Array) -> np.ndarray:
+    """object[n], from decimals without a fraction: 128 bits in two's complement."""
+    import pyarrow
+
+    whole = array.cast(pyarrow.decimal128(38, 0))
+    halves = np.frombuffer(whole.buffers()[1], np.uint64)[2 * whole.offset :][: 2 * len(whole)]
+    high = halves[1::2].astype(np.int64).astype(object)
+    return high * 2**64 + halves[::2].astype(object)

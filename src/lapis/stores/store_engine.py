@@ -1,7 +1,15 @@
-"""Plans on a store: the world's relations are its tables, answers come back as factors."""
+"""Plans on a store: the world's relations are its tables, answers come back as factors.
+
+Integers of any size from their remainders (Chinese remainders).
+
+Engines whose widest integers have 38 digits count in them modulo m1, m2, …, coprime and below
+2^61: a product of two remainders then has 37 digits, and a sum of 2^60 remainders does too. A
+value below m1·m2·… is known by its remainders.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -20,7 +28,6 @@ from lapis.stores.load_to_store import (
     StoredExtension,
     TableNames,
 )
-from lapis.stores.residues import combine, moduli
 from lapis.stores.sql import Integer, SqlWriter, bound, write_parts
 from lapis.stores.store import Columns, Store, Table, fetch_all
 
@@ -134,3 +141,30 @@ def _in_order(columns: Columns) -> dict[str, np.ndarray]:
     """The rows by part and codes, as every run of a statement has them."""
     order = np.lexsort([column for name, column in columns.items() if name != "n"])
     return {name: column[order] for name, column in columns.items()}
+
+
+LARGEST = 2**61 - 1
+
+
+def moduli(bound: int) -> list[int]:
+    """Coprime numbers whose product exceeds the bound."""
+    found: list[int] = []
+    product = 1
+    for candidate in range(LARGEST, 2, -2):
+        if product > bound:
+            break
+        if math.gcd(candidate, product) == 1:
+            found.append(candidate)
+            product *= candidate
+    return found
+
+
+def combine(remainders: Sequence[np.ndarray], modulus: Sequence[int]) -> np.ndarray:
+    """object[n], the smallest integers ≥ 0 with the given remainders, each int64 or object[n]."""
+    product = math.prod(modulus)
+    total = np.zeros(len(remainders[0]), object)
+    for remainder, number in zip(remainders, modulus, strict=True):
+        others = product // number
+        total += remainder.astype(object) * (others * pow(others, -1, number))
+    total %= product
+    return total

@@ -26,7 +26,7 @@ def open_store(url: str, max_memory: int | None = None) -> Store:
 
         return PostgresStore(url)
     if scheme in ("spark", "sc") or LOCAL.fullmatch(url):
-        from lapis.stores.spark import SparkStore
+        from lapis.stores.spark_store import SparkStore
 
         return SparkStore(None if url == "spark" else url)
     raise LapisError(

@@ -21,7 +21,7 @@ from lapis.problem.problem import build_problem
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.paths.path_differences import PartSums
+from lapis.structure.path_differences import PartSums
 from lapis.structure.scores import Scorer
 from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds

@@ -8,7 +8,7 @@ import numpy as np
 
 from lapis.results.graph import GraphEdge, GraphNode, Picture
 from lapis.structure.explain import constant_names
-from lapis.structure.lift_graph import LiftedGraph
+from lapis.structure.learners.lift_graph import LiftedGraph
 from lapis.structure.training_data import TrainingData
 
 MAX_CLUSTERS = 60

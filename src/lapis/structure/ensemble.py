@@ -22,10 +22,10 @@ import numpy as np
 
 from lapis.data.keys import contains, unpack
 from lapis.runtime.kernels import allocating_entry
-from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
-from lapis.structure.paths.path_differences import Joins
+from lapis.structure.path_differences import Joins
 from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
+from lapis.structure.scores import fit
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one

@@ -10,7 +10,7 @@ import numpy as np
 from lapis.data.keys import contains
 from lapis.language.model import Predicate
 from lapis.structure.clauses import Candidate, PathAtom, spell_literals, variable_types
-from lapis.structure.paths.path_differences import PartSums
+from lapis.structure.path_differences import PartSums
 from lapis.structure.training_data import TrainingData
 
 MAX_ROWS = 100_000  # groundings of a rule's body looked through

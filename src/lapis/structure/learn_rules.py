@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from lapis.counting.path_counts import path_counts
+from lapis.counting.totals import path_counts
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model
 from lapis.language.model_text import print_model
-from lapis.language.resolution.resolve import parse_model
+from lapis.language.resolve import parse_model
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
 from lapis.optimisation.checkpoint import CheckpointFile, foreign
@@ -36,7 +36,7 @@ from lapis.structure.dangling_choice import learn_best_way
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
-from lapis.structure.paths.path_differences import Joins, PartSums
+from lapis.structure.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
 from lapis.structure.training_data import TrainingData, join_worlds

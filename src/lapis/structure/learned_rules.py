@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lapis.data.whole_path import write_whole
+from lapis.data.atomic_write import write_whole
 from lapis.language.model import Model
 from lapis.language.model_text import print_model
 from lapis.results.result import Columns, Result, View, new_view

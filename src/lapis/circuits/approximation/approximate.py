@@ -17,6 +17,37 @@ but its worlds can be weighed, which takes the bias out where V looks, and says 
 can be trusted. Where V leaves out a mode (parities with noise) weights do not know of it, E and P
 do; and particles respect hard tables. So P is the default if it is surer of log Z than VI, or finds
 more of it. What is asked afterwards is exact on the circuit.
+
+G: shares that match expectations under the model, estimated from Gibbs samples (AC², step 2).
+
+The likeliest member of a family for some worlds takes child c at sum n as often as they do:
+
+    π(n, c) = (Σ_worlds P(c taken at n, n reached) + α π_F(n, c)) / (Σ_worlds [n reached] + α)
+
+so no optimisation is needed where shares are untied; α worlds' weight of the family's own shares
+stands in where worlds are few. Rao–Blackwellised: a sum decides a variable v, and whether it is
+reached does not depend on v; so it counts P(x_v | all others) for the children's states in the
+place of the state drawn.
+
+A world in which v would not have been drawn as it was after its neighbours is used all the same:
+the conditionals are those of the sweep that made the world.
+
+Which circuit: LearnAC on samples of the model, with an edge cost that shrinks (AC², step 1).
+
+The search starts with a cost that allows only splits worth many edges; each time no split is left
+that pays, the cost is halved, as long as more than a hundredth of the budget is left. The paper
+ends at the first split that would overshoot; a smaller one may still fit, so such a split is
+crossed out and the search goes on, up to `MAX_OVERSHOOTS` times. Splits are allowed on neighbours
+in the model only: on hepar2 that is closer than all splits, with fewer edges.
+
+Another structure: the model without its weaker tables, compiled.
+
+LearnAC sees dependence of pairs, in contexts; a parity of three variables it does not see, nor what
+samples of a slowly mixing chain do not show. So the strongest tables (those whose entries differ
+most) are kept, one after another, as long as elimination stays within the budget, and what they
+make is compiled exactly. V then fits all tables on this structure, which is structured mean field
+(Saul and Jordan 1996) without a substructure chosen by hand. A model that fits the budget is kept
+whole, and V is exact. Which of the two structures is closer to the model, V's bound tells.
 """
 
 from __future__ import annotations
@@ -27,24 +58,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import Family, condition_circuit, family_circuit
+from lapis.circuits.approximation.family import Family, condition_circuit, family_circuit, hold
 from lapis.circuits.approximation.importance import Weighed, weigh
-from lapis.circuits.approximation.matching import match_samples
 from lapis.circuits.approximation.samples import (
+    GibbsSamples,
     sample_exactly,
     sample_forward,
     sample_gibbs,
     sample_particles,
 )
-from lapis.circuits.approximation.structure import learn_structure
-from lapis.circuits.approximation.thinning import thin_structure
 from lapis.circuits.approximation.variational import certified_bound, find_terms, fit_best
-from lapis.circuits.circuit import Circuit
+from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
 from lapis.circuits.compilation.compile import compile_factors, impossible
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
+from lapis.circuits.learning.candidates import NEVER, refresh_best
+from lapis.circuits.learning.learn import Search
 from lapis.errors import TooLarge
-from lapis.runtime.progress import Report, Stop
+from lapis.inference.exact.elimination_order import best_order
+from lapis.network.csr import row_starts
+from lapis.runtime.kernels import entry
+from lapis.runtime.progress import Progress, Report, Stop
 
 MAX_EDGES = 10_000
 NUM_SAMPLES = 50_000
@@ -255,3 +288,204 @@ def match_particles(
         circuit, "P", bound, particles.log_partition, particles.stderr, None,
         particles.state_stderr, particles.upper,
     )  # fmt: skip
+
+
+PRIOR = 2.0  # worlds that the shares of F count for
+
+
+class Decisions(NamedTuple):
+    """For each edge of a sum the states of the variable that the sum decides."""
+
+    edge_start: np.ndarray  # int64[num_edges + 1]
+    state: np.ndarray  # int32[...], states of all variables, numbered
+
+
+def match_samples(family: Family, samples: GibbsSamples) -> Family:
+    """The family with the shares that samples have."""
+    decisions = find_decisions(family)
+    counts = np.zeros(len(family.child))
+    num_nodes = len(family.kind)
+    holds = np.empty(num_nodes, np.bool_)
+    reached = np.empty(num_nodes, np.bool_)
+    _count(family, decisions, samples.rows, samples.conditional, holds, reached, counts)
+    of_sum = np.repeat(family.kind == SUM, np.diff(family.start))
+    number = np.repeat(np.arange(num_nodes), np.diff(family.start))
+    shares = np.where(of_sum, counts + PRIOR * np.exp(family.log_share), 1.0)
+    total = np.bincount(number, weights=shares, minlength=num_nodes)[number]
+    return family._replace(log_share=np.where(of_sum, np.log(shares / total), 0.0))
+
+
+def find_decisions(family: Family) -> Decisions:
+    """The states that tell the children of each sum apart."""
+    num_states = int(family.state_start[-1])
+    words = (num_states + 63) // 64
+    below = np.zeros((len(family.kind), words), np.uint64)
+    _gather_states(family, below)
+    lists: list[np.ndarray] = [np.empty(0, np.int32)] * len(family.child)
+    for node in np.flatnonzero(family.kind == SUM).tolist():
+        edges = slice(family.start[node], family.start[node + 1])
+        packed = below[family.child[edges]].view(np.uint8)
+        bits = np.unpackbits(packed, axis=1, bitorder="little")[:, :num_states]
+        clashes = np.add.reduceat((bits.sum(axis=0) > 1), family.state_start[:-1])
+        mentioned = np.logical_or.reduceat(bits.any(axis=0), family.state_start[:-1])
+        decided = np.flatnonzero(mentioned & (clashes == 0))
+        first, last = family.state_start[decided[0]], family.state_start[decided[0] + 1]
+        for offset in range(len(bits)):
+            lists[family.start[node] + offset] = first + np.flatnonzero(bits[offset, first:last])
+    return Decisions(
+        row_starts([*map(len, lists)]),
+        np.concatenate([*lists, np.empty(0, np.int32)]).astype(np.int32),
+    )
+
+
+@entry
+def _gather_states(family, below):  # type: ignore[no-untyped-def]
+    for n in range(len(family.kind)):
+        if family.kind[n] == INDICATOR:
+            state = family.leaf[n]
+            below[n, state >> 6] |= np.uint64(1) << np.uint64(state & 63)
+        for e in range(family.start[n], family.start[n + 1]):
+            for w in range(below.shape[1]):
+                below[n, w] |= below[family.child[e], w]
+
+
+@entry
+def _count(family, decisions, rows, conditional, holds, reached, counts):  # type: ignore[no-untyped-def]
+    kind, start, child = family.kind, family.start, family.child
+    root = len(kind) - 1
+    for r in range(len(rows)):
+        hold(family, rows[r], holds)
+        reached[:] = False
+        if root >= 0:
+            reached[root] = True
+        for n in range(root, -1, -1):
+            if not reached[n]:
+                continue
+            for e in range(start[n], start[n + 1]):
+                if kind[n] == PRODUCT:
+                    reached[child[e]] = True
+                else:
+                    if holds[child[e]]:
+                        reached[child[e]] = True
+                    for at in range(decisions.edge_start[e], decisions.edge_start[e + 1]):
+                        counts[e] += conditional[r, decisions.state[at]]
+
+
+REST = 0.01  # of the budget, that need not be spent
+FIRST_COST = 0.02  # of an edge, for each sample
+LAST_COST = 1e-3
+MAX_OVERSHOOTS = 30
+
+
+def learn_structure(
+    rows: np.ndarray,
+    graph: FactorGraph,
+    max_edges: int,
+    stop: Stop | None = None,
+    progress: Report | None = None,
+) -> Circuit:
+    """A circuit of at most `max_edges` edges that explains rows of states, with its parameters."""
+    search = Search(
+        rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
+        neighbours(graph),
+    )  # fmt: skip
+    overshoots = 0
+    while search.edge_cost > LAST_COST and search.num_edges < (1.0 - REST) * max_edges:
+        if overshoots > MAX_OVERSHOOTS or (stop is not None and stop.is_over()):
+            break
+        found = search.find_split("quick")
+        if found is None:
+            lower_cost(search)
+        elif not search.split(*found, greedy=False, max_edges=max_edges):
+            overshoots += 1
+            search.candidates.gain[found] = search.candidates.bound[found] = NEVER
+            refresh_best(search.candidates, found[0])
+        if progress is not None and search.num_splits % 50 == 0:
+            figures = {"splits": float(search.num_splits), "edge cost": search.edge_cost}
+            progress(Progress("learning", search.num_edges, max_edges, figures=figures))
+    circuit = search.finish(0.0, converged=False).circuit
+    assert circuit is not None
+    return circuit
+
+
+def lower_cost(search: Search) -> None:
+    """Halve the cost of an edge; every candidate is looked at again."""
+    search.edge_cost *= 0.5
+    candidates = search.candidates
+    candidates.bound[:] = candidates.gain
+    candidates.priced[:] = 0
+    is_open = candidates.first >= 0
+    is_open[len(search.variable) :] = False
+    candidates.best[is_open] = candidates.bound[is_open].max(axis=1)
+
+
+def neighbours(graph: FactorGraph) -> np.ndarray:
+    """bool[num_variables, num_variables], who shares a table."""
+    shared = np.zeros((graph.num_variables, graph.num_variables), bool)
+    for factor in range(graph.num_factors):
+        scope = graph.variables_of(factor)
+        shared[np.ix_(scope, scope)] = True
+    return shared
+
+
+EDGES_PER_ENTRY = 2.0
+MAX_TRIALS = 600  # orders computed
+MAX_VARIABLES = 2_000
+
+
+def thin_structure(
+    graph: FactorGraph, max_edges: int, seed: int, stop: Stop | None = None
+) -> Circuit | None:
+    """A compiled part of the model of at most `max_edges` edges; None if none was found."""
+    if graph.num_variables > MAX_VARIABLES:
+        return None
+    max_entries = max_edges / EDGES_PER_ENTRY
+    for _ in range(6):
+        is_over = stop is not None and stop.is_over()  # then no part has two variables
+        part = strongest_part(graph, max_entries, seed, stop)
+        try:
+            return compile_factors(part, max_edges, seed, None if is_over else stop).circuit
+        except TooLarge:
+            max_entries *= 0.6
+    return None
+
+
+def strongest_part(
+    graph: FactorGraph, max_entries: float, seed: int, stop: Stop | None = None
+) -> FactorGraph:
+    """The model with as many of its tables, strongest first, as elimination allows."""
+    size = graph.size
+    strength = np.array([spread(graph.table(f)) for f in range(graph.num_factors)])
+    order = np.argsort(-strength, kind="stable")
+    scopes = [graph.variables_of(f) for f in range(graph.num_factors)]
+    small = [f for f in order if len(scopes[f]) < 2]
+    large = [f for f in order if len(scopes[f]) >= 2 and strength[f] > 0]
+
+    def is_narrow(chosen: list[int]) -> bool:
+        start = row_starts([len(scopes[f]) for f in chosen])
+        members = np.concatenate([scopes[f] for f in chosen]).astype(np.int32)
+        rng = np.random.default_rng(seed)
+        return best_order(size, start, members, max_entries, rng).is_complete
+
+    # The longest prefix by bisection, then one after another.
+    low, high = 0, len(large)
+    while low < high and not (stop and stop.is_over()):
+        middle = (low + high + 1) // 2
+        if is_narrow(large[:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    chosen = large[:low]
+    for place in range(low, min(len(large), low + MAX_TRIALS)):
+        if stop is not None and stop.is_over():
+            break
+        if is_narrow([*chosen, large[place]]):
+            chosen.append(large[place])
+    tables = [(scopes[f].tolist(), graph.table(f)) for f in [*small, *chosen]]
+    return graph_of_tables(graph.names, graph.states, tables)
+
+
+def spread(table: np.ndarray) -> float:
+    """How much the entries of a table differ; zeros count as e^-30."""
+    floored = np.maximum(table, table.max(initial=-np.inf) - 30.0)
+    return float(np.std(floored)) if table.size else 0.0

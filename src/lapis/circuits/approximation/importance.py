@@ -27,7 +27,7 @@ import numpy as np
 
 from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.runtime.kernels import entry, inner
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from lapis.circuits.approximation.variational import FLOOR
 from lapis.circuits.compilation.compile import impossible
+from lapis.circuits.compilation.elimination import MAX_SEARCHED, elimination_order
 from lapis.circuits.compilation.mini_buckets import estimate_partition
-from lapis.circuits.compilation.orders import MAX_SEARCHED, elimination_order
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes
+from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
 from lapis.circuits.queries import refuse_impossible
 from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform

@@ -35,7 +35,7 @@ import numpy as np
 
 from lapis.circuits.approximation.family import Family
 from lapis.circuits.circuit import INDICATOR, SUM
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.network.csr import row_starts
 from lapis.runtime.kernels import entry, inner
 from lapis.runtime.progress import Progress, Report, Stop

@@ -1,6 +1,6 @@
 """A factor graph as a circuit that computes exactly its product: the smaller of two.
 
-States that are impossible are left out beforehand (`factors/consistency.py`). Elimination goes
+States that are impossible are left out beforehand (`factor_graph.py`). Elimination goes
 first, where its tables fit; search then has to beat it, and is given up as soon as it cannot, or
 after work in proportion to the tables (it looks at all that is left of a model with each value it
 sets, so on long chains it takes ten times as long for the same circuit). Where no order is narrow
@@ -15,12 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit, Properties, new_circuit
-from lapis.circuits.compilation.elimination import eliminate
+from lapis.circuits.compilation.elimination import eliminate, elimination_order
 from lapis.circuits.compilation.gates import FULL, ONE, ZERO, Gates, new_gates
-from lapis.circuits.compilation.orders import elimination_order
 from lapis.circuits.compilation.search import search
-from lapis.circuits.factors.consistency import make_consistent
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.exact.elimination_order import Order
 from lapis.runtime.kernels import entry

@@ -25,10 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.elimination import next_row, strides_of
-from lapis.circuits.compilation.orders import elimination_order, times_of
+from lapis.circuits.compilation.elimination import elimination_order, next_row, strides_of, times_of
 from lapis.circuits.compilation.partition import Placed, group_tables
-from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Stop
 

@@ -9,7 +9,7 @@ the first place that is free for as long as it is needed; what the whole takes i
 is computed. Messages are kept with their largest entry 1 and a logarithm beside it. A product that
 falls below the smallest double is noticed, and the answer then does not say that it is exact.
 
-Before that the model is made smaller: by `consistency.py`, and by summing out what one table alone
+Before that the model is made smaller: by `factor_graph.py`, and by summing out what one table alone
 mentions. Of a Bayesian network that takes away whatever has no observed descendant (Shachter 1986),
 where elimination would have joined its parents.
 """
@@ -23,10 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.compilation.counting import count_worlds
-from lapis.circuits.compilation.elimination import next_row, spread, strides_of
-from lapis.circuits.compilation.orders import repeated_order, times_of
-from lapis.circuits.factors.consistency import make_consistent, without_idle
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.compilation.elimination import (
+    next_row,
+    repeated_order,
+    spread,
+    strides_of,
+    times_of,
+)
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent, without_idle
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import Order
 from lapis.runtime.kernels import entry

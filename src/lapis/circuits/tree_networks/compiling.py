@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables, parents_first
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, parents_first
 from lapis.circuits.learning.learn import finish_circuit
 from lapis.circuits.learning.split import (
     NO_LIMIT,

@@ -1,31 +1,72 @@
 """The differences of all ground atoms of a predicate, ready to be asked for.
 
 `open_differences` takes the closed form of `counting.differences` where every rule allows
-it, and the atom-by-atom path of `lapis.counting.differences.listed_differences` otherwise.
+it, and the atom-by-atom path of `lapis.counting.differences.atom_differences` otherwise.
+
+The difference vector of a ground atom, as a function of few numbers that classify its arguments.
+
+The terms of `difference_terms` are products of groups, each a function of some
+argument positions whose values are sparse vectors over plus variables (numbers, without them).
+All groups of the same positions make one integer-valued `Function`: the number of the combination
+of their values. The tuple of these numbers is the atom's signature, and determines its vector
+
+    d(g)[w] = Σ_terms coefficient · Π_groups G(g's arguments)[plus constants of w].
+
+Vectors are computed once for each distinct signature.
+
+Differences evaluated into products of small sparse factors.
+
+A conjunction, summed over all variables but the kept ones, is
+
+    coefficient · Π_j G_j(kept variables of group j)
+
+where the groups are the parts of the conjunction that hang together through summed variables.
+Multiplying the groups out over all kept variables would be the cross product that is to be
+avoided; `lapis.counting.differences.argument_classes` works on the groups as they are.
+
+Differences atom by atom, for formulas whose quantifiers have no closed form.
+
+An incremental `World` gives each atom's difference exactly, in time proportional to its
+neighbourhood; it just has to be asked for every atom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from lapis.counting.complete_world import add_derived, base_world
-from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vectors
-from lapis.counting.differences.difference_terms import Term, evaluate_difference
-from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
-from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
-from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
-from lapis.data.keys import contains
+from lapis.counting.differences.argument_classes import Function, look_up
+from lapis.counting.differences.differences import (
+    Difference,
+    Target,
+    clause_difference,
+    is_direct,
+    num_levels,
+)
+from lapis.counting.differences.sparse_vectors import (
+    SparseVectors,
+    add_entries,
+    number_vectors,
+    place_vectors,
+    stack_vectors,
+)
+from lapis.counting.flipping_world import World
+from lapis.counting.weight_keys import WeightKey, WeightKeys, number_weights, violated_rules
+from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
-from lapis.relational.interpretation import Interpretation
+from lapis.relational.compile import Wanted, compile_plan
+from lapis.relational.exact_sums import narrow
+from lapis.relational.factor import Factor, multiply, sort_rows
+from lapis.relational.interpretation import Interpretation, run_plans
 
 if TYPE_CHECKING:
     from lapis.counting.differences.block_classes import Candidates
-    from lapis.counting.differences.listed_differences import ListedDifferences
 
 
 class Differences(Protocol):
@@ -114,7 +155,6 @@ def open_differences(
     features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
         return evaluate_differences(problem, target, world)
-    from lapis.counting.differences.listed_differences import listed_differences
 
     return listed_differences(problem, target, world)
 
@@ -152,3 +192,232 @@ def differences_in(
 
 def flip_target(problem: Problem, predicate: str) -> Target:
     return Target(problem.model.predicates[predicate], problem.normal_form.derived, problem.domains)
+
+
+EMPTY_VECTOR = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class _Group(NamedTuple):
+    """A factor as a function of positions with values among numbered vectors; 0 is the empty one.
+
+    A vector's column is the mixed-radix value of its constants of `plus`.
+    """
+
+    positions: tuple[int, ...]
+    rows: np.ndarray  # int32[num_rows, len(positions)], unique
+    vector: np.ndarray  # int64[num_rows]
+    plus: tuple[str, ...]
+    vectors: SparseVectors
+
+
+class Part(NamedTuple):
+    """A term's group: the function that its value is read off, and the table to read it."""
+
+    function: int  # −1 for a group without positions
+    vector_of: np.ndarray  # int64[largest function value + 1]
+    plus: tuple[str, ...]
+    vectors: SparseVectors
+
+
+@dataclass(frozen=True)
+class AtomVectors:
+    """Difference vectors of all atoms of a predicate."""
+
+    functions: tuple[Function, ...]
+    terms: tuple[tuple[int, tuple[Part, ...], WeightKey], ...]
+
+    def at_signatures(self, signatures: np.ndarray) -> SparseVectors:
+        """The vector of each signature int64[n, num_functions]."""
+        num_signatures = len(signatures)
+        every, parts_found = np.arange(num_signatures), []
+        for coefficient, parts, key in self.terms:
+            chosen = [
+                part.vector_of[signatures[:, part.function]]
+                if part.function >= 0
+                else np.ones(num_signatures, np.int64)
+                for part in parts
+            ]
+            first, number = number_rows(chosen, num_signatures)
+            product = _multiply(coefficient, parts, [column[first] for column in chosen], key)
+            start = np.searchsorted(product.column("@row"), np.arange(len(first) + 1))
+            weight = key.offset + _pack(product, key.plus, key.shape)
+            parts_found.append((every, SparseVectors(start, weight, product.value).take(number)))
+        return place_vectors(num_signatures, parts_found)
+
+    def at_rows(self, atoms: np.ndarray) -> SparseVectors:
+        """The vector of each atom int32[n, arity]."""
+        columns = [look_up(function, atoms) for function in self.functions]
+        first, number = number_rows(columns, len(atoms))
+        distinct = np.empty((len(first), len(columns)), np.int64)
+        for position, column in enumerate(columns):
+            distinct[:, position] = column[first]
+        return self.at_signatures(distinct).take(number)
+
+
+def build_atom_vectors(
+    when_false: Sequence[Term], when_true: Sequence[Term], positions: tuple[str, ...]
+) -> tuple[AtomVectors, AtomVectors]:
+    """Numbers the values of the terms' groups, for false and for true atoms.
+
+    Factors are told apart by identity: terms that were evaluated once share them.
+    """
+    groups: dict[int, _Group] = {}
+    for term in (*when_false, *when_true):
+        for factor in term.groups:
+            if id(factor) not in groups:
+                groups[id(factor)] = _number_group(factor, positions, term.key)
+    vectors = _build(when_false, groups)
+    return vectors, vectors if when_false == when_true else _build(when_true, groups)
+
+
+def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
+    by_positions: dict[tuple[int, ...], dict[int, _Group]] = {}
+    for term in terms:
+        for factor in term.groups:
+            group = groups[id(factor)]
+            by_positions.setdefault(group.positions, {})[id(factor)] = group
+    functions: list[Function] = []
+    parts: dict[int, Part] = {}
+    for axes, members in by_positions.items():
+        if axes:
+            function, tables = _combine(axes, list(members.values()))
+            number = len(functions)
+            functions.append(function)
+        else:
+            number, tables = -1, [np.arange(2) for _ in members]
+        for (name, group), table in zip(members.items(), tables, strict=True):
+            parts[name] = Part(number, table, group.plus, group.vectors)
+    return AtomVectors(
+        tuple(functions),
+        tuple(
+            (term.coefficient, tuple(parts[id(factor)] for factor in term.groups), term.key)
+            for term in terms
+        ),
+    )
+
+
+def _number_group(factor: Factor, positions: tuple[str, ...], key: WeightKey) -> _Group:
+    axes = tuple(number for number, name in enumerate(positions) if name in factor.variables)
+    plus = tuple(name for name in key.plus if name in factor.variables)
+    shape = tuple(size for name, size in zip(key.plus, key.shape, strict=True) if name in plus)
+    points = factor.columns([positions[number] for number in axes])
+    columns = [points[:, column] for column in range(len(axes))]
+    first, row = number_rows(columns, len(points))
+    vectors = add_entries(len(first), row, _pack(factor, plus, shape), factor.value)
+    some, number = number_vectors(vectors)
+    return _Group(
+        axes, points[first], number + 1, plus, stack_vectors([EMPTY_VECTOR, vectors.take(some)])
+    )
+
+
+def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function, list[np.ndarray]]:
+    """One function for all groups of the same positions, and for each group its vector by value."""
+    points = np.concatenate([group.rows for group in groups])
+    first, row = number_rows([points[:, column] for column in range(len(axes))], len(points))
+    columns = []
+    begin = 0
+    for group in groups:
+        column = np.zeros(len(first), np.int64)
+        column[row[begin : begin + len(group.rows)]] = group.vector
+        columns.append(column)
+        begin += len(group.rows)
+    some, number = number_rows(columns, len(first))
+    function = Function(axes, points[first], number + 1)
+    return function, [np.concatenate([[0], column[some]]) for column in columns]
+
+
+def _multiply(
+    coefficient: int, parts: Sequence[Part], chosen: Sequence[np.ndarray], key: WeightKey
+) -> Factor:
+    """coefficient · Π parts as a factor over "@row" and the plus variables, sorted by row."""
+    num_rows = len(chosen[0]) if chosen else 1
+    sizes = {"@row": num_rows, **dict(zip(key.plus, key.shape, strict=True))}
+    rows = np.arange(num_rows, dtype=np.int32)[:, None]
+    product = Factor(("@row",), rows, np.ones(num_rows, np.int64)).scale(coefficient)
+    for part, column in zip(parts, chosen, strict=True):
+        picked = part.vectors.take(column)
+        shape = [sizes[name] for name in part.plus]
+        digits = np.unravel_index(picked.column, shape) if shape else ()
+        columns = [picked.row, *digits]
+        values = np.stack(columns, axis=1).astype(np.int32)
+        product = multiply(product, Factor(("@row", *part.plus), values, picked.value))
+    return sort_rows(product.reorder(("@row", *key.plus)))
+
+
+def _pack(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """int64[num_rows], the key of the variables' constants."""
+    return pack([factor.column(name) for name in variables], shape, len(factor))
+
+
+class Term(NamedTuple):
+    """coefficient · Π groups, added to the weight that `key` selects."""
+
+    coefficient: int
+    groups: tuple[Factor, ...]
+    key: WeightKey
+
+
+def evaluate_difference(
+    difference: Difference, target: Target, key: WeightKey, world: Interpretation
+) -> tuple[list[Term], list[Term]]:
+    """The terms of d(g) for false and for true atoms, over positions and plus variables.
+
+    Equal groups are one and the same factor.
+    """
+    wanted = Wanted((*target.positions, *key.plus), key.plus, True, difference.determined)
+    variables = tuple(difference.variables.items())
+    plans = [
+        compile_plan(side, variables, world, wanted)
+        for side in (difference.when_false, difference.when_true)
+    ]
+    when_false, when_true = (
+        [
+            Term(answer.scale, answer.factors, key)
+            for answer in answers
+            if answer.scale and all(map(len, answer.factors))
+        ]
+        for answers in run_plans(plans, world)
+    )
+    return when_false, when_true
+
+
+@dataclass(frozen=True)
+class ListedDifferences:
+    """d(g) by asking a world; the same offer as `AtomDifferences`."""
+
+    target: Target
+    interpretation: Interpretation  # of the base predicates
+    keys: WeightKeys
+    world: World
+    violated: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(self.interpretation.size, self.target.predicate.types))
+
+    def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
+        found = self.world.look([(self.target.predicate.name, atoms)])
+        return SparseVectors(found.start, found.column, narrow(found.value)), found.truth
+
+    def at_cleared_block(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
+        """The same for all atoms of one block, with every one of them false meanwhile."""
+        name = self.target.predicate.name
+        truth = self.world.look([(name, atoms)]).truth
+        self.world.flip_all([(name, atoms[truth])])
+        vectors, _ = self.at_rows(atoms)
+        self.world.flip_all([(name, atoms[truth])])
+        return vectors, truth
+
+
+def listed_differences(
+    problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
+) -> ListedDifferences:
+    flips = World(problem, world=world)
+    return ListedDifferences(
+        target, base_world(problem, world), number_weights(problem), flips, flips.violated_rules
+    )
+
+
+def list_atoms(sizes: tuple[int, ...]) -> np.ndarray:
+    """int32[Π sizes, len(sizes)], all tuples in lexicographic order."""
+    return np.ascontiguousarray(np.indices(sizes, np.int32).reshape(len(sizes), prod(sizes)).T)

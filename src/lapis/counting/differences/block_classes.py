@@ -25,11 +25,9 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Function, count_signatures, look_up
 from lapis.counting.differences.atom_differences import (
     AtomDifferences,
+    ListedDifferences,
     evaluate_differences,
     flip_target,
-)
-from lapis.counting.differences.listed_differences import (
-    ListedDifferences,
     list_atoms,
     listed_differences,
 )

@@ -13,8 +13,9 @@ unify with the same or with the opposite sign. Only the world at hand occurs; p 
 signs alone (U of size one does not depend on p, which is why most clauses need one sum for both).
 
 A literal of a derived predicate D changes when the witnesses of D(x) appear or vanish
-(`lapis.counting.derived`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U, where z_U
-is the indicator that the cube's literals U are g and its others hold. Since W + e ≥ 0 always,
+(`lapis.counting.complete_world`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U,
+where z_U is the indicator that the cube's literals U are g and its others hold. Since W + e ≥ 0
+always,
 
     D(g = 1) − D(g = 0) = (1 − 2p) · (1[W = 0] 1[e ≥ 1] − Σ_{m ≥ 1} 1[W = m] 1[e = −m]),
 

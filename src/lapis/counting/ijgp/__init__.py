@@ -11,7 +11,7 @@ takes it from two estimated counts.
 """
 
 from lapis.counting.ijgp.counter import IjgpCounter, count_ijgp
-from lapis.counting.ijgp.delta import ijgp_delta
+from lapis.counting.ijgp.differences import ijgp_delta
 from lapis.counting.ijgp.propagation import IjgpSettings
 
 __all__ = ["IjgpCounter", "IjgpSettings", "count_ijgp", "ijgp_delta"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lapis.counting.derived import extend
+from lapis.counting.complete_world import extend
 from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph

@@ -17,27 +17,76 @@ in which a held literal shares the block's key with g.
 
 A formula with a quantified part over the predicate has no such form; its atoms are estimated one
 by one (`ijgp_delta`).
+
+The change of every estimated count when one ground atom becomes true.
+
+Subtracting two estimates of whole clauses would drown a small difference in the error of two large
+numbers. Instead the clause is *substituted*: only groundings in which some literal is the atom g
+can change. Let U be the set of literals that are g in a grounding. A cube with U ≠ ∅ is true only
+for the value of g that all of U ask for, so
+
+    n(g=1) − n(g=0) = Σ_{U negative in the cube} C_U − Σ_{U positive in the cube} C_U,
+
+where C_U counts the solutions of the cube without U, with g's arguments substituted, in which no
+other literal is g. That last condition is a change of one entry in the tables of the remaining
+literals of the predicate: both R and 1 − R become 0 at g. Each C_U is one IJGP count of a smaller
+network; sets with both signs contribute nothing.
+
+A clause with a quantified part over the predicate has no such form: it is estimated in both
+worlds.
+
+Differences of estimated counts: equation 5 of Sarkhel et al. 2016 as the paper has it.
+
+    P(g = s | rest) ∝ exp Σ_j w_j M_j(rest, g = s),      d(g) = M(g = 1) − M(g = 0)
+
+M_j is the count of a formula as IJGP(i) estimates it on the constraint network of the whole
+formula. A counter holds the messages of the world at hand. M in the world in which g is flipped
+starts from these messages: the networks of two such worlds differ in a few entries, and the
+residual schedule of `propagation` recomputes only the messages that change. If g does flip, the
+flipped world's messages are those that the next atom starts from.
+
+`differences` substitutes the atom into the formula instead, which estimates only the groundings
+that can change, and often breaks the formula's cycles. Here the errors of two estimates of all
+groundings enter d, as far as they do not cancel. `benchmarks/ijgp_differences.py` compares: for
+transitivity substitution is exact at i = 1, and subtraction is wrong by as much as d; for a square
+of four literals at i = 1 subtraction is the better one. Both are exact where i exceeds the
+treewidth.
+
+A block's values exclude each other: d is what a value adds to its block left empty.
+
+Messages that have not converged, or that have several fixed points, depend on the worlds on the
+way. `settle` of a world by counts (`inference.sampling.counted_world`) starts from messages of the
+world alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lapis.counting.complete_world import extend
 from lapis.counting.ijgp.contraction import total
-from lapis.counting.ijgp.delta import depending, ijgp_delta
-from lapis.counting.ijgp.encoding import encode_cube, negate_clause
+from lapis.counting.ijgp.counter import (
+    CubeCounter,
+    IjgpCounter,
+    new_cube_counter,
+    num_weights,
+    plus_shape,
+    set_atom,
+)
+from lapis.counting.ijgp.encoding import constant_code, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
 from lapis.counting.ijgp.table import Table, pack
 from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import number_weights
+from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
-from lapis.language.model import Predicate
+from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import (
     Clause,
@@ -45,14 +94,18 @@ from lapis.logic.clauses import (
     Cube,
     Feature,
     Literal,
+    NormalForm,
     SimpleTerm,
     TypedVariable,
 )
 from lapis.problem.problem import Problem
-from lapis.relational.interpretation import Interpretation
+from lapis.relational.interpretation import Interpretation, interpret
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 
 World = Mapping[str, np.ndarray]  # for each predicate int32[num_true, arity]
 
@@ -350,3 +403,213 @@ def one_by_one(
     for number, row in enumerate(rows.tolist()):
         found[number] = ijgp_delta(form, model, domains, world, predicate, row, settings)
     return csr_matrix(found)
+
+
+def ijgp_delta(
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+    predicate: str,
+    row: Iterable[int],
+    settings: IjgpSettings,
+) -> np.ndarray:
+    """float64[num_weights], n(atom true) − n(atom false) with all other atoms as in the world."""
+    atom = np.asarray(tuple(row), np.int32)
+    base = interpret(model.predicates, domains, relations)
+    without, with_atom = (
+        extend(set_atom(base, predicate, atom, value), normal_form.definitions)
+        for value in (False, True)
+    )
+    changing = depending(normal_form, predicate)
+    deltas = []
+    for feature in normal_form.features:
+        if feature.hard:
+            continue
+        shape = plus_shape(feature, domains)
+        delta = np.zeros(shape)
+        for clause in feature.clauses:
+            if any(literal.predicate in changing for literal in clause.literals):
+                delta += new_cube_counter(feature, clause, without, settings).solutions_by_plus()
+                delta -= new_cube_counter(feature, clause, with_atom, settings).solutions_by_plus()
+            else:
+                _add_substituted(delta, clause, feature, without, predicate, atom, settings)
+        deltas.append(delta.ravel())
+    return np.concatenate(deltas) if deltas else np.empty(0)
+
+
+def depending(normal_form: NormalForm, predicate: str) -> set[str]:
+    """The derived predicates whose truth may change with an atom of the predicate."""
+    found: set[str] = set()
+    for definition in normal_form.definitions:
+        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
+        if predicate in used or used & found:
+            found.add(definition.predicate.name)
+    return found
+
+
+def _add_substituted(
+    delta: np.ndarray,
+    clause: Clause,
+    feature: Feature,
+    world: Interpretation,
+    predicate: str,
+    atom: np.ndarray,
+    settings: IjgpSettings,
+) -> None:
+    """Add ± C_U for every set U of like-signed literals that can all be the atom."""
+    cube = negate_clause(clause)
+    candidates = [
+        number for number, literal in enumerate(cube.literals) if literal.predicate == predicate
+    ]
+    domains = [world.domains[each] for each in world.relations[predicate].types]
+    for size in range(1, len(candidates) + 1):
+        for chosen in combinations(candidates, size):
+            signs = {cube.literals[number].positive for number in chosen}
+            if len(signs) == 2:
+                continue
+            binding = _unify((cube.literals[number] for number in chosen), atom, domains)
+            if binding is None:
+                continue
+            left = (each for number, each in enumerate(cube.literals) if number not in chosen)
+            rest = Cube(tuple(left), cube.conditions).substitute(binding)
+            variables = tuple(each for each in feature.variables if each[0] not in binding)
+            plus = tuple(name for name in feature.plus if name not in binding)
+            counter = CubeCounter(rest, variables, plus, world, settings)
+            counter.exclude(predicate, atom)
+            # Plus variables that the atom binds select one slice of the weights.
+            types = dict(feature.variables)
+            index = tuple(
+                world.domains[types[name]].index[binding[name].name]
+                if name in binding
+                else slice(None)
+                for name in feature.plus
+            )
+            delta[index] += (-1.0 if signs == {True} else 1.0) * counter.solutions_by_plus()
+
+
+def _unify(
+    literals: Iterable[Literal], atom: np.ndarray, domains: list[Domain]
+) -> dict[str, Constant] | None:
+    """The constants that make all literals the atom, if any do."""
+    binding: dict[str, Constant] = {}
+    for literal in literals:
+        for term, code, domain in zip(literal.terms, atom.tolist(), domains, strict=True):
+            if isinstance(term, Constant):
+                if constant_code(term, domain) != code:
+                    return None
+            elif (
+                binding.setdefault(term.name, Constant(domain.constants[code])).name
+                != (domain.constants[code])
+            ):
+                return None
+    return binding
+
+
+class EstimatedFlip(NamedTuple):
+    """d(g) of one atom, and the counter of the world in which it is flipped."""
+
+    weight_id: np.ndarray  # int64[k]
+    value: np.ndarray  # float64[k]
+    flipped: IjgpCounter
+
+
+def estimate_flip(
+    counter: IjgpCounter, predicate: str, row: tuple[int, ...], truth: bool
+) -> EstimatedFlip:
+    """Estimate M(g = 1) − M(g = 0) for one ground atom g.
+
+    Parameters
+    ----------
+    counter
+        Of the world at hand; it stays as it is.
+    predicate, row
+        The atom: a predicate of the model and the codes of its arguments.
+    truth
+        Of the atom in the counter's world.
+
+    Returns
+    -------
+    EstimatedFlip
+        The weights whose counts differ, the differences, and a counter of the world in which the
+        atom is flipped, whose messages started from those of `counter`.
+    """
+    flipped = counter.branch()
+    flipped.assign(predicate, row, not truth)
+    weight, change = flipped.change_since(counter)
+    return EstimatedFlip(weight, -change if truth else change, flipped)
+
+
+def new_counter(problem: Problem, settings: IjgpSettings) -> IjgpCounter:
+    """A counter of a problem's formulas; refuses hard rules."""
+    refuse_hard_rules(problem)
+    return IjgpCounter(problem.normal_form, problem.model, problem.domains, settings)
+
+
+class SubtractedDifferences:
+    """Differences of atoms in one world, each from two estimated counts."""
+
+    def __init__(self, problem: Problem, settings: IjgpSettings) -> None:
+        self.problem = problem
+        self._counter = new_counter(problem, settings)
+
+    def differences(
+        self, predicate: str, rows: np.ndarray, truth: np.ndarray, world: Mapping[str, np.ndarray]
+    ) -> csr_matrix:
+        """Estimate d of many atoms in one world.
+
+        Parameters
+        ----------
+        predicate, rows
+            The atoms, int32[num_rows, arity].
+        truth
+            bool[num_rows], the value of each in the world.
+        world
+            The true tuples of each predicate, int32[num_true, arity].
+
+        Returns
+        -------
+        csr_matrix
+            float64[num_rows, num_weights]. For a predicate with blocks, what each value adds to
+            its block left empty.
+        """
+        from scipy.sparse import csr_matrix
+
+        self._counter.count(world)
+        block = self.problem.model.predicates[predicate].block
+        start, weight, value = [0], [np.empty(0, np.int64)], [np.empty(0)]
+        for row, is_true in zip(map(tuple, rows.tolist()), truth.tolist(), strict=True):
+            counter, holds = self._counter, is_true
+            if block:
+                counter, holds = self._empty_block(predicate, row, world[predicate]), False
+            found = estimate_flip(counter, predicate, row, holds)
+            weight.append(found.weight_id)
+            value.append(found.value)
+            start.append(start[-1] + len(found.weight_id))
+        features, domains = self.problem.normal_form.features, self.problem.domains
+        shape = (len(rows), sum(num_weights(each, domains) for each in features))
+        entries = np.concatenate(value), np.concatenate(weight), np.array(start)
+        return csr_matrix(entries, shape=shape)
+
+    def _empty_block(self, predicate: str, row: tuple[int, ...], true: np.ndarray) -> IjgpCounter:
+        """The counter of the world without the value that the block of an atom has."""
+        key = [
+            n for n in range(len(row)) if n not in self.problem.model.predicates[predicate].block
+        ]
+        counter = self._counter.branch()
+        for own in true[(true[:, key] == np.array(row)[key]).all(axis=1)].tolist():
+            counter.assign(predicate, own, False)
+        return counter
+
+
+def counts_exactly(problem: Problem, predicate: str, settings: IjgpSettings) -> bool:
+    """Whether i exceeds the treewidth of every clause, so that counts are no estimates."""
+    if depending(problem.normal_form, predicate):
+        return False
+    nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
+    world = complete(problem, nothing)
+    return all(
+        new_cube_counter(feature, clause, world, settings).graph.is_tree
+        for feature in problem.normal_form.features
+        for clause in feature.clauses
+    )

@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from lapis.data.atomic_write import whole_path
 from lapis.data.database import Database, Domain, Relation
 from lapis.data.formats.assembly import known_types
 from lapis.data.formats.duckdb_tables import write_tables
 from lapis.data.formats.facts import PREDICATE
 from lapis.data.formats.table_files import table_columns
-from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 from lapis.language.names import format_constant
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.couplings.pairs import total
-from lapis.inference.sampling.kernels.clause_graph import clause_weights
+from lapis.inference.sampling.clause_graph import clause_weights
+from lapis.inference.sampling.cluster import total
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 

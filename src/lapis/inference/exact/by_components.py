@@ -39,6 +39,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.grounding.limits import describe_bytes
+from lapis.inference.exact.compensated_sums import any_large, split_scores
 from lapis.inference.exact.junction_tree import (
     ROOT,
     Potentials,
@@ -49,13 +50,12 @@ from lapis.inference.exact.junction_tree import (
     sample_states,
 )
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
-from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.inference.marginals import state_log_odds
 from lapis.inference.random_numbers import mix_all
+from lapis.network.components import Subnetwork, keep_part
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import Cubes, cube_weights, penalties, sum_by_weight
 from lapis.network.network import Network
-from lapis.network.parts import Subnetwork, keep_part
 from lapis.network.satisfiability import contradiction
 from lapis.runtime.progress import Stop
 

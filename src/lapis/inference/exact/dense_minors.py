@@ -2,7 +2,7 @@
 
 A minor of a graph, what is left after edges are contracted, has no larger treewidth than the graph,
 and a graph in which every vertex has k neighbours has treewidth k at least: whatever the order,
-some table is over k + 1 variables. To peel the graph itself (`moments/planning.py`) proves little
+some table is over k + 1 variables. To peel the graph itself (`moments/exact.py`) proves little
 of sparse graphs: a thousand people with ten friends each have no core beyond 12, and a treewidth of
 hundreds. To contract an edge adds the neighbours of both ends, so that degrees grow where a graph
 has no short way through. Always to contract the vertex of least degree with its neighbour of least

@@ -28,7 +28,7 @@ from math import prod
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.exact.whole_parts import LARGE, split_scores
+from lapis.inference.exact.compensated_sums import LARGE, split_scores
 from lapis.inference.marginals import state_log_odds
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction

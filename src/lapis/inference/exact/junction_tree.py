@@ -31,7 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.junction_tree_kernels import (
+from lapis.inference.exact.compensated_sums import any_large, split_scores
+from lapis.inference.exact.junction_tree_kernel import (
     add_up,
     bring_down,
     bring_down_logs,
@@ -39,7 +40,6 @@ from lapis.inference.exact.junction_tree_kernels import (
     pick_states,
     take_out,
 )
-from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 from lapis.runtime.progress import Stop

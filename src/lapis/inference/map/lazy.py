@@ -5,20 +5,54 @@ best score of the listed clauses bounds that of all worlds; the clauses that the
 them violates are listed next, by joins with that world (`grounding.lazy`), until there are none.
 Then the world's score is the true one and the bound is attained. For networks of which a most
 likely world concerns only a small part.
+
+Grounding on demand: only what a given world violates.
+
+Cutting-plane MAP (Riedel, UAI 2008) starts from few ground clauses, finds the best world for
+them, adds the ground clauses that this world violates, and repeats until there are none. A clause
+of weight w counts as violated
+
+    w > 0 or hard   when it is false: every literal is, so each is a join or anti-join with the
+                    atoms true in the world;
+    w < 0           when it is true: split by its first true literal, which must be an unknown
+                    atom, the literals before it being false.
+
+Groundings that are not listed count as the clause would like them, true where w > 0 and false
+where w < 0. The network's score is therefore never below that of the whole network, and equal to
+it in a world that violates nothing beyond what is listed: a best world of the listed clauses that
+violates no others is a best world of all.
+
+Clauses over undecided derived atoms are grounded whole at the start.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.grounding.lazy import LazyGrounding
+from lapis.grounding.assembly import FlatRows, concatenate_rows, decided_counts, weigh
+from lapis.grounding.atoms import PredicateAtoms
+from lapis.grounding.bottom_up import GroundingSession, PlannedClause
+from lapis.grounding.grounded_world import GroundedWorld
+from lapis.grounding.hard_formulas import refuse_falsified
+from lapis.grounding.templates import (
+    ChooseFates,
+    Fate,
+    PlanLimits,
+    literal_fates,
+    plan_template,
+)
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import InferenceOptions
+from lapis.logic.clauses import Feature, Literal
+from lapis.network.csr import row_starts
+from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.relational.conjunction import Atom
 from lapis.runtime.progress import Progress, work_clock
 
 MAX_ROUNDS = 200
@@ -81,3 +115,174 @@ def settle(network: Network, found: MapResult, complete: bool, rounds: int) -> M
         method=f"cutting planes + {found.method}",
         diagnostics={**found.diagnostics, "rounds": rounds, "listed_clauses": network.num_clauses},
     )
+
+
+class LazyGrounding:
+    """The clauses violated by the worlds seen so far.
+
+    Base atoms are numbered as `ground` numbers them.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        max_memory: int | None = None,
+        limits: PlanLimits | None = None,
+    ) -> None:
+        self.session = GroundingSession(problem, max_memory, limits)
+        self.problem = problem
+        self.num_added = 0  # clauses that the last `extend` added
+        known = self.session.world.atoms
+        plain: list[PlannedClause] = []
+        derived: list[PlannedClause] = []
+        for clause in self.session.clauses(problem.normal_form.features):
+            decided = all(literal.predicate in known for literal in clause.template.literals)
+            (plain if decided else derived).append(clause)
+        self._plain = plain
+        self._whole = self.session.ground_clauses(derived)
+        self._listed = concatenate_rows([])
+        weights = problem.weight_table.value
+        self._negative = weights < 0
+        self._upper = decided_counts(problem, self._whole) - self._surviving_negative()
+
+    def extend(self, world: np.ndarray) -> Network:
+        """Add what the world violates; the network of all clauses listed so far."""
+        current = CurrentWorld(self.session.world, world)
+        found = []
+        for clause in self._plain:
+            for sign, choose in self._choices(clause, current):
+                found += self._fetch(clause, sign, choose)
+        fresh = concatenate_rows(found)
+        merged = merge_rows(
+            row_starts(fresh.length), fresh.literal, fresh.weight_id, fresh.multiplicity
+        )
+        constant = self._upper + weigh(fresh, len(self._upper), merged.merged == TAUTOLOGY)
+        constant -= weigh(fresh, len(self._upper), merged.merged == EMPTY)
+        new = FlatRows(np.diff(merged.start), merged.literal, merged.weight_id, merged.coefficient)
+        before = len(self._listed.multiplicity)
+        self._listed = _union(self._listed, new)
+        self.num_added = len(self._listed.multiplicity) - before
+        positive = self._listed.weight_id >= 0
+        positive[positive] = ~self._negative[self._listed.weight_id[positive]]
+        constant -= weigh(self._listed, len(constant), positive)
+        rows = concatenate_rows([self._whole, self._listed])
+        return self.session.assemble(rows, constant).network
+
+    def _choices(
+        self, clause: PlannedClause, current: CurrentWorld
+    ) -> list[tuple[int, ChooseFates]]:
+        """Which groundings are wanted, with the sign of the weights they are wanted for."""
+        here = self.problem.weight_table.value[self._weights(clause.feature)]
+        choices: list[tuple[int, ChooseFates]] = []
+        if clause.feature.hard or (here > 0).any():
+            choices.append((1, current.all_false))
+        if (here < 0).any():
+            literals = len(dict.fromkeys(clause.template.literals))
+            choices += [(-1, current.first_true(position)) for position in range(literals)]
+        return choices
+
+    def _fetch(self, clause: PlannedClause, sign: int, choose: ChooseFates) -> list[FlatRows]:
+        session = self.session
+        rule = self.problem.model.rules[clause.feature.rule]
+        found = []
+        for query in plan_template(clause.template, session.world, session.limits, choose):
+            session.budget.check(query, rule.text, rule.span)
+            block = session.fetch(clause, query)
+            width = block.rows.literal.shape[1]
+            rows = FlatRows(
+                np.full(len(block.weight_id), width, np.int64),
+                block.rows.literal.ravel(),
+                block.weight_id,
+                block.rows.multiplicity,
+            )
+            if clause.feature.hard:
+                refuse_falsified(session, block, np.ones(len(rows.multiplicity), bool), rows)
+            else:
+                weights = self.problem.weight_table.value[rows.weight_id]
+                rows = rows.take(np.sign(weights) == sign)
+            found.append(rows)
+        return found
+
+    def _surviving_negative(self) -> np.ndarray:
+        """float64[num_weights], surviving groundings of the negative weights, only counted."""
+        session = self.session
+        counts = np.zeros(len(self._negative))
+        for feature, template in self._plain:
+            if feature.hard or not self._negative[self._weights(feature)].any():
+                continue
+            counted = replace(template, listed=False)
+            for query in plan_template(counted, session.world, session.limits):
+                block = session.fetch(PlannedClause(feature, counted), query)
+                np.add.at(counts, block.weight_id, block.rows.multiplicity)
+        return np.where(self._negative, counts, 0.0)
+
+    def _weights(self, feature: Feature) -> slice:
+        offset = self.problem.weight_table.offset
+        return slice(int(offset[feature.rule]), int(offset[feature.rule + 1]))
+
+
+@dataclass(frozen=True)
+class CurrentWorld:
+    """Relations of the atoms that hold in a world, created when first asked for."""
+
+    known: GroundedWorld
+    world: np.ndarray  # bool[num_base_atoms]
+    _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def all_false(self, literals: Sequence[Literal]) -> list[list[Fate]]:
+        return [self._false(literal) for literal in literals]
+
+    def first_true(self, position: int) -> ChooseFates:
+        """The groundings whose first true literal is the one at `position`, by an unknown atom."""
+
+        def choose(literals: Sequence[Literal]) -> list[list[Fate]]:
+            if position >= len(literals):  # some literals became equal
+                return [[]]
+            later = literals[position + 1 :]
+            return [
+                *(self._false(literal) for literal in literals[:position]),
+                self._true(literals[position]),
+                *(literal_fates(literal, self.known, split=False) for literal in later),
+            ]
+
+        return choose
+
+    def _false(self, literal: Literal) -> list[Fate]:
+        undecided = self.known.atoms[literal.predicate].num_unknown > 0
+        holds = self._source(literal, "holds")
+        if literal.positive:
+            return [Fate(undecided, anti=holds)]
+        return [] if holds is None else [Fate(undecided, join=holds)]
+
+    def _true(self, literal: Literal) -> list[Fate]:
+        unknown = self._source(literal, "unknown true" if literal.positive else "unknown false")
+        return [] if unknown is None else [Fate(True, join=unknown)]
+
+    def _source(self, literal: Literal, kind: str) -> Atom | None:
+        key = (literal.predicate, kind)
+        if key not in self._created:
+            rows = self._rows(self.known.atoms[literal.predicate], kind)
+            types = self.known.types[literal.predicate]
+            self._created[key] = self.known.add_rows(rows, types) if len(rows) else None
+        name = self._created[key]
+        return None if name is None else Atom(name, literal.terms)
+
+    def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
+        value = self.world[atoms.first : atoms.first + atoms.num_unknown]
+        unknown_true: np.ndarray = atoms.unknown[value]
+        if kind == "unknown false":
+            return atoms.unknown[~value]
+        if kind == "unknown true":
+            return unknown_true
+        return np.concatenate((atoms.true, unknown_true))
+
+
+def _union(old: FlatRows, new: FlatRows) -> FlatRows:
+    """Rows of both, once each. All groundings of a clause are violated together, so a row found
+    again has the same count and must not be added to itself."""
+    both = concatenate_rows([old, new])
+    merged = merge_rows(row_starts(both.length), both.literal, both.weight_id, both.multiplicity)
+    count = merged.coefficient.copy()
+    count[merged.merged[: len(old.multiplicity)]] = old.multiplicity
+    return FlatRows(np.diff(merged.start), merged.literal, merged.weight_id, count)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.sampling.kernels.clause_graph import clause_weights
+from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import Network
 

@@ -14,19 +14,27 @@ between it and the bound, and `optimal` means that every component is proven: it
 doubles do not tell apart, 10^-12 of its largest weight or of its cost, which is what the world
 loses against one that violates nothing. (Relative to the score, which evidence may make 10^12, a
 tolerance would mean nothing; relative to all costs, one component pays for doubts about another.)
+
+One component of a MAP problem: a world by local search, then a proof.
+
+`improve` never proves more than that a cost of 0 cannot be beaten; `prove` starts from its world.
+
+Most likely worlds of a problem: ground it and solve, or ground as needed (`lazy`).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.map.component import improve, prove
+from lapis.grounding.assembly import total_counts
+from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.objective import (
     ComponentResult,
     Objective,
@@ -35,7 +43,9 @@ from lapis.inference.map.objective import (
     split_components,
 )
 from lapis.inference.marginals import InferenceOptions
+from lapis.inference.plan import is_tiny
 from lapis.network.network import Network
+from lapis.problem.problem import Problem
 from lapis.registry.method import find_method
 from lapis.runtime.progress import Progress, Report, Stop, tell, work_clock
 
@@ -176,8 +186,8 @@ def settle_by_cuts(
     network: Network, objective: Objective, stop: Stop, progress: Report | None
 ) -> MapPartial:
     """The atoms that minimum cuts settle; none if time is up first."""
-    from lapis.inference.map.flow.persistency import find_persistent
-    from lapis.network.parts import fix_atoms
+    from lapis.inference.map.persistency import find_persistent
+    from lapis.network.components import fix_atoms
 
     if network.num_atoms == 0 or stop.is_over():
         return leave_open(network)
@@ -216,7 +226,7 @@ def solve_whole(network: Network, method: str, options: InferenceOptions) -> Map
 def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:
     """Which atoms elimination has solved, and their values: two bool[num_atoms]."""
     from lapis.inference.exact.by_components import plan_exact
-    from lapis.network.parts import keep_part
+    from lapis.network.components import keep_part
 
     solved = np.zeros(core.num_atoms, bool)
     world = np.zeros(core.num_atoms, bool)
@@ -310,3 +320,112 @@ def refuse_infeasible(parts: list[Part], found: list[ComponentResult], stop: Sto
         code="no-feasible-world",
         hint="give more time or use method 'ilp', which also finds out if there is none",
     )
+
+
+SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
+LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
+
+
+def improve(
+    objective: Objective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
+) -> ComponentResult:
+    """A good world by local search; Ctrl-C ends it with the best so far."""
+    from lapis.inference.map.maxwalksat import climb, search
+
+    world, cost, flips, name = None, objective.cost(start), 0, "icm"
+    if cost < math.inf:
+        world = start
+    try:
+        found = climb(objective, seed=seed, start=start, stop=stop)
+        flips += found.flips
+        if found.cost <= cost:
+            world, cost = found.world, found.cost
+        if method != "icm" and cost > 0.0:
+            name = "maxwalksat"
+            proof_follows = method in ("auto", "ilp")
+            found = search(
+                objective,
+                seed=seed,
+                max_flips=2_000 + objective.num_atoms * (20 if proof_follows else 200),
+                restarts=1 if proof_follows else LONG_TRIES,
+                start=start if world is None else world,
+                stop=stop.within(seconds),
+            )
+            flips += found.flips
+            if found.cost < cost:
+                world, cost = found.world, found.cost
+    except KeyboardInterrupt:
+        stop.press()
+    return ComponentResult(world, cost, name, flips=flips)
+
+
+def prove(
+    objective: Objective, found: ComponentResult, method: str, seconds: float, stop: Stop
+) -> ComponentResult:
+    """Prove the world to be the best, or find a better one."""
+    from lapis.inference.map import integer_program as ilp
+    from lapis.inference.map.independent_set import (
+        MAX_VERTICES,
+        find_conflicts,
+        solve_independent_set,
+    )
+
+    own = stop.within(seconds)
+    try:
+        conflicts = find_conflicts(objective) if method == "auto" else None
+        if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
+            search = stop.within(SEARCH_SHARE * seconds)
+            best = solve_independent_set(objective, conflicts, start=found.world, stop=search)
+            found = replace(best, flips=found.flips)
+        if objective.is_proven(found.cost, found.bound) or stop.is_over():
+            return found
+        solution = ilp.solve(objective, start=found.world, stop=own)
+    except KeyboardInterrupt:
+        stop.press()
+        return found
+    if own.pressed:
+        stop.press()
+    return replace(solution, bound=max(found.bound, solution.bound), flips=found.flips)
+
+
+def map_problem(
+    problem: Problem, method: str, options: InferenceOptions
+) -> tuple[Network, MapResult]:
+    """The network that was solved (for lazy: its listed part) and the world.
+
+    With `relax` hard formulas that contradict are broken, as few as possible (`relaxation`).
+    """
+    chosen = find_method("map", method)
+    found: MapResult
+    if chosen.takes == "problem":
+        refuse_relaxing(method, options.relax)
+        network, found = chosen.load()(problem, options)
+    else:
+        from lapis.grounding.bottom_up import ground
+        from lapis.inference.relaxation import relax
+
+        try:
+            network = ground(problem, max_memory=options.max_memory, progress=options.progress)
+        except LapisError as error:
+            if not options.relax or error.code not in CONTRADICTIONS:
+                raise
+            relaxed = relax(problem, method, options)
+            network, found = relaxed.network, relaxed.best
+            found = replace(found, diagnostics={**found.diagnostics, **relaxed.diagnostics})
+        else:
+            if method == "auto" and is_tiny(network):  # done at once, whatever the time
+                method, options = "enumerate", replace(options, stop=None, time_limit=math.inf)
+            found = most_likely_world(network, method, options)
+    return network, replace(found, cost=broken_weight(problem, network.counts(found.world)))
+
+
+def broken_weight(problem: Problem, counts: np.ndarray) -> float:
+    """Σ w·(groundings − n_w) over weights w > 0, and Σ |w|·n_w over w < 0.
+
+    What a world with these true groundings, float64[num_weights], pays for ground formulas that
+    are not as their weights want them, those decided by evidence included: the cost that other
+    systems report, and the score of a world that breaks nothing less the score of this one.
+    """
+    weights = problem.weight_table.value
+    wanted = np.where(weights > 0, total_counts(problem), 0.0)
+    return float(np.abs(weights) @ np.abs(wanted - counts))

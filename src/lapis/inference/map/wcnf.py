@@ -3,17 +3,27 @@
 The network has one weight of value 1, which every soft clause carries with its own weight as
 coefficient, so the score of a world is the weight of its true soft clauses, and its MaxSAT cost
 is what is missing to all of them.
+
+Weighted partial MaxSAT files (.wcnf, .wcnf.gz), both dialects of DIMACS.
+
+Classic: `p wcnf VARIABLES CLAUSES [TOP]`, then `WEIGHT LITERAL... 0`, hard where WEIGHT ≥ TOP.
+Since 2022: no header, hard clauses start with `h`. Lines that start with `c` are comments. A
+clause ends with 0, which need not be the end of a line.
 """
 
 from __future__ import annotations
 
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
-from lapis.errors import LapisError
+from lapis.errors import LapisError, Source, Span
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.csr import row_starts, take_rows
@@ -69,3 +79,147 @@ def network_of_clauses(clauses: WeightedClauses) -> Network:
         np.ones(1),
         np.array([float(clauses.weight[always & ~hard].sum())]),
     )
+
+
+WORD = re.compile(r"\S+")
+
+
+class WeightedClauses(NamedTuple):
+    num_variables: int
+    clause_start: np.ndarray  # int64[num_clauses + 1]
+    literal: np.ndarray  # int32[num_literals], variable, negative if negated
+    weight: np.ndarray  # float64[num_clauses], +inf where hard
+
+
+def read_wcnf(path: str | Path) -> WeightedClauses:
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("ascii", "replace")
+    except (OSError, EOFError, zlib.error) as error:
+        raise LapisError(f"cannot read {path}: {error}", code="unreadable-file") from None
+    return parse_wcnf(text, str(path))
+
+
+def parse_wcnf(text: str, name: str = "<wcnf>") -> WeightedClauses:
+    """The clauses of a file.
+
+    >>> parse_wcnf("h 1 2 0\\n3 -1 0\\n").weight.tolist()
+    [inf, 3.0]
+    >>> parse_wcnf("p wcnf 2 2 9\\n9 1 2 0\\n3 -1 0\\n").weight.tolist()
+    [inf, 3.0]
+    """
+    return Reader(Source(name, text)).read()
+
+
+class Reader:
+    """Reads clause after clause; knows where it is when one is wrong."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.top = np.inf
+        self.variables: int | None = None
+        self.promised: int | None = None
+        self.starts: list[int] = [0]
+        self.literals: list[int] = []
+        self.weights: list[float] = []
+        self.is_open = False  # inside a clause
+
+    def read(self) -> WeightedClauses:
+        last = (0, 0)
+        for words in self.lines():
+            if words[0][0] == "p" and not self.is_open:
+                self.read_header(words)
+                continue
+            for word, start in words:
+                last = (start, start + len(word))
+                if self.is_open:
+                    self.add_literal(word, start)
+                else:
+                    self.begin_clause(word, start)
+        if self.is_open:
+            self.refuse("the last clause has no end", *last, "a clause ends with 0")
+        return self.finish()
+
+    def lines(self) -> Iterator[list[tuple[str, int]]]:
+        """The words of each line that is not a comment, with their offsets."""
+        offset = 0
+        for line in self.source.text.splitlines(keepends=True):
+            if not line.lstrip().startswith("c"):
+                words = [(found.group(), offset + found.start()) for found in WORD.finditer(line)]
+                if words:
+                    yield words
+            offset += len(line)
+
+    def read_header(self, words: list[tuple[str, int]]) -> None:
+        names = [word for word, _ in words]
+        start, end = words[0][1], words[-1][1] + len(words[-1][0])
+        if self.promised is not None:
+            self.refuse("a second header", start, end)
+        if self.weights:
+            self.refuse("the header comes after clauses", start, end)
+        try:
+            if names[1] != "wcnf" or len(names) not in (4, 5):
+                raise ValueError
+            self.variables, self.promised = int(names[2]), int(names[3])
+            if len(names) == 5:
+                self.top = float(names[4])
+        except (ValueError, IndexError):
+            self.refuse(
+                "this is not a header", start, end, "a header is `p wcnf VARIABLES CLAUSES TOP`"
+            )
+
+    def begin_clause(self, word: str, start: int) -> None:
+        try:
+            weight = np.inf if word == "h" else float(word)
+        except ValueError:
+            weight = np.nan
+        if not weight >= 0 or (weight == np.inf and word != "h"):
+            self.refuse(
+                "this is not a weight",
+                start,
+                start + len(word),
+                "a clause is a weight that is not negative (or h), literals, and a final 0",
+            )
+        self.weights.append(np.inf if weight >= self.top else weight)
+        self.is_open = True
+
+    def add_literal(self, word: str, start: int) -> None:
+        try:
+            literal = int(word)
+        except ValueError:
+            self.refuse(
+                "this is not a literal",
+                start,
+                start + len(word),
+                "a literal is the number of a variable, negative if it is negated",
+            )
+        if self.variables is not None and abs(literal) > self.variables:
+            self.refuse(
+                f"the header announces {self.variables} variables", start, start + len(word)
+            )
+        if literal:
+            self.literals.append(literal)
+        else:
+            self.starts.append(len(self.literals))
+            self.is_open = False
+
+    def finish(self) -> WeightedClauses:
+        if self.promised is not None and len(self.weights) != self.promised:
+            end = len(self.source.text)
+            self.refuse(
+                f"the header announces {self.promised} clauses, there are {len(self.weights)}",
+                end,
+                end,
+            )
+        literal = np.array(self.literals, np.int32)
+        largest = int(np.abs(literal).max(initial=0))
+        return WeightedClauses(
+            max(self.variables or 0, largest),
+            np.array(self.starts, np.int64),
+            literal,
+            np.array(self.weights, np.float64),
+        )
+
+    def refuse(self, message: str, start: int, end: int, hint: str | None = None) -> NoReturn:
+        raise LapisError(message, code="wcnf-syntax", span=Span(self.source, start, end), hint=hint)

@@ -20,7 +20,7 @@ from lapis.inference.exact.by_components import ExactPlan
 from lapis.inference.map.maxwalksat import initial_world, search
 from lapis.inference.map.objective import Objective
 from lapis.inference.moments.statistics import Statistics
-from lapis.inference.sampling.kernels.clause_graph import clause_weights
+from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.csr import take_rows
 from lapis.network.network import Network
 

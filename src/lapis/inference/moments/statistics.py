@@ -28,7 +28,7 @@ from lapis.network.network import Network
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from lapis.network.parts import Subnetwork
+    from lapis.network.components import Subnetwork
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def merge_units(
 
 def take_part(network: Network, kept: np.ndarray) -> Subnetwork:
     """Whole components, by their atoms bool[num_atoms]; all of them without copying anything."""
-    from lapis.network.parts import Subnetwork, keep_part
+    from lapis.network.components import Subnetwork, keep_part
 
     return Subnetwork(network, np.arange(len(kept))) if kept.all() else keep_part(network, kept)
 

@@ -42,7 +42,6 @@ from lapis.inference.exact.junction_tree import (
     work_space,
 )
 from lapis.inference.reduction.message_clauses import expand_messages, product_clauses
-from lapis.inference.reduction.sample_bits import pack_samples, share_true
 from lapis.inference.reduction.tree_answers import (
     Factors,
     answer_clauses,
@@ -50,8 +49,11 @@ from lapis.inference.reduction.tree_answers import (
     clause_runs,
     cut_tree,
     new_desk,
+    pack_samples,
+    share_true,
     tree_runs,
 )
+from lapis.network.components import Rows, build_part, clause_rows
 from lapis.network.csr import row_pieces, row_starts
 from lapis.network.cubes import (
     Cubes,
@@ -63,7 +65,6 @@ from lapis.network.cubes import (
     sum_by_weight,
 )
 from lapis.network.network import Network
-from lapis.network.parts import Rows, build_part, clause_rows
 from lapis.network.satisfiability import contradiction
 from lapis.runtime.memory import give_back
 

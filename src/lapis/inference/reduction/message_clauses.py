@@ -31,10 +31,10 @@ import numpy as np
 
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, ROOT, Tree
+from lapis.network.components import Rows
 from lapis.network.csr import join_rows, row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
-from lapis.network.parts import Rows
 from lapis.runtime.kernels import allocating_entry, entry, inner
 
 ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise

@@ -33,7 +33,7 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.diagnostics import count_ranges
 from lapis.inference.sampling.gibbs import Gibbs, Plan
-from lapis.inference.sampling.kernels.annealing import run_annealing
+from lapis.inference.sampling.gibbs_kernel import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network

@@ -32,8 +32,8 @@ from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world
-from lapis.inference.sampling.kernels.tally import Tallies, record
 from lapis.inference.sampling.starting_worlds import TRIES, random_world
+from lapis.inference.sampling.tally import Tallies, record
 from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, split_column
 from lapis.counting.flipping_world import Parts, World
-from lapis.counting.kernels.flips import LARGEST_SCORE, Visits
+from lapis.counting.flips_kernel import LARGEST_SCORE, Visits
 from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
@@ -359,7 +359,7 @@ class SubtractedWorld(EstimatedWorld):
     def __init__(
         self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
     ) -> None:
-        from lapis.counting.ijgp.subtraction import new_counter
+        from lapis.counting.ijgp.differences import new_counter
 
         super().__init__(problem, true, settings)
         self.counter = new_counter(problem, settings)
@@ -368,7 +368,7 @@ class SubtractedWorld(EstimatedWorld):
         self.settle()
 
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
-        from lapis.counting.ijgp.subtraction import estimate_flip
+        from lapis.counting.ijgp.differences import estimate_flip
 
         for row in map(tuple, rows.tolist()):
             truth = row in self.true[predicate]
@@ -431,8 +431,7 @@ def count_world(
     """
     if ijgp is None:
         return ExactWorld(problem, true)
-    from lapis.counting.ijgp.differences import propagates_exactly
-    from lapis.counting.ijgp.subtraction import counts_exactly
+    from lapis.counting.ijgp.differences import counts_exactly, propagates_exactly
 
     is_subtracted = ijgp.differences == "subtracted"
     is_exact = counts_exactly if is_subtracted else propagates_exactly

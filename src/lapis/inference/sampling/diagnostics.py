@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.kernels.tally import Tally
+from lapis.inference.sampling.tally import Tally
 from lapis.network.csr import row_pieces
 from lapis.network.network import Network
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.kernels.tally import Tally
+from lapis.inference.sampling.tally import Tally
 
 TAILS = (0.05, 0.95)
 STANDARD = NormalDist()

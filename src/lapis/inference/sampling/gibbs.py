@@ -18,22 +18,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.gibbs_units import Units, build_units, clause_strength
-from lapis.inference.sampling.kernels.clause_graph import (
+from lapis.inference.sampling.clause_graph import (
     ClauseGraph,
     World,
     build_graph,
     clause_weights,
     world_of,
 )
-from lapis.inference.sampling.kernels.cluster import (
+from lapis.inference.sampling.cluster_kernel import (
     new_clusters,
     no_neighbours,
     no_pairs,
     run_clusters,
 )
-from lapis.inference.sampling.kernels.tally import Tallies
+from lapis.inference.sampling.gibbs_units import Units, build_units, clause_strength
 from lapis.inference.sampling.starting_worlds import overdispersed_start
+from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
 

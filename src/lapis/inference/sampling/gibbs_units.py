@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.inference.sampling.clause_graph import ClauseGraph
 from lapis.network.components import find_root, number_trees
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network

@@ -38,31 +38,34 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.random_numbers import draw
-from lapis.inference.sampling.gibbs_units import (
-    Units,
-    build_units,
-    clause_literals,
-    clause_strength,
-)
-from lapis.inference.sampling.kernels.clause_graph import (
+from lapis.inference.sampling.clause_graph import (
     ClauseGraph,
     World,
     build_graph,
     clause_weights,
     world_of,
 )
-from lapis.inference.sampling.kernels.mcsat import (
+from lapis.inference.sampling.gibbs_units import (
+    Units,
+    build_units,
+    clause_literals,
+    clause_strength,
+)
+from lapis.inference.sampling.mcsat_kernel import (
     NUM_EVENTS,
     Moves,
     Scratch,
+    Search,
+    Slice,
+    constrain,
     new_scratch,
+    new_search,
+    new_slice,
     run_mcsat,
 )
-from lapis.inference.sampling.kernels.slice import Slice, constrain, new_slice
-from lapis.inference.sampling.kernels.solutions import Search, new_search
-from lapis.inference.sampling.kernels.tally import Tallies
 from lapis.inference.sampling.samplesat import satisfy
 from lapis.inference.sampling.starting_worlds import overdispersed_start
+from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
 SLICE_WORK = 6.0  # times what a Gibbs sweep costs, as measured

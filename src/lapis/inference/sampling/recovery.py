@@ -24,12 +24,14 @@ import numpy as np
 
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.reduction.eliminate import Reduction
-from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
 from lapis.inference.reduction.tree_answers import (
     Answers,
+    Pieces,
+    Span,
     answer_clauses,
     answer_trees,
     clause_runs,
+    join_spans,
     new_desk,
     tree_runs,
 )
@@ -43,8 +45,8 @@ from lapis.inference.sampling.diagnostics import (
     island_error,
     summarize,
 )
-from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally
 from lapis.inference.sampling.sampler import Sampler
+from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
 from lapis.runtime.memory import give_back
 from lapis.runtime.processes import num_cores

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from lapis.inference.sampling.kernels.tally import Tallies
+from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
 

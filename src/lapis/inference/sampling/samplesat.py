@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.inference.random_numbers import below, uniform
-from lapis.inference.sampling.kernels.clause_graph import flip
+from lapis.inference.sampling.clause_graph import flip
 from lapis.runtime.kernels import entry, inner
 
 NOISE = 0.2  # probability of a WalkSAT move that ignores what it breaks

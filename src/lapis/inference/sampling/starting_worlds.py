@@ -11,15 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.inference.sampling.clause_graph import ClauseGraph, World, recount, world_of
 from lapis.inference.sampling.gibbs_units import Units
-from lapis.inference.sampling.kernels.clause_graph import (
-    ClauseGraph,
-    World,
-    recount,
-    world_of,
-)
-from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
-from lapis.inference.sampling.kernels.solutions import draw_solution, new_search
+from lapis.inference.sampling.mcsat_kernel import Slice, draw_solution, new_search, new_slice, reach
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction, find_world

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.sampling.clause_graph import World
 from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan, sweep_work
 from lapis.inference.sampling.gibbs import State as GibbsState
-from lapis.inference.sampling.kernels.clause_graph import World
-from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
-from lapis.inference.sampling.kernels.tempering import Ladder, run_tempering
+from lapis.inference.sampling.tally import Tallies, new_tallies
+from lapis.inference.sampling.tempering_kernel import Ladder, run_tempering
 from lapis.network.network import Network
 
 FIRST_LEVELS = 8

@@ -37,7 +37,7 @@ from lapis.inference.exact.junction_tree import (
 )
 from lapis.inference.exact.planning import plan_trees
 from lapis.inference.marginals import state_log_odds
-from lapis.inference.moments.planning import has_dense_core
+from lapis.inference.moments.exact import has_dense_core
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.symmetry.count_tables import (
     Classes,
@@ -47,6 +47,7 @@ from lapis.inference.symmetry.count_tables import (
 )
 from lapis.inference.symmetry.interchangeable import interchangeable_classes
 from lapis.inference.symmetry.terms import score_terms
+from lapis.network.components import keep_part
 from lapis.network.csr import row_starts
 from lapis.network.cubes import (
     Cubes,
@@ -57,7 +58,6 @@ from lapis.network.cubes import (
     penalties,
 )
 from lapis.network.network import Network
-from lapis.network.parts import keep_part
 from lapis.network.satisfiability import contradiction
 from lapis.runtime.memory import give_back
 from lapis.runtime.progress import Stop

@@ -287,8 +287,8 @@ def find_sources(
         sources.append(Exact(statistics, plan, statistics.atom[left]))
         return tuple(sources)
     if rest.num_atoms and kind == "map":
+        from lapis.inference.moments.exact import divide_network
         from lapis.inference.moments.most_likely import MostLikelyExact
-        from lapis.inference.moments.planning import divide_network
 
         memory = limits.max_memory or DEFAULT_MEMORY
         division = divide_network(rest, min(memory, AUTO_MEMORY))
@@ -306,8 +306,7 @@ def find_sources(
         first = first_world(rest, start, seed)
         sources.append(MostLikelySearched(statistics, rest, first, seed))
     else:
-        from lapis.inference.moments.persistent_chain import PersistentChain
-        from lapis.inference.moments.sampled import Sampled
+        from lapis.inference.moments.sampled import PersistentChain, Sampled
 
         method = suited_sampler(rest) if kind == "auto" else kind
         sampler = find_method("infer", method).make()
@@ -321,7 +320,7 @@ def find_sources(
 
 def plan_sums(statistics: Statistics, limits: Limits) -> ExactParts:
     """The parts that are summed exactly, as inference plans them, and the rest."""
-    from lapis.inference.moments.planning import drop_dear_tables
+    from lapis.inference.moments.exact import drop_dear_tables
     from lapis.inference.plan import plan_exact_parts
     from lapis.inference.symmetry.by_counts import any_weights
 
@@ -364,7 +363,7 @@ def evaluate_terms(terms: Sequence[PartitionTerm], weights: np.ndarray) -> list[
     """The moments of all terms; chains and searches of several run in parallel on all cores."""
     if all(part.is_exact for term in terms for part in term.sources):
         return [term.at(weights) for term in terms]
-    from lapis.inference.moments.persistent_chain import on_all_cores
+    from lapis.inference.moments.sampled import on_all_cores
 
     return on_all_cores(lambda term: term.at(weights), terms)
 

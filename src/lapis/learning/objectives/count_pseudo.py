@@ -18,20 +18,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.differences.class_likelihood import (
-    AtomRows,
-    BlockStack,
-    comparable,
-    to_matrix,
-)
+from lapis.counting.differences.classes import AtomRows, BlockStack, comparable, to_matrix
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
+    SubtractedDifferences,
+    counts_exactly,
     depends_on_quantifiers,
     propagates_exactly,
 )
-from lapis.counting.ijgp.subtraction import SubtractedDifferences, counts_exactly
 from lapis.data.keys import contains, unpack
 from lapis.errors import TooLarge
 from lapis.grounding.evidence import block_shape, close_blocks

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.objective import Objective
-from lapis.optimisation.penalized import PenalizedObjective
+from lapis.optimisation.objective import Objective, PenalizedObjective
 
 KINDS = ("none", "gaussian", "l1")
 DEFAULT_STRENGTH = {"none": 0.0, "gaussian": 10.0, "l1": 1.0}

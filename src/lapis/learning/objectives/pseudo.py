@@ -31,15 +31,15 @@ import numpy as np
 
 from lapis.counting.differences.atom_differences import Differences, open_differences
 from lapis.counting.differences.block_classes import BlockClasses, block_classes
-from lapis.counting.differences.class_likelihood import (
+from lapis.counting.differences.classes import (
     AtomRows,
     AtomStack,
     BlockStack,
     atom_rows,
+    difference_classes,
     stack_atoms,
     stack_blocks,
 )
-from lapis.counting.differences.classes import difference_classes
 from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
 from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge, raise_all

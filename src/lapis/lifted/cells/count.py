@@ -10,6 +10,8 @@ Expected counts are ∂log Z/∂w, by central differences in that precision. Wit
 at most h² κ/6, where κ, the third cumulant of a count between 0 and N, is at most N³;
 h = 2^−80/N puts it far below rounding. (A reverse sweep over states would be faster with many
 weights, and needs all states in memory.)
+
+The method `cells` of `lapis lift`.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.errors import TooLarge
+from lapis.errors import LapisError, TooLarge
 from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
+from lapis.lifted.answer import Lifted, LiftedFormula
 from lapis.lifted.cells.cell_tables import Tables, split_requirement, truth
 from lapis.lifted.cells.closed_form import applies, sum_compositions
-from lapis.lifted.cells.elimination import eliminate_elements
-from lapis.lifted.cells.insertion import insert_elements
+from lapis.lifted.cells.insertion import insert_elements, insert_in_two_orders
+from lapis.lifted.cells.meetings import eliminate_elements
 from lapis.lifted.cells.numbers import (
     MAX_STEPS,
     Number,
@@ -40,7 +44,6 @@ from lapis.lifted.cells.numbers import (
 )
 from lapis.lifted.cells.scott import Builder
 from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
-from lapis.lifted.cells.two_orders import insert_in_two_orders
 from lapis.problem.problem import Problem
 
 MAX_PROPOSITIONS = 12
@@ -314,3 +317,44 @@ def rounded(ball: Number) -> tuple[float, float]:
     """The float next to a ball's middle, and how far the true value may be from it."""
     value = float(ball.mid())
     return value, float(abs(ball - value).upper()) * (1 + 1e-15)
+
+
+def lift_by_cells(
+    problem: Problem, sizes: Mapping[str, int], classes: bool, max_steps: int = MAX_STEPS
+) -> Lifted:
+    """log Z, as a rational number where the weights are, and expected counts."""
+    assert not classes  # the registry refuses it
+    cells = CellSum.of(problem, sizes, max_steps)
+    found = cells.evaluate()
+    if found.sign < 0:
+        raise LapisError("with these weights the worlds sum to a negative number", code="negative")
+    expected = cells.expected_counts() if found.sign else None
+    rules = {i: rule for i, rule in enumerate(problem.model.rules) if not rule.hard}
+    # Where there is no world nothing is expected.
+    counts = [math.nan if expected is None else expected.get(number, 0.0) for number in rules]
+    rows = [
+        LiftedFormula(
+            number,
+            rule.text,
+            rule.weight or 0.0,
+            count,
+            prod(num_constants(problem, sizes, type_name) for _, type_name in rule.variables),
+        )
+        for (number, rule), count in zip(rules.items(), counts, strict=True)
+    ]
+    numbers = "balls" if found.count is None else "rationals"
+    return Lifted(
+        "cells",
+        True,
+        found.log_partition,
+        found.error_bound,
+        tuple((number, rule.text) for number, rule in rules.items()),
+        np.array(counts),
+        tuple(rows),
+        f"{found.method} in {numbers}",
+        count=found.count,
+    )
+
+
+def num_constants(problem: Problem, sizes: Mapping[str, int], type_name: str) -> int:
+    return max(len(problem.domains[type_name]), sizes.get(type_name, 0))

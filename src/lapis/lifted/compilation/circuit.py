@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lapis.lifted.compilation.regions import Region, Size
-from lapis.lifted.compilation.theory import Exponent, Need
+from lapis.lifted.compilation.theory import Exponent, Need, Region, Size
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,14 +48,15 @@ from lapis.lifted.compilation.compile import (
     shapes_of_cases,
     transform,
 )
-from lapis.lifted.compilation.regions import Region, Size, num_choices
 from lapis.lifted.compilation.theory import (
     ALWAYS,
     Atom,
     Clause,
     Hard,
     Literal,
+    Region,
     Shape,
+    Size,
     Slot,
     Soft,
     Term,
@@ -65,6 +66,7 @@ from lapis.lifted.compilation.theory import (
     clause_shapes,
     hard_key,
     literal_key,
+    num_choices,
     rename_literal,
     shape_of,
 )

@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpz
 
 from lapis.lifted.compilation.circuit import Factor
-from lapis.lifted.compilation.regions import fewer
+from lapis.lifted.compilation.theory import fewer
 from lapis.lifted.evaluation.frames import (
     Frame,
     Number,

@@ -19,7 +19,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.lifted.compilation.circuit import Node
 from lapis.lifted.compilation.compile import MAX_STATES
-from lapis.lifted.compilation.regions import Region
+from lapis.lifted.compilation.theory import Region
 from lapis.lifted.evaluation.floats import Floats, Value
 from lapis.lifted.evaluation.frames import num_states
 from lapis.lifted.evaluation.walk import Weights

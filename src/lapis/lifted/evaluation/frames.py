@@ -34,7 +34,7 @@ from lapis.lifted.compilation.circuit import (
     Rest,
     children,
 )
-from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.compilation.theory import Region, Size
 
 MAX_PROFILES = 64  # of nested sums that are compared with each other
 

@@ -34,7 +34,7 @@ from lapis.lifted.compilation.circuit import (
     Rest,
     Sum,
 )
-from lapis.lifted.compilation.regions import Region, Size, fewer
+from lapis.lifted.compilation.theory import Region, Size, fewer
 from lapis.lifted.evaluation.frames import (
     WHOLE,
     Frame,

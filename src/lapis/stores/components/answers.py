@@ -1,10 +1,16 @@
-"""Questions to all worlds of a task, answered on a store: as results here, or left there."""
+"""A store with a unique table prefix for each query; the tables are dropped afterwards.
+
+One store may answer many queries. Tables of one query must not collide with those of another.
+
+Questions to all worlds of a task, answered on a store: as results here, or left there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,17 +20,91 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
 from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
-from lapis.results.answer import Answer
-from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.stores.components.packing import StoreLimits
 from lapis.stores.components.published import check_place, check_target, publish_answers
-from lapis.stores.components.scratch_schema import scratch_schema_of
 from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
 from lapis.stores.components.solving import Question
-from lapis.stores.load_to_store import TableRows
-from lapis.stores.store import Store
+from lapis.stores.dialect import Dialect
+from lapis.stores.load_to_store import TableRows, fresh_name
+from lapis.stores.store import Columns, MapColumns, Store, Table, TaskStore
 from lapis.stores.stored_answer import StoredAnswer
 from lapis.stores.urls import open_store
+
+
+class ScratchSchema(Store):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._label = fresh_name("q")
+        self._made: dict[str, None] = {}
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.store.dialect
+
+    def load(self, name: str, columns: Columns) -> Table:
+        return self.store.load(self._own(name), columns)
+
+    def create(self, name: str, select: str) -> Table:
+        return self.store.create(self._own(name), select)
+
+    def fetch(self, select: str) -> Iterator[Columns]:
+        return self.store.fetch(select)
+
+    def execute(self, statement: str) -> None:
+        self.store.execute(statement)
+
+    def drop(self, name: str) -> None:
+        own = self._own(name)
+        self.store.drop(own)
+        del self._made[own]
+
+    def publish(self, name: str, target: str) -> None:
+        self.store.publish(self._own(name), target)
+
+    def check_target(self, target: str) -> None:
+        self.store.check_target(target)
+
+    def target_reference(self, target: str) -> str:
+        return self.store.target_reference(target)
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        return self.store.find_tables(schema)
+
+    def parquet(self, path: Path) -> str:
+        return self.store.parquet(path)
+
+    def close(self) -> None:
+        """Drop the tables of this query; the store stays open."""
+        while self._made:
+            self.store.drop(self._made.popitem()[0])
+
+    def _own(self, name: str) -> str:
+        """The name on the store, for a name here or for that of a table."""
+        own = name if name in self._made else f"{self._label} {name}"
+        self._made[own] = None
+        return own
+
+
+class TaskScratchSchema(ScratchSchema, TaskStore):
+    """The same for an engine with tasks."""
+
+    store: TaskStore
+
+    def map_rows(
+        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
+    ) -> Table:
+        return self.store.map_rows(self._own(name), rows, by, parts, function, sample)
+
+    def check_folder(self, target: str) -> None:
+        self.store.check_folder(target)
+
+    def write_folder(self, rows: Table, target: str) -> None:
+        self.store.write_folder(rows, target)
+
+
+def scratch_schema_of(store: Store) -> ScratchSchema:
+    return TaskScratchSchema(store) if isinstance(store, TaskStore) else ScratchSchema(store)
 
 
 def infer_on_store(

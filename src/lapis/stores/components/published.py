@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lapis.data.atomic_write import require_writable, whole_path
 from lapis.data.keys import contains
-from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError
 from lapis.grounding.evidence import close_blocks
 from lapis.language.printer import print_formula

@@ -21,8 +21,7 @@ import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.limits import describe_bytes, memory_limit
-from lapis.inference.map.problem import broken_weight
-from lapis.inference.map.solver import MapResult
+from lapis.inference.map.solver import MapResult, broken_weight
 from lapis.inference.marginals import Marginals, total_figures
 from lapis.language.names import format_atom
 from lapis.network.csr import row_starts
@@ -43,8 +42,8 @@ from lapis.stores.components.solving import (
     SAMPLED_ATOM,
     TOTAL,
     Question,
+    run_workers,
 )
-from lapis.stores.components.workers import run_workers
 from lapis.stores.grounding.session import GroundTables, ground_there
 from lapis.stores.store import Store, Table, TaskStore, fetch_all
 

@@ -32,7 +32,7 @@ from lapis.stores.store import Store, fetch_number
 from lapis.stores.store_engine import StoreEngine
 from lapis.stores.stored_world import StoredWorld
 from lapis.structure.clauses import Path, PathAtom, variable_types
-from lapis.structure.paths.path_differences import (
+from lapis.structure.path_differences import (
     Column,
     Joins,
     PathDifferences,

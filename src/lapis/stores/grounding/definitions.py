@@ -34,7 +34,7 @@ from lapis.grounding.templates import Query, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.relational.conjunction import Atom
-from lapis.stores.grounding.atoms import MOST_NUMBER, columns_of, spell
+from lapis.stores.grounding.atoms import MOST_NUMBER, KnownTables, columns_of, spell
 from lapis.stores.grounding.literals import (
     InstanceTables,
     LiteralWriter,
@@ -42,7 +42,6 @@ from lapis.stores.grounding.literals import (
     Written,
     demanded,
 )
-from lapis.stores.grounding.world import KnownTables
 from lapis.stores.store import Store, Table
 
 DEFINITION = -4

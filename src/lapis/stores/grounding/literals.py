@@ -7,14 +7,28 @@ a look at another table, by an outer join each:
     reference    an instance of a derived predicate: true, false, or the literal that it is
 
 A literal that turns out false is 0, and a row in which one turns out true is no row.
+
+The rows of a plan as one SELECT: what `answers.list_rows` gives, left on the store.
+
+Rows whose literals other tables decide, as clauses.
+
+First, for each row of a query, a column e for what each literal turned out to be, and a column a
+for the instance of a derived predicate that stands in place of it:
+
+    weight, piece, n, e0, a0, e1, a1, …        e = 0 for nothing, a = −1 for no instance
+
+Then rows of literals: one that has no instance in place is whole, another is as many pieces as its
+instances have literals, and a piece of the literals beside them. One with none at all is no clause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lapis.errors import TooLarge
 from lapis.grounding.templates import (
     Fate,
     PlanLimits,
@@ -27,9 +41,10 @@ from lapis.grounding.templates import (
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal, SimpleTerm
 from lapis.relational.interpretation import refuse_work
-from lapis.stores.grounding.atoms import columns_of, spell
-from lapis.stores.grounding.listing import write_rows
-from lapis.stores.grounding.world import KnownTables
+from lapis.relational.plan import Plan, Term
+from lapis.stores.dialect import Dialect
+from lapis.stores.grounding.atoms import KnownTables, columns_of, spell
+from lapis.stores.sql import Integer, SqlWriter, TableLookup, bound
 from lapis.stores.store import Table
 
 MOST_SPLIT = 6  # literals of one template over predicates that are partly known
@@ -184,3 +199,116 @@ def demanded(rows: Sequence[QueryRows], predicate: str, writer: LiteralWriter) -
                 named = ", ".join(columns) or "CAST(1 AS INTEGER) AS n"
                 selects.append(f"SELECT {named} FROM {source} r")
     return selects
+
+
+def write_rows(plan: Plan, tables: TableLookup, dialect: Dialect) -> str:
+    """Columns c0, c1, … for the kept variables, which every term must list, and n ≠ 0.
+
+    Raises TooLarge where the dialect has no integers for the counts.
+    """
+    largest = sum(
+        abs(term.coefficient) * term.multiplier
+        * math.prod(bound(part, plan, tables.world) for part in term.parts)
+        for term in plan.terms
+    )  # fmt: skip
+    integer = dialect.integer(max(largest, 1))
+    if integer is None:
+        raise TooLarge(
+            f"a formula has more groundings than the integers of {dialect.name} can count",
+            code="too-large",
+            hint="write the formula with fewer unconnected variables",
+        )
+    writer = SqlWriter(plan, tables, dialect, Integer(integer))
+    selects = [_select_term(plan, term, writer, integer) for term in plan.terms]
+    text = writer.definitions() if writer.expressions else ""
+    if len(selects) == 1:
+        return text + selects[0]
+    names = [f"c{i}" for i in range(len(plan.keep))]
+    total = f"CAST(sum(n) AS {integer})"
+    union = "\nUNION ALL ".join(selects)
+    grouped = f" GROUP BY {', '.join(names)}" if names else ""
+    return (
+        f"{text}SELECT {', '.join([*names, f'{total} AS n'])} FROM ({union}) t{grouped} "
+        "HAVING sum(n) <> 0"
+    )
+
+
+def _select_term(plan: Plan, term: Term, writer: SqlWriter, integer: str) -> str:
+    """coefficient · multiplier · Π parts, row by row."""
+    where: dict[str, str] = {}  # the column of each variable
+    sources: list[str] = []
+    for number, part in enumerate(term.parts):
+        columns = {name: f"p{number}.c{i}" for i, name in enumerate(part.variables)}
+        matches = [f"{where[name]} = {columns[name]}" for name in columns if name in where]
+        joined = f" ON {' AND '.join(matches) or 'TRUE'}" if sources else ""
+        sources.append(f"{writer.name(part)} p{number}{joined}")
+        where = columns | where
+    value = " * ".join(
+        [f"CAST({term.coefficient * term.multiplier} AS {integer})"]
+        + [f"p{number}.n" for number in range(len(term.parts))]
+    )
+    named = [f"{where[name]} AS c{i}" for i, name in enumerate(plan.keep)]
+    text = f"SELECT {', '.join([*named, f'CAST({value} AS {integer}) AS n'])}"
+    if not sources:
+        return text
+    nonzero = "".join(f" AND p{number}.n <> 0" for number in range(len(term.parts)))
+    return f"{text} FROM {' JOIN '.join(sources)} WHERE TRUE{nonzero}"
+
+
+REPLACED = "a{0} >= 0"
+EMPTY = "e{0} = 0 AND a{0} < 0"
+
+
+def select_undecided(
+    rows: QueryRows, written: Written, writer: LiteralWriter, in_place: Mapping[str, Table]
+) -> str:
+    """The first step, of c0, c1, … and n instead of weight and piece."""
+    literals, joins = [], ""
+    for place, (text, reference) in enumerate(
+        zip(written.literals, written.references, strict=True)
+    ):
+        instance = "-1"
+        if reference is not None and reference.positive and reference.predicate in in_place:
+            table, own = in_place[reference.predicate], f"w{place}.atom"
+            number = writer.number(reference, rows.kept.query)
+            joins += f" LEFT JOIN {table} w{place} ON {own} = {number}"
+            instance = f"coalesce({own}, -1)"
+            text = f"CASE WHEN {own} IS NULL THEN {text} ELSE 0 END"
+        literals.append(f"CAST({text} AS BIGINT) AS e{place}")
+        literals.append(f"CAST({instance} AS BIGINT) AS a{place}")
+    joined = written._replace(joins=written.joins + joins)
+    keep = [f"r.c{i} AS c{i}" for i in range(len(rows.kept.query.plan.keep))]
+    return joined.select([*keep, "r.n AS n", *literals], rows.source)
+
+
+def select_pieces(
+    written: Written, undecided: Table, writer: LiteralWriter, width: int
+) -> Iterator[str]:
+    """The second step: weight, piece, n, l0, l1, … of `width` literals."""
+    places = range(len(written.literals))
+    zeros = ["CAST(0 AS BIGINT)"] * width
+    # Every row needs a first literal; that it may be there twice changes no clause.
+    first = f"coalesce({', '.join(f'nullif(e{i}, 0)' for i in places)})"
+    literals = [first, *(f"e{i}" for i in places[1:]), *zeros[len(places) :]]
+    named = ", ".join(f"{text} AS l{i}" for i, text in enumerate(literals))
+    replaced = " OR ".join(map(REPLACED.format, places))
+    some = " OR ".join(f"e{i} <> 0" for i in places)
+    yield (
+        f"SELECT weight, CASE WHEN {replaced} THEN piece ELSE -1 END AS piece, n, {named} "
+        f"FROM {undecided} WHERE {some}"
+    )
+    others = "".join(f", {zero} AS l{i}" for i, zero in enumerate(zeros[1:], 1))
+    for place, reference in enumerate(written.references):
+        if reference is None or not reference.positive:
+            continue
+        members = writer.resolved[reference.predicate].members
+        if members is not None:
+            yield (
+                f"SELECT u.weight AS weight, u.piece AS piece, u.n AS n, m.low AS l0{others} "
+                f"FROM {undecided} u JOIN {members} m ON m.atom = u.a{place}"
+            )
+
+
+def is_empty(written: Written) -> str:
+    """The test that nothing is left of a row."""
+    return " AND ".join(map(EMPTY.format, range(len(written.literals))))

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.assembly import HARD, signatures, total_counts
-from lapis.grounding.ground_clauses import contradicted, split_ground
+from lapis.grounding.assembly import HARD, contradicted, signatures, split_ground, total_counts
 from lapis.grounding.templates import Query, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
@@ -27,6 +26,7 @@ from lapis.relational.plan import Plan
 from lapis.runtime.progress import Progress, Report
 from lapis.stores.grounding.atoms import (
     MOST_NUMBER,
+    KnownTables,
     StoredAtoms,
     columns_of,
     list_unknown,
@@ -35,15 +35,16 @@ from lapis.stores.grounding.atoms import (
     spell,
 )
 from lapis.stores.grounding.definitions import StoredDefinitions, piece_of
-from lapis.stores.grounding.listing import write_rows
 from lapis.stores.grounding.literals import (
     KeptQuery,
     LiteralWriter,
     QueryRows,
+    is_empty,
     refers,
+    select_pieces,
+    select_undecided,
+    write_rows,
 )
-from lapis.stores.grounding.resolving import is_empty, select_pieces, select_undecided
-from lapis.stores.grounding.world import KnownTables
 from lapis.stores.store import Store, Table, fetch_all
 
 AT_MOST_ONE, EXACTLY_ONE = -2, -3

@@ -24,7 +24,7 @@ from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
-from lapis.structure.paths.path_differences import Column, count_values
+from lapis.structure.path_differences import Column, count_values
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, own_options, select
 

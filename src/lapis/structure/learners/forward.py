@@ -26,16 +26,15 @@ from math import inf
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
-from lapis.structure.coupled_groups import is_summable, refit_groups
-from lapis.structure.held_out import hold_out
+from lapis.structure.find_paths import find_paths
+from lapis.structure.learners.lift_graph import ground_graph
 from lapis.structure.learners.msl import connected_paths
-from lapis.structure.lift_graph import ground_graph
-from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.penalty_choice import (
     LEVELS,
     Candidates,
     choose_prices,
     grow_model,
+    hold_out,
     repeats_target,
     usual_prices,
 )
@@ -45,9 +44,11 @@ from lapis.structure.select import (
     Criteria,
     Selection,
     finish_selection,
+    is_summable,
     new_ensemble,
     own_options,
     rank,
+    refit_groups,
     retain,
     select,
 )

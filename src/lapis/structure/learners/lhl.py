@@ -33,8 +33,8 @@ from lapis.errors import Warning, announce
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, sign_patterns
-from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
-from lapis.structure.paths.find_paths import FoundPath, find_paths
+from lapis.structure.find_paths import FoundPath, find_paths
+from lapis.structure.learners.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.scores import AtomSample, Sample, fit_unit
 from lapis.structure.select import Criteria, Selection, own_options, select
 from lapis.structure.training_data import TrainingData

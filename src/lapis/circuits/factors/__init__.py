@@ -1,1 +1,0 @@
-"""Models as products of tables: Bayesian networks, Markov networks, ground Markov logic."""

@@ -1,0 +1,308 @@
+"""Visit atoms one after the other: what each changes, whether it flips, and what follows.
+
+Without derived atoms nothing follows, and an atom is looked at before it flips, if it does. With
+them it is flipped with all that follows, and all is undone where it does not stay so.
+
+Visit blocks one after the other: each is emptied, its values are weighed, and it gets one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.nested_loops_kernel import (
+    NUM_CHANGED,
+    NUM_FLIPS,
+    NUM_TOUCHED,
+    ROOM_FOR_ATOMS,
+    ROOM_TO_FOLLOW,
+    ROOM_TO_NOTE,
+    SHORTAGE,
+    contains,
+    has_room,
+    place_of,
+    run,
+    toggle,
+)
+from lapis.runtime.kernels import entry, inner
+
+LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are positive together
+LARGEST_SCORE = 700.0  # exp beyond this overflows
+
+
+class Program(NamedTuple):
+    """The loops around atoms of all predicates that were visited."""
+
+    code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
+    number: np.ndarray  # float64[...], of constants that are compared
+    entry: np.ndarray  # int64[num_predicates, 2], where loops start around false and true atoms
+    definition: np.ndarray  # int64[num_definitions], derived predicates in order
+
+
+class State(NamedTuple):
+    """What kernels work on while they look at an atom, and what has moved since."""
+
+    value: np.ndarray  # word[num_slots], of variables
+    total: np.ndarray  # word[num_registers]
+    cursor: np.ndarray  # int64[num_cursors], of loops
+    change: np.ndarray  # word[num_weights + 1], by a flip; the last is of hard rules
+    is_changed: np.ndarray  # bool[num_weights + 1]
+    changed: np.ndarray  # int64[num_weights + 1], those that are
+    moved: np.ndarray  # word[num_weights + 1], by all flips so far
+    level: np.ndarray  # int64[5]: how full the others are, and what was short
+    flip_predicate: np.ndarray  # int64[room]
+    flip: np.ndarray  # word[room], atoms that were flipped since a visit began
+    touched_predicate: np.ndarray  # int64[room]
+    touched: np.ndarray  # word[room], derived atoms whose witnesses changed,
+    touched_number: np.ndarray  # word[room], by so many
+    derived: np.ndarray  # word[num_places], derived atoms in an open-addressing table
+    witnesses: np.ndarray  # word[num_places], of each
+
+
+class Visits(NamedTuple):
+    """Atoms in the order of visits, and what was seen."""
+
+    predicate: np.ndarray  # int64[n]
+    atom: np.ndarray  # word[n]
+    noise: np.ndarray  # float64[n], or empty
+    truth: np.ndarray  # bool[n], before
+    flipped: np.ndarray  # bool[n]
+    probability: np.ndarray  # float64[n], P(true | rest), where drawn
+    start: np.ndarray  # int64[n + 1], where differences begin; empty if not asked for
+    column: np.ndarray  # int64[...], weights, and the number of weights for all hard rules
+    value: np.ndarray  # word[...], n(atom = 1) − n(atom = 0)
+
+
+@entry
+def visit(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
+    """Visit atoms from `begin` on; returns where it stopped, `end` unless something is short."""
+    for number in range(begin, end):
+        predicate, atom = visits.predicate[number], visits.atom[number]
+        truth = contains(relations, atom)
+        follow(layout, relations, program, state, predicate, atom)
+        if state.level[SHORTAGE] == 0 and len(visits.start) > 0:
+            note(state, visits, number, -1 if truth else 1)
+        if state.level[SHORTAGE] != 0:
+            undo(layout, relations, state)
+            clear(state)
+            return number
+        flips = mode == FLIP
+        if mode == DRAW:
+            score, hard = weigh(state, weights)
+            if truth:
+                score, hard = -score, -hard
+            if hard != 0:
+                value = hard > 0
+                visits.probability[number] = 1.0 if value else 0.0
+            else:
+                value = score + visits.noise[number] > 0
+                visits.probability[number] = 1.0 / (1.0 + math.exp(min(LARGEST_SCORE, -score)))
+            flips = value != truth
+        visits.truth[number], visits.flipped[number] = truth, flips
+        if flips:
+            keep(layout, relations, program, state, predicate, atom)
+        else:
+            undo(layout, relations, state)
+        clear(state)
+    return end
+
+
+@inner
+def weigh(state, weights):  # type: ignore[no-untyped-def]
+    """What a flip adds to the score, and to the hard groundings that hold."""
+    score, hard = 0.0, len(state.change) - 1
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        if weight < hard:
+            score += weights[weight] * state.change[weight]
+    return score, state.change[hard]
+
+
+@inner
+def keep(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """Let the flip that was followed be: what it changes has moved."""
+    if len(program.definition) == 0:
+        toggle(layout, relations, predicate, atom)
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        state.moved[weight] += state.change[weight]
+
+
+@inner
+def follow(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """Add up what a flip changes; where something may follow, flip, and let it follow."""
+    if len(program.definition) == 0:
+        if not has_room(layout, relations, predicate):
+            state.level[SHORTAGE] = ROOM_FOR_ATOMS
+            return
+        _add_changes(layout, relations, program, state, predicate, atom)
+        _sort(state.changed, state.level[NUM_CHANGED])
+        return
+    _flip_one(layout, relations, program, state, predicate, atom)
+    for at in range(len(program.definition)):
+        touched = 0
+        while touched < state.level[NUM_TOUCHED]:
+            if state.touched_predicate[touched] == program.definition[at]:
+                derived = state.touched[touched]
+                holds = state.witnesses[place_of(state.derived, derived)] > 0
+                if holds != contains(relations, derived) and state.level[SHORTAGE] == 0:
+                    own = state.touched_predicate[touched]
+                    _flip_one(layout, relations, program, state, own, derived)
+            touched += 1
+    _sort(state.changed, state.level[NUM_CHANGED])
+
+
+@inner
+def _flip_one(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    level = state.level
+    if not has_room(layout, relations, predicate):
+        level[SHORTAGE] = ROOM_FOR_ATOMS
+        return
+    if level[NUM_FLIPS] == len(state.flip):
+        level[SHORTAGE] = ROOM_TO_FOLLOW
+        return
+    _add_changes(layout, relations, program, state, predicate, atom)
+    toggle(layout, relations, predicate, atom)
+    state.flip_predicate[level[NUM_FLIPS]], state.flip[level[NUM_FLIPS]] = predicate, atom
+    level[NUM_FLIPS] += 1
+
+
+@inner
+def _add_changes(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """What flipping one atom changes, all others as they are."""
+    rest, arity = atom - layout.offset[predicate], layout.arity[predicate]
+    for position in range(arity - 1, -1, -1):
+        state.value[1 + position] = rest % layout.size[predicate, position]
+        rest //= layout.size[predicate, position]
+    if contains(relations, atom):
+        run(program, relations, state, -1, program.entry[predicate, 1])
+    else:
+        run(program, relations, state, 1, program.entry[predicate, 0])
+
+
+@inner
+def undo(layout, relations, state):  # type: ignore[no-untyped-def]
+    for at in range(state.level[NUM_FLIPS] - 1, -1, -1):
+        toggle(layout, relations, state.flip_predicate[at], state.flip[at])
+    for at in range(state.level[NUM_TOUCHED]):
+        state.witnesses[place_of(state.derived, state.touched[at])] -= state.touched_number[at]
+
+
+@inner
+def clear(state):  # type: ignore[no-untyped-def]
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        state.change[weight], state.is_changed[weight] = 0, 0
+    state.level[NUM_CHANGED] = state.level[NUM_FLIPS] = state.level[NUM_TOUCHED] = 0
+
+
+@inner
+def note(state, visits, number, sign):  # type: ignore[no-untyped-def]
+    """Keep the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
+    end = visits.start[number]
+    if end + state.level[NUM_CHANGED] > len(visits.column):
+        state.level[SHORTAGE] = ROOM_TO_NOTE
+        return
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        if state.change[weight] != 0:
+            visits.column[end], visits.value[end] = weight, sign * state.change[weight]
+            end += 1
+    visits.start[number + 1] = end
+
+
+@inner
+def _sort(numbers, length):  # type: ignore[no-untyped-def]
+    """Shell's sort: scores are summed in one order, however the loops went."""
+    gap = 1
+    while gap < length:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for at in range(gap, length):
+            number, to = numbers[at], at
+            while to >= gap and numbers[to - gap] > number:
+                numbers[to] = numbers[to - gap]
+                to -= gap
+            numbers[to] = number
+        gap //= 3
+
+
+class Blocks(NamedTuple):
+    """Blocks in the order of visits, and what was seen; the last value of each is to be empty."""
+
+    start: np.ndarray  # int64[num_blocks + 1], of their atoms
+    is_exact: np.ndarray  # bool[num_blocks], may not be empty
+    noise: np.ndarray  # float64[num_atoms + num_blocks], of values
+    taken: np.ndarray  # int64[num_blocks], values
+    score: np.ndarray  # float64[num_atoms + num_blocks], −inf where hard rules forbid it
+    hard: np.ndarray  # word[num_atoms + num_blocks], hard groundings that hold, less those if empty
+
+
+@entry
+def visit_blocks(layout, relations, program, state, weights, visits, blocks, begin, end, resumes):  # type: ignore[no-untyped-def]
+    """Visit blocks from `begin` on; returns where it stopped, `end` unless something is short.
+
+    The block where it stopped may have lost its value: to go on there, `resumes` is to be true. Of
+    the visits, `truth` is that before, and differences are those from the empty block.
+    """
+    for block in range(begin, end):
+        first, last = blocks.start[block], blocks.start[block + 1]
+        if block > begin or not resumes:
+            for at in range(first, last):
+                visits.truth[at] = contains(relations, visits.atom[at])
+        for at in range(first, last):
+            if contains(relations, visits.atom[at]):
+                _flip(layout, relations, program, state, visits, at)
+        for at in range(first, last):
+            if state.level[SHORTAGE] == 0:
+                follow(layout, relations, program, state, visits.predicate[at], visits.atom[at])
+            if state.level[SHORTAGE] == 0 and len(visits.start) > 0:
+                note(state, visits, at, 1)
+            blocks.score[at + block], blocks.hard[at + block] = weigh(state, weights)
+            undo(layout, relations, state)
+            clear(state)
+        if state.level[SHORTAGE] == 0:
+            taken = _choose(blocks, block)
+            blocks.taken[block] = taken
+            if first + taken < last:
+                _flip(layout, relations, program, state, visits, first + taken)
+        if state.level[SHORTAGE] != 0:
+            return block
+    return end
+
+
+@inner
+def _flip(layout, relations, program, state, visits, at):  # type: ignore[no-untyped-def]
+    """Flip an atom for good; or nothing, where something is short."""
+    predicate, atom = visits.predicate[at], visits.atom[at]
+    if state.level[SHORTAGE] == 0:
+        follow(layout, relations, program, state, predicate, atom)
+        if state.level[SHORTAGE] == 0:
+            keep(layout, relations, program, state, predicate, atom)
+        else:
+            undo(layout, relations, state)
+        clear(state)
+
+
+@inner
+def _choose(blocks, block):  # type: ignore[no-untyped-def]
+    """The value with the best noisy score of those that break the fewest hard groundings."""
+    first, last = blocks.start[block] + block, blocks.start[block + 1] + block
+    blocks.score[last], blocks.hard[last] = 0.0, 0
+    if not blocks.is_exact[block]:
+        last += 1
+    else:
+        blocks.score[last] = -math.inf
+    most = blocks.hard[first]
+    for at in range(first, last):
+        most = max(most, blocks.hard[at])
+    best, taken = -math.inf, first
+    for at in range(first, last):
+        if blocks.hard[at] < most:
+            blocks.score[at] = -math.inf
+        elif blocks.score[at] + blocks.noise[at] > best:
+            best, taken = blocks.score[at] + blocks.noise[at], at
+    return taken - first

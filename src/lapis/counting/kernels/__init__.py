@@ -1,1 +1,0 @@
-"""What runs at every flip: relations that change, nested loops over them, chains of flips."""

@@ -1,1 +1,0 @@
-"""What flips change in a field, counted in classes without listing groundings."""

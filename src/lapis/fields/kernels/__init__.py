@@ -1,1 +1,0 @@
-"""Kernels of fields: what one flip changes."""

@@ -1,0 +1,720 @@
+"""Rows of integers and formal sums of terms, numbered as they come.
+
+A node of a field in parts, each a sparse function of some of its parameters.
+
+What a grounding of a parfeature is made of is a sum over its edges, and each edge depends on few
+of the parameters. So the groundings are described by labels: for each set W of parameters that
+occurs, a label for each value of W, 0 unless listed. Two groundings whose labels agree in all parts
+have the same children in the same numbers, and equal values whatever the weights are. Atoms have
+one part: their arguments, label 1 where they are true.
+
+A function F of a child's labels is summed over the child's groundings without listing those with
+label 0. With l_i(g) the label of part i and δ the values of F there,
+
+    F(l_1 … l_m) = Σ_S Π_{i in S} (δ_{l_i} − δ_0) Π_{i not in S} δ_0
+
+so the sum is one over sets S of parts of joins of their listed rows, and parameters that no row
+mentions multiply by the size of their domain. A flip makes some labels l into l'; in the flipped
+world a part contributes δ_0 + (δ_l − δ_0) + (δ_l' − δ_l), the last where the flip changes it. What
+the flip changes in a sum are the products with at least one such factor: an atom that a grounding
+contains twice needs no care.
+
+The census of a world: the classes of groundings and of flips that its pseudo-likelihood needs.
+
+Thesis section 3.4 flips one atom after another and computes what is above it. Most flips do the
+same to groundings of the same kinds, whatever the weights are. So a world is counted once:
+
+    bottom-up    labels for what is true in the data, part by part (`parts`)
+    flips        bottom-up again for each predicate, which labels its flips change into which, up to
+                 the root, where a flip is a formal sum of changed groundings; equal sums are one
+                 class
+    top-down     from the classes of flips the classes of groundings that they mention, and how many
+                 groundings of each class of a child each class of a parent has
+
+What is left are sparse matrices of counts, and learning works on them alone (`pseudo`). Cost
+follows the true atoms, the joins of them that parfeatures make, and the atoms that are flipped, not
+the groundings: a parfeature of three people among a thousand has 10^9 of those. What did not work:
+a dense table for each parfeature, 0.9 GB and seconds for each evaluation with 200 people; keeping
+the groundings that a true atom touches, of which there are 15 million among those 10^9.
+
+Pseudo-log-likelihood of a field, with its gradient.
+
+    Σ_t log P(x_t | all others) = −Σ_t log(1 + exp(Δ_t)),   Δ_t = log f_0[x_t flipped] − log f_0
+
+where t is an atom; of atoms exactly one of which is true (a block), t is the block, and the sum
+inside runs over its other states. Flips and groundings are counted in classes once (`census`). Here
+f are values of classes, C_ij counts of the classes of child j in those of parent i, D_j what the
+classes of flips change:
+
+    e_i = Σ_j w_ij (C_ij f_j − [w_ij > 0] n_ij),   f_i = exp(e_i),   Δ = Σ_j w_0j D_j f_j
+
+and the gradient is one back-propagation through them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.data.keys import number_rows, share_keys
+from lapis.errors import TooLarge
+from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
+from lapis.fields.ground import compare
+from lapis.grounding.limits import memory_limit
+from lapis.language.syntax import Variable
+from lapis.relational.factor import Factor, join, project, select
+from lapis.relational.plan import Shape, count_distinct, joined
+from lapis.runtime.progress import Progress, Report
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class Numbering:
+    """Distinct rows of integers, from 0 on."""
+
+    def __init__(self) -> None:
+        self._index: dict[tuple[int, ...], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def number(self, rows: np.ndarray) -> np.ndarray:
+        """int64[num_rows], the numbers of int64[num_rows, width]."""
+        first, which = number_rows(list(rows.T), len(rows))
+        index = self._index
+        found = [index.setdefault(tuple(row), len(index)) for row in rows[first].tolist()]
+        return np.array(found, np.int64)[which]
+
+    def rows(self, width: int) -> np.ndarray:
+        """int64[len, width], in the order of their numbers."""
+        return np.array(list(self._index), np.int64).reshape(len(self._index), width)
+
+
+class Combinations:
+    """Sums Σ count · term, numbered; 0 is the empty one.
+
+    Two are taken for the same if Σ count · r(term) modulo 2^64 agrees for two random r. Those are
+    linear: a sum that changes is recognised from what it was and the change, and only the first of
+    each kind is ever written down. With ten million sums two different ones agree with a
+    probability of 10^−25.
+    """
+
+    def __init__(self) -> None:
+        self._index: dict[tuple[int, int], int] = {(0, 0): 0}
+        self._code = np.zeros((1, 2), np.int64)
+        self._written: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def number(
+        self, old: np.ndarray, group: np.ndarray, term: np.ndarray, count: np.ndarray
+    ) -> np.ndarray:
+        """int64[num_groups], of the sums `old` with the counts of their groups' terms added.
+
+        `group`, `term` and `count`, int64[num_changes], are the changes.
+        """
+        code = self._code[old]
+        for side in (0, 1):
+            np.add.at(code[:, side], group, count * scramble(term, side))
+        first, which = number_rows([code[:, 0], code[:, 1]], len(code))
+        known, index = len(self._index), self._index
+        pairs = code[first].tolist()
+        found = np.array([index.setdefault((a, b), len(index)) for a, b in pairs], np.int64)
+        fresh = found >= known
+        place = np.full(len(old), -1, np.int64)
+        place[first[fresh]] = found[fresh]
+        own = place[group]
+        written = [(own[own >= 0], term[own >= 0], count[own >= 0])]
+        before = old[first[fresh]]
+        if before.any():
+            kept = self.matrix(1 + max(int(terms.max(initial=0)) for _, terms, _ in self._written))
+            rows = kept[before].tocoo()
+            written.append((found[fresh][rows.row], rows.col.astype(np.int64), rows.data))
+        self._written += written
+        self._code = np.concatenate([self._code, code[first[fresh]]])
+        return found[which]
+
+    def matrix(self, num_terms: int) -> csr_array:
+        """int64[len, num_terms], the counts."""
+        from scipy.sparse import coo_array
+
+        none = np.empty(0, np.int64)
+        columns = zip((none, none, none), *self._written, strict=True)
+        rows, terms, counts = (np.concatenate(column) for column in columns)
+        return coo_array((counts, (rows, terms)), shape=(len(self), num_terms)).tocsr()
+
+
+def scramble(number: np.ndarray, side: int) -> np.ndarray:
+    """int64[...], random bits of each number (the finaliser of SplitMix64)."""
+    bits = (number.astype(np.uint64) * np.uint64(2) + np.uint64(side + 1)) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return (bits ^ (bits >> np.uint64(31))).view(np.int64)
+
+
+FLIP = "<flip>"  # the variable that tells flips apart
+ALIKE, LISTED, CHANGED = 0, 1, 2  # what a part contributes: δ_0, δ_l − δ_0, δ_l' − δ_l
+
+
+class Changes(NamedTuple):
+    """What the flips of some atoms do to the labels of a part."""
+
+    rows: np.ndarray  # int32[num_changes, 1 + num_variables], the flip and the values
+    before: np.ndarray  # int64[num_changes]
+    after: np.ndarray  # int64[num_changes]
+
+
+@dataclass
+class Part:
+    variables: tuple[str, ...]
+    rows: np.ndarray  # int32[num_rows, num_variables], where the label is not 0
+    label: np.ndarray  # int64[num_rows]
+    combinations: Combinations = field(default_factory=Combinations)  # what labels stand for
+    changes: Changes | None = None  # of the flips that are looked at
+
+
+@dataclass
+class Member:
+    """A predicate, a comparison or a parfeature."""
+
+    parameters: tuple[str, ...]
+    parts: list[Part]
+    value: np.ndarray | None = None  # float64[num_labels], of atoms and comparisons
+    terms_width: int = 1  # of the longest row
+    terms: Numbering = field(default_factory=Numbering)  # of parfeatures: rows of `Sums`
+    shared: list[tuple[int, int]] = field(default_factory=list)  # (term, count), all groundings'
+    classes: Numbering = field(default_factory=Numbering)  # labels of all parts
+
+    @property
+    def width(self) -> int:
+        return len(self.parts)
+
+    def number(self, terms: np.ndarray) -> np.ndarray:
+        """int64[num_terms], of rows of `Sums` that are as long as their edge's child is wide."""
+        longer = np.zeros((len(terms), self.terms_width), np.int64)
+        longer[:, : terms.shape[1]] = terms
+        return self.terms.number(longer)
+
+    def class_numbers(self, labels: np.ndarray) -> np.ndarray:
+        """int64[num_rows], the classes of labels int64[num_rows, width]."""
+        return self.classes.number(labels) if self.value is None else labels[:, 0]
+
+
+class Reference(NamedTuple):
+    """An edge of a parfeature, as joins see it."""
+
+    number: int  # its weight
+    child: Member
+    terms: dict[str, str | int]  # of the child's parameters: a variable or a constant's code
+    summed: dict[str, int]  # the variables summed over, with the sizes of their domains
+
+    @property
+    def num_terms(self) -> int:
+        return prod(self.summed.values())
+
+    def kept(self, part: Part) -> list[str]:
+        """The parent's parameters in a part of the child."""
+        found = [self.terms[name] for name in part.variables]
+        return [term for term in found if isinstance(term, str) and term not in self.summed]
+
+    def variable_sets(self) -> set[frozenset[str]]:
+        """The sets of the parent's parameters that sums over this edge may depend on."""
+        found: set[frozenset[str]] = set()
+        for part in self.child.parts:
+            own = frozenset(self.kept(part))
+            found |= {own} | {own | other for other in found}
+        return found
+
+
+class Sums(NamedTuple):
+    """Terms of the sums over an edge, by flip and by values of some of the parent's parameters.
+
+    A term is a row (edge, from_1, to_1, … from_m, to_m) over the child's parts: a product of
+    δ_to − δ_from, or of δ_0 where both are 0.
+    """
+
+    variables: frozenset[str]
+    rows: np.ndarray  # int32[num_rows, FLIP first if flips are looked at, then the variables]
+    term: np.ndarray  # int64[num_rows, 1 + 2 m]
+    times: np.ndarray  # int64[num_rows], how often each
+
+
+def sum_edge(
+    edge: Reference, parameters: tuple[str, ...], *, flips: bool, most_pairs: int
+) -> list[Sums]:
+    """All terms of an edge that have listed rows; with `flips` those that flips change."""
+    found = []
+    options = [
+        [ALIKE] + [LISTED] * bool(len(part.rows)) + [CHANGED] * (flips and part.changes is not None)
+        for part in edge.child.parts
+    ]
+    for choice in product(*options):
+        if (CHANGED in choice) == flips and any(choice):
+            found.append(sum_choice(edge, parameters, choice, most_pairs))
+    return found
+
+
+def sum_choice(
+    edge: Reference, parameters: tuple[str, ...], choice: tuple[int, ...], most_pairs: int
+) -> Sums:
+    factors, labels = [], []
+    for number, (part, chosen) in enumerate(zip(edge.child.parts, choice, strict=True)):
+        if chosen:
+            factors.append(relation(part, chosen, number, edge.terms))
+            labels += [
+                name for name in (f"<{number}", f">{number}") if name in factors[-1].variables
+            ]
+    inside = {name for factor in factors for name in factor.variables}
+    kept = [name for name in parameters if name in inside]
+    names = ([FLIP] if FLIP in inside else []) + kept
+    joint = join_all(factors, (*names, *labels), most_pairs)
+    absent = prod(size for name, size in edge.summed.items() if name not in inside)
+    none = np.zeros(len(joint), np.int64)
+    columns = [np.full(len(joint), edge.number, np.int64)]
+    for number in range(len(choice)):
+        for name in (f"<{number}", f">{number}"):
+            columns.append(joint.column(name).astype(np.int64) if name in labels else none)
+    times = joint.value.astype(np.int64) * absent
+    return Sums(frozenset(kept), joint.columns(names), np.stack(columns, axis=1), times)
+
+
+def relation(part: Part, chosen: int, number: int, terms: dict[str, str | int]) -> Factor:
+    """The listed or the changed rows of a part, over the parent's variables, with labels."""
+    places = tuple(terms[name] for name in part.variables)
+    if chosen == LISTED:
+        return select((*places, f">{number}"), with_columns(part.rows, part.label))
+    assert part.changes is not None
+    rows = with_columns(part.changes.rows, part.changes.before, part.changes.after)
+    return select((FLIP, *places, f"<{number}", f">{number}"), rows)
+
+
+def with_columns(rows: np.ndarray, *columns: np.ndarray) -> np.ndarray:
+    """int32[num_rows, ...]."""
+    found = np.empty((len(rows), rows.shape[1] + len(columns)), np.int32, order="F")
+    found[:, : rows.shape[1]] = rows
+    for place, column in enumerate(columns):
+        found[:, rows.shape[1] + place] = column
+    return found
+
+
+def join_all(factors: list[Factor], keep: tuple[str, ...], most_pairs: int) -> Factor:
+    """Σ over all other variables of the product, the smallest joins first."""
+    parts = [(factor, shape_of(factor)) for factor in factors]
+    while len(parts) > 1:
+        pairs = combinations(range(len(parts)), 2)
+        best = min(pairs, key=lambda pair: joined(parts[pair[0]][1], parts[pair[1]][1]).rows)
+        (left, _), (right, _) = (parts[place] for place in best)
+        parts = [part for place, part in enumerate(parts) if place not in best]
+        needed = {*keep, *(name for factor, _ in parts for name in factor.variables)}
+        names = dict.fromkeys((*left.variables, *right.variables))
+        require_pairs(left, right, most_pairs)
+        both = join(left, right, tuple(name for name in names if name in needed))
+        parts.append((both, shape_of(both)))
+    return project(parts[0][0], keep)
+
+
+def shape_of(factor: Factor) -> Shape:
+    distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
+    return Shape(float(len(factor)), distinct)
+
+
+def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
+    if len(left) * len(right) <= most_pairs:
+        return
+    ones = [Factor(f.variables, f.rows, np.ones(len(f), np.int64)) for f in (left, right)]
+    num_pairs = join(ones[0], ones[1], ()).total()
+    if num_pairs > most_pairs:
+        raise TooLarge(
+            f"what flips change in the field takes a join of {num_pairs:,} rows, more than the "
+            f"{most_pairs:,} that fit the memory",
+            code="too-large",
+            hint="give parfeatures fewer parameters, or raise max_memory",
+        )
+
+
+def look_up(part: Part, wanted: np.ndarray) -> np.ndarray:
+    """int64[num_wanted], the labels at values int32[num_wanted, num_variables]."""
+    if not len(part.rows):
+        return np.zeros(len(wanted), np.int64)
+    known, asked = share_keys(part.rows.T, wanted.T).parts
+    order = np.argsort(known)
+    place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
+    return np.where(known[order][place] == asked, part.label[order][place], 0)
+
+
+BYTES_A_PAIR = 60  # of a join, while it is grouped
+AT_ONCE = 1 << 17  # flips
+
+
+class Flips(NamedTuple):
+    """Changes of a predicate's atoms: flip k turns the atoms of the rows that have its number."""
+
+    predicate: str
+    number: int  # of flips
+    flip: np.ndarray  # int64[num_rows], not descending
+    rows: np.ndarray  # int32[num_rows, arity]
+    truth: np.ndarray  # bool[num_rows], before
+
+
+class Edge(NamedTuple):
+    """An edge between classes."""
+
+    number: int  # its weight
+    child: str
+    counts: csr_array  # float64[num_classes_of_parent, num_classes_of_child]
+    num_terms: int
+
+
+class Census(NamedTuple):
+    value: Mapping[str, np.ndarray]  # float64[num_classes], of atoms and comparisons
+    size: Mapping[str, int]  # the number of classes of each parfeature, of flips for the root
+    layers: tuple[
+        tuple[str, tuple[Edge, ...]], ...
+    ]  # parfeatures, children first, without the root
+    root: tuple[Edge, ...]  # num_classes_of_parent: the classes of flips; counts are changes
+    classes: tuple[np.ndarray, ...]  # for each of the Flips int64[number], the class of each flip
+
+
+def take_census(
+    field: Field,
+    domains: Mapping[str, Domain],
+    true: Mapping[str, np.ndarray],  # by predicate, int32[num_true, arity]
+    flips: Sequence[Flips],
+    max_memory: int | None = None,
+    progress: Report | None = None,
+) -> Census:
+    """Raises TooLarge where joins do not fit the memory."""
+    most_pairs = memory_limit(max_memory) // BYTES_A_PAIR
+    members: dict[str, Member] = {}
+    for name, predicate in field.declarations.predicates.items():
+        names = tuple(map(str, range(predicate.arity)))
+        members[name] = listed(names, true[name], np.array([0.0, 1.0]))
+    numbers: dict[str, list[tuple[int, Child]]] = {name: [] for name in field.by_name}
+    for number, (parfeature, child) in enumerate(field.edges()):
+        numbers[parfeature.name].append((number, child))
+        if child.target in COMPARISONS:
+            members[f"{child.target} {number}"] = compared(parfeature, child, domains)
+    edges: dict[str, list[Reference]] = {}
+    for name in field.order:
+        parfeature = field.by_name[name]
+        edges[name] = [refer(*each, field, parfeature, members, domains) for each in numbers[name]]
+        members[name] = count_data(parfeature, edges[name], most_pairs)
+    began, done, total = time.monotonic(), 0, sum(each.number for each in flips)
+    found = []
+    for each in flips:
+        classes = [np.empty(0, np.int64)]
+        for batch in batches(each):
+            classes.append(count_flips(batch, field, members, edges, most_pairs))
+            done += batch.number
+            if progress is not None:
+                progress(Progress("counting", done, total, time.monotonic() - began))
+        found.append(np.concatenate(classes))
+    return assemble(field, members, edges, found)
+
+
+def batches(flips: Flips) -> Iterator[Flips]:
+    """The same flips, not too many at a time: joins of all of them need room."""
+    for first in range(0, max(1, flips.number), AT_ONCE):
+        last = min(first + AT_ONCE, flips.number)
+        here = slice(*np.searchsorted(flips.flip, [first, last]))
+        yield Flips(
+            flips.predicate, last - first, flips.flip[here] - first, flips.rows[here],
+            flips.truth[here],
+        )  # fmt: skip
+
+
+def listed(names: tuple[str, ...], rows: np.ndarray, value: np.ndarray) -> Member:
+    return Member(names, [Part(names, rows, np.ones(len(rows), np.int64))], value)
+
+
+def compared(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> Member:
+    """A comparison; listed is what is rare."""
+    holds = compare(parfeature, child, domains)
+    often = bool(2 * holds.sum() > holds.size)
+    value = np.array([float(often), float(not often)])
+    return listed(child.variables, np.argwhere(holds != often).astype(np.int32), value)
+
+
+def refer(
+    number: int,
+    child: Child,
+    field: Field,
+    parfeature: Parfeature,
+    members: Mapping[str, Member],
+    domains: Mapping[str, Domain],
+) -> Reference:
+    type_of = parfeature.types_in(child)
+    summed = {name: len(domains[type_of[name]]) for name in parfeature.summed(child)}
+    if child.target in COMPARISONS:
+        member = members[f"{child.target} {number}"]
+        return Reference(number, member, {name: name for name in child.variables}, summed)
+    member = members[child.target]
+    types = field.argument_types(child.target)
+    terms: dict[str, str | int] = {
+        name: term.name if isinstance(term, Variable) else domains[type_name].index[term.name]
+        for name, term, type_name in zip(member.parameters, child.terms, types, strict=True)
+    }
+    return Reference(number, member, terms, summed)
+
+
+def count_data(parfeature: Parfeature, edges: Sequence[Reference], most_pairs: int) -> Member:
+    """A parfeature with the labels of its groundings in the data; of the root only flips matter."""
+    parameters = parfeature.parameters
+    longest = max([edge.child.width for edge in edges], default=0)
+    member = Member(parameters, [], terms_width=1 + 2 * longest)
+    sums = []
+    for edge in edges:
+        plain = np.zeros((1, 1 + 2 * edge.child.width), np.int64)
+        plain[0, 0] = edge.number
+        member.shared.append((int(member.number(plain)[0]), edge.num_terms))
+        if parfeature.name != ROOT:
+            sums += sum_edge(edge, parameters, flips=False, most_pairs=most_pairs)
+    sets = {own for edge in edges for own in edge.variable_sets()}
+    for own in sorted(sets, key=lambda names: (len(names), sorted(names))):
+        names = tuple(name for name in parameters if name in own)
+        part = Part(names, np.empty((0, len(names)), np.int32), np.empty(0, np.int64))
+        rows, group, term, count = gather(member, sums, own, len(names))
+        if names:
+            label = part.combinations.number(np.zeros(len(rows), np.int64), group, term, count)
+            part.rows, part.label = rows[label > 0], label[label > 0]
+        else:
+            member.shared += zip(term.tolist(), count.tolist(), strict=True)
+        member.parts.append(part)
+    return member
+
+
+def count_flips(
+    flips: Flips,
+    field: Field,
+    members: Mapping[str, Member],
+    edges: Mapping[str, Sequence[Reference]],
+    most_pairs: int,
+) -> np.ndarray:
+    """int64[number], the classes of the flips; leaves nothing behind but labels."""
+    changed = [members[flips.predicate].parts[0]]
+    rows = np.column_stack([flips.flip, flips.rows]).astype(np.int32)
+    before = flips.truth.astype(np.int64)
+    changed[0].changes = Changes(rows, before, 1 - before)
+    for name in field.order:
+        member = members[name]
+        sums: list[Sums] = []
+        for edge in edges[name]:
+            sums += sum_edge(edge, member.parameters, flips=True, most_pairs=most_pairs)
+        for part in member.parts:
+            own = frozenset(part.variables)
+            rows, group, term, count = gather(member, sums, own, 1 + len(part.variables))
+            if not len(rows):
+                continue
+            before = look_up(part, rows[:, 1:])
+            after = part.combinations.number(before, group, term, count)
+            if name == ROOT:
+                classes = np.zeros(flips.number, np.int64)
+                classes[rows[:, 0]] = after
+                break
+            other = before != after
+            part.changes = Changes(rows[other], before[other], after[other])
+            changed.append(part)
+        else:
+            classes = np.zeros(flips.number, np.int64)
+    for part in changed:
+        part.changes = None
+    return classes
+
+
+def gather(
+    member: Member, sums: Sequence[Sums], own: frozenset[str], width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows over some parameters, and for each term its row, number and count."""
+    mine = [each for each in sums if each.variables == own and len(each.rows)]
+    none = np.empty(0, np.int64)
+    rows = np.concatenate([np.empty((0, width), np.int32), *(each.rows for each in mine)])
+    term = np.concatenate([none, *(member.number(each.term) for each in mine)])
+    count = np.concatenate([none, *(each.times for each in mine)])
+    first, group = number_rows(list(rows.T), len(rows))
+    return rows[first], group, term, count
+
+
+def assemble(
+    field: Field,
+    members: Mapping[str, Member],
+    edges: Mapping[str, Sequence[Reference]],
+    classes: Sequence[np.ndarray],
+) -> Census:
+    """From the classes of flips down: the classes that they mention, and their children's."""
+    names = {id(member): name for name, member in members.items()}
+    found: dict[str, list[Edge]] = {}
+    size: dict[str, int] = {}
+    for name in reversed(field.order):
+        member = members[name]
+        counts = flip_counts(member) if name == ROOT else class_counts(member)
+        size[name] = counts.shape[0]
+        terms = member.terms.rows(member.terms_width)
+        found[name] = [
+            Edge(edge.number, names[id(edge.child)], expand(edge, terms, counts), edge.num_terms)
+            for edge in edges[name]
+        ]
+    for name, own in found.items():
+        found[name] = [
+            edge._replace(counts=widen(edge.counts, members[edge.child])) for edge in own
+        ]
+    values = {name: member.value for name, member in members.items() if member.value is not None}
+    layers = tuple((name, tuple(found[name])) for name in field.order if name != ROOT)
+    return Census(values, size, layers, tuple(found[ROOT]), tuple(classes))
+
+
+def flip_counts(root: Member) -> csr_array:
+    """int64[num_flip_classes, num_terms]."""
+    [part] = root.parts or [Part((), np.empty((0, 0), np.int32), np.empty(0, np.int64))]
+    return part.combinations.matrix(len(root.terms))
+
+
+def class_counts(member: Member) -> csr_array:
+    """int64[num_classes, num_terms], of the classes asked for so far."""
+    from scipy.sparse import csr_array
+
+    labels = member.classes.rows(member.width)
+    row = np.zeros((1, len(member.terms)), np.int64)
+    for term, count in member.shared:
+        row[0, term] += count
+    total = csr_array(np.ones((len(labels), 1), np.int64)) @ csr_array(row)
+    for place, part in enumerate(member.parts):
+        total = total + part.combinations.matrix(len(member.terms))[labels[:, place]]
+    return total.tocsr()
+
+
+def expand(edge: Reference, terms: np.ndarray, counts: csr_array) -> csr_array:
+    """int64[num_rows_of_counts, num_classes_of_child], products of differences multiplied out."""
+    from scipy.sparse import coo_array
+
+    mine = np.flatnonzero(terms[:, 0] == edge.number)
+    width = edge.child.width
+    pairs = terms[mine, 1 : 1 + 2 * width]
+    before, after = pairs[:, 0::2], pairs[:, 1::2]
+    differs = before != after
+    where, labels, sign = [], [], []
+    for bits in range(1 << width):
+        low = (bits >> np.arange(width)) & 1 == 1
+        rows = np.flatnonzero((differs | ~low).all(axis=1))
+        where.append(mine[rows])
+        labels.append(np.where(low, before[rows], after[rows]))
+        sign.append(np.full(len(rows), -1 if low.sum() % 2 else 1, np.int64))
+    each = np.concatenate(labels)
+    first, local = number_rows(list(each.T), len(each))
+    shape = (len(terms), len(first))
+    product = (
+        counts
+        @ coo_array((np.concatenate(sign), (np.concatenate(where), local)), shape=shape).tocsr()
+    )
+    product.sum_duplicates()
+    product.eliminate_zeros()
+    used = np.unique(product.indices)
+    number = np.zeros(len(first), np.int64)
+    number[used] = edge.child.class_numbers(each[first[used]])
+    rows = np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))
+    columns = number[product.indices]
+    wide = int(columns.max(initial=-1)) + 1
+    return coo_array((product.data, (rows, columns)), shape=(product.shape[0], wide)).tocsr()
+
+
+def widen(count: csr_array, child: Member) -> csr_array:
+    """The same with a column for each of the classes of the child that were found since."""
+    from scipy.sparse import csr_array
+
+    size = len(child.classes) if child.value is None else len(child.value)
+    parts = (count.data.astype(np.float64), count.indices, count.indptr)
+    return csr_array(parts, shape=(count.shape[0], size))
+
+
+class Groups(NamedTuple):
+    """Flips of which one happens or none: those of an atom, or the other states of a block."""
+
+    predicate: str
+    start: np.ndarray  # int64[num_groups + 1]
+    flip_class: np.ndarray  # int64[start[-1]]
+    times: np.ndarray  # float64[num_groups], how many there are of each
+    num_variables: int  # atoms, or blocks
+
+
+class PseudoClasses(NamedTuple):
+    """A world counted."""
+
+    census: Census
+    groups: tuple[Groups, ...]
+
+
+def pseudo_log_likelihood(
+    counted: PseudoClasses, weights: np.ndarray
+) -> tuple[dict[str, float], np.ndarray]:
+    """The values of each predicate's atoms, and the gradient of their sum float64[num_weights]."""
+    census = counted.census
+    value, sums, change = evaluate_classes(census, weights)
+    by_change = np.zeros_like(change)
+    total: dict[str, float] = {}
+    for each in counted.groups:
+        found, probability = log_loss(each, change)
+        total[each.predicate] = -float(each.times @ found)
+        times = np.repeat(each.times, np.diff(each.start))
+        by_change -= np.bincount(each.flip_class, times * probability, minlength=len(change))
+    return total, back_propagate(census, weights, value, sums, by_change)
+
+
+def log_loss(groups: Groups, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log(1 + Σ exp Δ) of each group, and the probability of each flip."""
+    own = change[groups.flip_class]
+    if not len(own):
+        return np.zeros(0), own
+    total = np.logaddexp(0.0, np.logaddexp.reduceat(own, groups.start[:-1]))
+    return total, np.exp(own - np.repeat(total, np.diff(groups.start)))
+
+
+def evaluate_classes(
+    census: Census, weights: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray], np.ndarray]:
+    """Values of all classes, C f − [w > 0] n of each edge (D f below the root), and Δ."""
+    value, sums = dict(census.value), {}
+    for name, edges in census.layers:
+        exponent = np.zeros(census.size[name])
+        for edge in edges:
+            weight = float(weights[edge.number])
+            sums[edge.number] = edge.counts @ value[edge.child] - (weight > 0) * edge.num_terms
+            exponent += weight * sums[edge.number]
+        # Above 0 by rounding only.
+        value[name] = np.exp(np.minimum(exponent, 0.0))
+    change = np.zeros(census.size[ROOT])
+    for edge in census.root:
+        sums[edge.number] = edge.counts @ value[edge.child]
+        change += weights[edge.number] * sums[edge.number]
+    return value, sums, change
+
+
+def back_propagate(
+    census: Census,
+    weights: np.ndarray,
+    value: dict[str, np.ndarray],
+    sums: dict[int, np.ndarray],
+    by_change: np.ndarray,
+) -> np.ndarray:
+    """float64[num_weights], from derivatives with respect to Δ."""
+    gradient = np.zeros(len(weights))
+    by_value = {name: np.zeros(len(found)) for name, found in value.items()}
+    slope = by_change
+    for name, edges in [("", census.root), *reversed(census.layers)]:
+        if name:
+            slope = by_value[name] * value[name]
+        for edge in edges:
+            gradient[edge.number] = slope @ sums[edge.number]
+            by_value[edge.child] += weights[edge.number] * (edge.counts.T @ slope)
+    return gradient

@@ -1,1 +1,0 @@
-"""Markov logic to fields, and back."""

@@ -1,1 +1,0 @@
-"""Minimum cuts: most likely worlds of attractive networks, and atoms that are settled in others."""

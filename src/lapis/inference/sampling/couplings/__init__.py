@@ -1,1 +1,0 @@
-"""Samplers that move many atoms at once, along the couplings of pairs."""

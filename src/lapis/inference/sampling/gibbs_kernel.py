@@ -1,0 +1,204 @@
+"""Resampling one unit given all the others.
+
+    P(unit = s | rest) ∝ exp(β · Σ soft clauses true in s) · 1[no hard clause false in s]
+
+A single atom needs only the clauses in which no other literal is true. A block or a cluster is
+walked through all its joint states in reflected mixed-radix Gray order, in which neighbours
+differ in one variable: each step is one flip (two in a block), and the counters give the score.
+
+One run of annealing: a Gibbs sweep at each inverse temperature, and the weight it gathers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.inference.random_numbers import uniform
+from lapis.inference.sampling.clause_graph import clear_change, flip
+from lapis.runtime.kernels import entry, inner
+
+
+@inner
+def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
+    """Resample the units of `order` in turn; `estimate` gets P(atom | rest) of their atoms.
+
+    Returns the number of atoms resampled and of atoms whose value changed.
+    """
+    updates, changes = 0, 0
+    value, true_literals = world.value, world.true_literals
+    for place in range(len(order)):
+        unit = np.int64(order[place])
+        atom = np.int64(units.single[unit])
+        if atom < 0:
+            more, moved = resample_unit(
+                graph, units, weight, beta, world, unit, estimate, rng, score, digit
+            )
+            updates += more
+            changes += moved
+            continue
+        delta, forced = 0.0, 0
+        is_true = value[atom] == 1
+        for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
+            signed = graph.atom_clause[at]
+            clause = abs(signed) - 1
+            if true_literals[clause] != ((signed > 0) == is_true):
+                continue  # another literal is true
+            toward = weight[clause] if signed > 0 else -weight[clause]
+            if np.isinf(toward):
+                forced += 1 if toward > 0 else -1
+            else:
+                delta += toward
+        if forced != 0:
+            probability = 1.0 if forced > 0 else 0.0
+        else:
+            probability = 1.0 / (1.0 + np.exp(-beta * delta))
+        estimate[atom] = probability
+        if (uniform(rng) < probability) != is_true:
+            flip(graph, weight, world, atom)
+            changes += 1
+        updates += 1
+    return updates, changes
+
+
+@inner
+def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
+    """Draw the joint state of a block or cluster; (atoms resampled, 1 if the state changed)."""
+    begin, end = units.unit_start[unit], units.unit_start[unit + 1]
+    states = 1
+    for place in range(begin, end):
+        states *= units.variable_size[units.unit_variable[place]]
+    before = read_unit(units, world, begin, end, digit)
+    clear_change(world)
+    chosen, atoms = 0, 0
+    for rank in range(states + 1):  # every state once, then the one chosen
+        if rank == states:
+            atoms = _estimate_unit(units, begin, end, states, score, estimate)
+            chosen = _choose(score, states, rng)
+        else:
+            chosen = rank
+        move_unit(graph, units, weight, world, begin, end, chosen, digit)
+        if rank < states:
+            score[rank] = beta * world.change[0] if world.change[1] <= 0 else -np.inf
+    return atoms, 1 if chosen != before else 0
+
+
+@inner
+def _choose(score, states, rng):  # type: ignore[no-untyped-def]
+    """A state drawn from the probabilities `score`."""
+    target = uniform(rng)
+    chosen = -1
+    for rank in range(states):
+        if score[rank] > 0:
+            chosen = rank
+            target -= score[rank]
+            if target < 0:
+                break
+    return chosen
+
+
+@inner
+def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[no-untyped-def]
+    """Turn scores into probabilities, and these into each atom's; the number of atoms."""
+    best, total, atoms = -np.inf, 0.0, 0
+    for rank in range(states):
+        best = max(best, score[rank])
+    for rank in range(states):
+        score[rank] = np.exp(score[rank] - best)
+        total += score[rank]
+    for place in range(begin, end):
+        variable = np.int64(units.unit_variable[place])
+        for at in range(units.variable_start[variable], units.variable_start[variable + 1]):
+            estimate[units.variable_atom[at]] = 0.0
+            atoms += 1
+    for rank in range(states):
+        score[rank] /= total
+        if score[rank] == 0:
+            continue
+        rest = rank
+        for place in range(begin, end):
+            variable = np.int64(units.unit_variable[place])
+            state, rest = _gray_digit(rest, units.variable_size[variable])
+            atom = true_atom(units, variable, state)
+            if atom >= 0:
+                estimate[atom] += score[rank]
+    return atoms
+
+
+@inner
+def _gray_digit(rank, size):  # type: ignore[no-untyped-def]
+    """The lowest digit of a rank in reflected Gray order, and the rank of the others."""
+    state, rest = rank % size, rank // size
+    return (size - 1 - state if rest % 2 == 1 else state), rest
+
+
+@inner
+def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
+    """The atom that is true in a state of a variable, or −1."""
+    first = units.variable_start[variable]
+    if units.is_block[variable]:
+        inside = state < units.variable_start[variable + 1] - first
+        return np.int64(units.variable_atom[first + state] if inside else -1)
+    return np.int64(units.variable_atom[first] if state == 1 else -1)
+
+
+@inner
+def read_variable(units, world, variable):  # type: ignore[no-untyped-def]
+    """The state a variable is in."""
+    first, last = units.variable_start[variable], units.variable_start[variable + 1]
+    if not units.is_block[variable]:
+        return int(world.value[units.variable_atom[first]])
+    for at in range(first, last):
+        if world.value[units.variable_atom[at]] == 1:
+            return at - first
+    return last - first
+
+
+@inner
+def move_variable(graph, units, weight, world, variable, state, new_state):  # type: ignore[no-untyped-def]
+    """Take a variable from one state to another: one flip, or two in a block."""
+    if state == new_state:
+        return
+    for which in range(2):
+        atom = true_atom(units, variable, state if which == 0 else new_state)
+        if atom >= 0:
+            flip(graph, weight, world, atom)
+
+
+@inner
+def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
+    """Fill `digit` with the states of a unit's variables; returns their rank in Gray order."""
+    for place in range(begin, end):
+        digit[place - begin] = read_variable(units, world, np.int64(units.unit_variable[place]))
+    rank = 0
+    for place in range(end - 1, begin - 1, -1):
+        size = units.variable_size[units.unit_variable[place]]
+        state = digit[place - begin]
+        rank = rank * size + (size - 1 - state if rank % 2 == 1 else state)
+    return rank
+
+
+@inner
+def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ignore[no-untyped-def]
+    """Take a unit to the state of a Gray rank."""
+    for place in range(begin, end):
+        variable = np.int64(units.unit_variable[place])
+        state, rank = _gray_digit(rank, units.variable_size[variable])
+        move_variable(graph, units, weight, world, variable, digit[place - begin], state)
+        digit[place - begin] = state
+
+
+@entry
+def run_annealing(graph, units, weights, beta, world, order, estimate, rng, score, digit, trail):  # type: ignore[no-untyped-def]
+    """Σ_t (β_t − β_{t−1})·score(world before the sweep at β_t); `trail` gets these scores.
+
+    The world begins as a draw at β_0 and ends after a sweep at the last β.
+    """
+    total = 0.0
+    for step in range(1, len(beta)):
+        value = 0.0
+        for index in range(len(weights)):
+            value += weights[index] * world.count[index]
+        trail[step - 1] = value
+        total += (beta[step] - beta[step - 1]) * value
+        sweep(graph, units, graph.weight, beta[step], world, order, estimate, rng, score, digit)
+    return total

@@ -1,1 +1,0 @@
-"""Syntax tree → Model: names and types resolved, sugar removed."""

@@ -1,0 +1,453 @@
+"""Resolve a syntax tree to a model: gather declarations, infer types, remove sugar.
+
+Sugar: includes (replaced by the statements of their files), starred atoms (one rule for each choice
+of signs), functions (the predicate of their graph, `P(f(x))` meaning ∃v (f(x)=v ∧ P(v))), and
+offsets in atoms (`P(i+1)` meaning ∀j (j = i+1 ⇒ …) around the scope of i, so true where i+1 is no
+constant). `with_statements` adds rules to a model and checks them against its declarations.
+
+Functions in formulas, compiled to the predicates of their graphs.
+
+P(f(x)) means ∃v (f(x,v) ∧ P(v)), and f(x) = t is the atom f(x,t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all, suggestion
+from lapis.language.model import InstanceWeights, Model, Predicate, Rule
+from lapis.language.parser import parse_statements, read_text
+from lapis.language.printer import print_formula
+from lapis.language.sugar import (
+    all_variables,
+    bound_variables,
+    compile_offsets,
+    expand_stars,
+    factor_rules,
+    fresh_name,
+    has_sugar,
+    plus_variables,
+    rename_apart,
+    without_factors,
+    without_plus,
+)
+from lapis.language.syntax import (
+    And,
+    Application,
+    Atom,
+    Cardinality,
+    Comparison,
+    Exists,
+    ForAll,
+    Formula,
+    FunctionDeclaration,
+    Include,
+    Not,
+    Parameter,
+    PredicateDeclaration,
+    Statement,
+    Term,
+    TypeDeclaration,
+    Variable,
+    WeightedFormula,
+    free_variables,
+    map_children,
+    map_terms,
+    subformulas,
+)
+from lapis.language.type_inference import Declarations, TypeInference, variable_like
+from lapis.runtime.memory import collector_paused
+
+# What names data, though facts without signs would be read as declarations.
+DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
+
+
+@collector_paused
+def parse_model(text: str, name: str = "<text>") -> Model:
+    """Parse a Markov logic model from its text.
+
+    Parameters
+    ----------
+    text
+        Declarations and weighted formulas.
+    name
+        Name of the text in messages.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    LapisError
+        If the text is wrong; all mistakes are reported together.
+
+    Examples
+    --------
+    >>> model = parse_model("Smokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)")
+    >>> model.rules[0].variables
+    (('x', 'person'),)
+    """
+    return resolve(*parse_statements(text, name), name=name)
+
+
+@collector_paused
+def read_model(path: str | Path) -> Model:
+    """Read a Markov logic model from a file.
+
+    Parameters
+    ----------
+    path
+        Of the file, `.mln`; includes are read relative to it.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    LapisError
+        If the file is missing, or its text is wrong.
+    """
+    path = Path(path)
+    if path.name.endswith(DATA_SUFFIXES):
+        raise misplaced(path, "data", "a model")
+    found = parse_statements(read_text(path), str(path))
+    return resolve(*found, name=str(path), folder=path.parent)
+
+
+def resolve(
+    statements: Sequence[Statement],
+    errors: Sequence[LapisError] = (),
+    *,
+    name: str = "<text>",
+    folder: Path | None = None,
+) -> Model:
+    """Check and resolve all statements; raises their mistakes together with those given."""
+    declared = Declarations(list(errors))
+    includes = IncludeReader(declared.errors)
+    statements = list(includes.expand(statements, folder or Path(), [Path(name).resolve()]))
+    for statement in statements:
+        declared.declare(statement)
+    inference = TypeInference(declared)
+    inference.start()
+    resolver = Resolver(declared, inference)
+    pending: list[Callable[[], Rule]] = []
+    for statement in statements:
+        if isinstance(statement, WeightedFormula):
+            pending += resolver.prepare(statement)
+        elif isinstance(statement, Cardinality):
+            declared.check_cardinality(statement)
+    raise_all(sorted(declared.errors, key=place))
+    predicates = inference.finish_predicates()
+    rules = [finish() for finish in pending]
+    rules += factor_rules(predicates.values())
+    return Model(
+        types={type_name: tuple(constants) for type_name, constants in declared.types.items()},
+        predicates={p.name: without_factors(p) for p in predicates.values()},
+        rules=tuple(rules),
+        constraints=tuple(s for s in statements if isinstance(s, Cardinality)),
+        warnings=tuple(declared.warnings),
+        name=name,
+    )
+
+
+def place(error: LapisError) -> tuple[str, int]:
+    return (error.span.source.name, error.span.start) if error.span else ("", 0)
+
+
+TableKey = tuple[Formula, tuple[str, ...], bool, float | None]
+
+
+@dataclass
+class Resolver:
+    """Turns formulas into rules, once all declarations are known."""
+
+    declared: Declarations
+    inference: TypeInference
+    num_formulas: int = 0
+    # of each formula with constants behind @: the weights by these, as its variables are named
+    tables: dict[TableKey, dict[tuple[str, ...], float]] = field(default_factory=dict)
+
+    def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
+        """Check a formula and unify its types; the rules follow once all types are known."""
+        if statement.at and self.in_table(statement):
+            return []
+        before = len(self.declared.errors)
+        original = self.drop_unused(self.spell_predicates(statement.formula))
+        expanded = self.without_sugar(original) if has_sugar(original) else [original]
+        finished: list[Callable[[], Rule]] = []
+        for formula in expanded:
+            if len(self.declared.errors) > before:
+                return []
+            scope = str(self.num_formulas)
+            self.num_formulas += 1
+            self.inference.unify(formula, scope)
+            self.check_plus(original, formula, statement)
+            text = print_formula(formula if len(expanded) > 1 else original)
+            finished.append(self.finisher(statement, formula, scope, text))
+        return finished if len(self.declared.errors) == before else []
+
+    def without_sugar(self, formula: Formula) -> list[Formula]:
+        """One formula for each choice of signs, with quantified names apart and plain terms."""
+        found = []
+        for signed in expand_stars(formula, self.declared.errors):
+            apart = rename_apart(signed)
+            flat = compile_terms(self.declared, apart, all_variables(apart))
+            found.append(rename_apart(compile_offsets(flat)))
+        return found
+
+    def in_table(self, statement: WeightedFormula) -> bool:
+        """Note the weight at its constants; whether the rule that it belongs to is known."""
+        key = table_key(statement)
+        known = key in self.tables
+        table = self.tables.setdefault(key, {})
+        constants = tuple([setting.constant for setting in statement.at])
+        table[constants] = table.get(constants, 0.0) + (statement.weight or 0.0)
+        return known
+
+    def spell_predicates(self, formula: Formula) -> Formula:
+        """Resolve predicates whose spelling differs from the declared one in case only."""
+        if isinstance(formula, Atom) and formula.predicate not in self.declared.predicates:
+            close = did_you_mean(formula.predicate, self.declared.predicates)
+            if close and close.lower() == formula.predicate.lower():
+                self.declared.warnings.append(
+                    Warning(
+                        f"{formula.predicate!r} is read as the declared predicate {close!r}",
+                        "case",
+                        formula.span,
+                    )
+                )
+                return replace(formula, predicate=close)
+        return map_children(formula, self.spell_predicates)
+
+    def drop_unused(self, formula: Formula) -> Formula:
+        """Leave out quantified variables that do nothing: they have no type either."""
+        formula = map_children(formula, self.drop_unused)
+        if not isinstance(formula, Exists | ForAll):
+            return formula
+        used = set(free_variables(formula.body))
+        for name in formula.variables:
+            if name not in used:
+                self.declared.warnings.append(
+                    Warning(
+                        f"variable {name!r} is used only in its quantifier, which is left out",
+                        "unused-variable",
+                        formula.span,
+                    )
+                )
+        kept = tuple(name for name in formula.variables if name in used)
+        return replace(formula, variables=kept) if kept else formula.body
+
+    def check_plus(self, original: Formula, formula: Formula, statement: WeightedFormula) -> None:
+        free = set(free_variables(formula))
+        for variable in plus_variables(original):
+            if variable.name not in free:
+                self.declared.fail(
+                    f"'+{variable.name}' is quantified: only free variables can have a weight each",
+                    "plus-quantified",
+                    variable.span,
+                )
+            elif statement.hard:
+                self.declared.fail(
+                    "a hard formula has no weights to tell apart by '+'", "plus-hard", variable.span
+                )
+            elif statement.at and variable.name not in (s.variable for s in statement.at):
+                self.declared.fail(
+                    f"'@' gives no constant for '+{variable.name}'", "settings", variable.span
+                )
+        seen: set[str] = set()
+        for setting in statement.at:
+            if setting.variable in seen:
+                problem = f"{setting.variable!r} is given twice"
+                self.declared.fail(problem, "settings", setting.span)
+            elif setting.variable not in (v.name for v in plus_variables(original)):
+                problem = f"this formula has no '+{setting.variable}'"
+                self.declared.fail(problem, "settings", setting.span)
+            seen.add(setting.variable)
+
+    def finisher(
+        self, statement: WeightedFormula, formula: Formula, scope: str, text: str
+    ) -> Callable[[], Rule]:
+        def type_of(name: str) -> tuple[str, str]:
+            known = self.inference.slots.type_of(("variable", scope, name))
+            if known is None:
+                raise LapisError(
+                    f"nothing tells the type of variable {name!r}",
+                    code="untyped-variable",
+                    span=statement.span,
+                    hint="use it in an atom of a declared predicate",
+                )
+            return name, known
+
+        def finish() -> Rule:
+            free = free_variables(formula)
+            marked = {variable.name for variable in plus_variables(formula)}
+            bound = [v for node in subformulas(formula) for v in bound_variables(node)]
+            plus = tuple(name for name in free if name in marked)
+            only_utility = statement.utility is not None and statement.weight is None
+            return Rule(
+                without_plus(formula),
+                tuple(map(type_of, free)),
+                tuple(map(type_of, bound)),
+                0.0 if only_utility or statement.at else statement.weight,
+                statement.hard,
+                text,
+                plus,
+                statement.fixed or only_utility,
+                statement.utility,
+                statement.span,
+                self.weights_at(statement, plus) if statement.at else None,
+            )
+
+        return finish
+
+    def weights_at(self, statement: WeightedFormula, plus: Sequence[str]) -> InstanceWeights:
+        """The weights of all statements of this form, by the constants of `plus`."""
+        names = [setting.variable for setting in statement.at]
+        order = [names.index(name) for name in plus]
+        table = self.tables[table_key(statement)]
+        rows = tuple([tuple([constants[i] for i in order]) for constants in table])
+        return InstanceWeights(rows, tuple(table.values()))
+
+
+def table_key(statement: WeightedFormula) -> TableKey:
+    """What statements have in common that differ in the constants behind @ only."""
+    names = tuple([setting.variable for setting in statement.at])
+    return statement.formula, names, statement.fixed, statement.utility
+
+
+def with_statements(model: Model, *added: Statement) -> Model:
+    """The model with further declarations and formulas, resolved like those of a file.
+
+    >>> from lapis.language import parse_formula, parse_model
+    >>> from lapis.language.syntax import WeightedFormula
+    >>> model = parse_model("Smokes(person)\\n1 Smokes(x)")
+    >>> more = with_statements(model, WeightedFormula(parse_formula("Smokes(Anna)"), 2.0))
+    >>> [rule.text for rule in more.rules], more.types["person"]
+    (['Smokes(x)', 'Smokes(Anna)'], ('Anna',))
+    """
+    declared: list[Statement] = [
+        TypeDeclaration(name, constants) for name, constants in model.types.items()
+    ]
+    declared += [declaration(predicate) for predicate in model.predicates.values()]
+    extended = resolve([*declared, *added], name=model.name)
+    predicates = {**extended.predicates, **model.predicates}
+    return replace(
+        extended,
+        predicates=predicates,
+        rules=model.rules + extended.rules,
+        constraints=model.constraints,
+        warnings=model.warnings,
+    )
+
+
+def declaration(predicate: Predicate) -> Statement:
+    """A statement that declares the predicate again."""
+    if predicate.function:
+        *arguments, value = predicate.types
+        return FunctionDeclaration(value, predicate.name, tuple(arguments), predicate.span)
+    marked = Parameter("", "!") if predicate.exactly_one else Parameter("", "?")
+    parameters = tuple(
+        replace(marked, type=type_name) if i in predicate.block else Parameter(type_name)
+        for i, type_name in enumerate(predicate.types)
+    )
+    return PredicateDeclaration(
+        predicate.name, parameters, predicate.closed, predicate.factors, predicate.span
+    )
+
+
+@dataclass
+class IncludeReader:
+    """Replaces includes by the statements of their files."""
+
+    errors: list[LapisError]
+
+    def expand(
+        self, statements: Sequence[Statement], folder: Path, open_files: list[Path]
+    ) -> Iterator[Statement]:
+        for statement in statements:
+            if not isinstance(statement, Include):
+                yield statement
+                continue
+            path = folder / statement.path
+            try:
+                text = self.text(statement, path, open_files)
+            except LapisError as error:
+                self.errors.append(error)
+                continue
+            included, errors = parse_statements(text, str(path))
+            self.errors += errors
+            yield from self.expand(included, path.parent, [*open_files, path.resolve()])
+
+    def text(self, statement: Include, path: Path, open_files: list[Path]) -> str:
+        refusal = None
+        if "\0" in statement.path:
+            refusal = "this is not a file name"
+        elif path.suffix == ".cpp":
+            refusal = "functions linked in from C++ are not supported"
+        elif path.suffix in (".db", ".gz"):
+            refusal = "a model includes models; give data files to the command instead"
+        elif path.resolve() in open_files:
+            refusal = f"{statement.path!r} includes itself"
+        if refusal:
+            raise LapisError(refusal, code="include", span=statement.span)
+        try:
+            return read_text(path)
+        except LapisError as error:
+            raise LapisError(error.message, code="include", span=statement.span) from None
+
+
+def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> Formula:
+    """Functions in atoms and comparisons to the predicates of their graphs."""
+    formula = map_children(formula, lambda child: compile_terms(declared, child, taken))
+    if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
+        graph = compile_equation(declared, formula)
+        if graph is not None:
+            return compile_terms(declared, graph, taken)
+    if not isinstance(formula, Atom | Comparison):
+        return formula
+    conditions: list[Atom] = []
+
+    def flatten(term: Term) -> Term:
+        if not isinstance(term, Application):
+            return term
+        inner = tuple(map(flatten, term.terms))
+        value = Variable(fresh_name(variable_like(term.function), taken))
+        taken.add(value.name)
+        conditions.append(graph_atom(declared, term, (*inner, value)))
+        return value
+
+    flat = map_terms(formula, flatten)
+    if not conditions:
+        return flat
+    names = tuple(str(atom.terms[-1].name) for atom in conditions)  # type: ignore[union-attr]
+    return Exists(names, And((*conditions, flat)), formula.span)
+
+
+def compile_equation(declared: Declarations, formula: Comparison) -> Formula | None:
+    """f(x) = t as the atom f(x,t)."""
+    left, right = formula.left, formula.right
+    if not isinstance(left, Application):
+        left, right = right, left
+    if not isinstance(left, Application):
+        return None
+    atom = graph_atom(declared, left, (*left.terms, right))
+    return atom if formula.operator == "=" else Not(atom, formula.span)
+
+
+def graph_atom(declared: Declarations, term: Application, terms: tuple[Term, ...]) -> Atom:
+    predicate = declared.predicates.get(term.function)
+    if predicate is None or not predicate.function:
+        known = [p.name for p in declared.predicates.values() if p.function]
+        declared.fail(
+            f"unknown function {term.function!r}",
+            "unknown-function",
+            term.span,
+            hint=suggestion(term.function, known, "declare it, as in person MotherOf(person)"),
+        )
+    return Atom(term.function, terms, False, term.span)
