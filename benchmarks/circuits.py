@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.learning.learn import Learned, Method, learn_circuit
+from lapis.circuits.learning.learn import Method, SearchResult, learn_circuit
 from lapis.circuits.learning.learner import EDGE_COSTS, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
 from lapis.circuits.queries import log_conditionals
@@ -133,12 +133,12 @@ def load(name: str) -> Data | None:
     return Data(names, states, train, valid, test)
 
 
-def timed(work: Callable[[], Learned]) -> tuple[Learned, float]:
+def timed(work: Callable[[], SearchResult]) -> tuple[SearchResult, float]:
     began = time.process_time()
     return work(), time.process_time() - began
 
 
-def learn(data: Data, rows: np.ndarray, **options: object) -> tuple[Learned, float]:
+def learn(data: Data, rows: np.ndarray, **options: object) -> tuple[SearchResult, float]:
     return timed(lambda: learn_circuit(rows, data.names, data.states, **options))  # type: ignore[arg-type]
 
 

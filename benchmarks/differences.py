@@ -173,7 +173,7 @@ def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
     """Time single flips in an incremental world, next to one count from scratch."""
     import numpy as np
 
-    from lapis.counting.flipping_world import World
+    from lapis.counting.flipping_world import FlippingWorld
     from lapis.counting.totals import count_true
     from lapis.problem.problem import Problem
 
@@ -184,7 +184,7 @@ def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
     count_true(problem.normal_form, problem.model, problem.domains, relations)
     recount = time.perf_counter() - start
     start = time.perf_counter()
-    world = World(problem)
+    world = FlippingWorld(problem)
     print(f"  an incremental world is built in {time.perf_counter() - start:.2f} s")
     for predicate in predicates:
         arity = problem.model.predicates[predicate].arity

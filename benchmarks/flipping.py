@@ -5,8 +5,8 @@
 The first fold of each data set of `approximate_counting.py`; atoms of the query predicates at
 random. `look` asks for their differences, `draw` is a Gibbs chain with small random weights that
 flips some of them, `one by one` asks from Python. With the source folder of a version that has no
-`World.look` both are measured there too, one by one, in the same run. So measured, on a busy core,
-against trees of Python's closures over dictionaries of sets:
+`FlippingWorld.look` both are measured there too, one by one, in the same run. So measured, on a
+busy core, against trees of Python's closures over dictionaries of sets:
 
             look/s      before             draw/s      before           flipped
     smoker  1,519,000   67,500   22.5×     1,510,000   41,800   36×     .21
@@ -31,7 +31,7 @@ import time
 import numpy as np
 from approximate_counting_data import DATA_SETS
 
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.count_walk import asked_sites
 
@@ -79,7 +79,7 @@ def show(name: str, found: dict[str, float]) -> None:
 def measure(name: str) -> dict[str, float]:
     data = DATA_SETS[name]
     example = build_examples(data.model(), data.worlds()[:1], data.query)[0]
-    world = World(example.complete)
+    world = FlippingWorld(example.complete)
     rng = np.random.default_rng(0)
     weights = rng.normal(0.0, 0.01, len(example.complete.weight_table))
     parts = [
@@ -122,7 +122,9 @@ def rate(function: object, number: int) -> float:
     return done / (time.process_time() - began)
 
 
-def draw_before(world: World, parts: object, weights: list[float], noise: np.ndarray) -> float:
+def draw_before(
+    world: FlippingWorld, parts: object, weights: list[float], noise: np.ndarray
+) -> float:
     """The same chain, step by step."""
     steps = iter(noise.tolist())
     flips = number = 0

@@ -20,7 +20,7 @@ import numpy as np
 
 import lapis
 from lapis.counting.differences.atom_differences import list_atoms
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import DifferenceEstimator, SubtractedDifferences
 from lapis.data.keys import contains
@@ -96,7 +96,7 @@ def compare_differences(problem: Problem, predicate: str, number: int, ibounds: 
     true = {name: known.true for name, known in problem.evidence.items()}
     rows = atoms_of(problem, predicate, number)
     truth = contains(true[predicate], rows)
-    world = World(problem)
+    world = FlippingWorld(problem)
     found = [sum(world.delta(predicate, row).difference) for row in rows.tolist()]
     exact = np.where(truth, -1.0, 1.0) * np.array(found, float)
     formula = problem.model.rules[0].text

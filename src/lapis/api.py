@@ -31,7 +31,7 @@ from lapis.registry.options import (
 )
 from lapis.results.answer import Answer, Counts, MostLikelyWorld
 from lapis.results.plan_report import PlanReport
-from lapis.runtime.progress import Report, Wish
+from lapis.runtime.progress import Report, StopCallback
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def infer(
     tables: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> Answer:
     """Infer marginal probabilities P(atom = true | data) of the unknown query atoms.
 
@@ -291,7 +291,7 @@ def infer_to_store(
     tables: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> StoredAnswer:
     """Infer marginal probabilities as by `infer`, and leave them in a store.
 
@@ -391,7 +391,7 @@ def map(
     tables: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> MostLikelyWorld:
     """Find a most likely truth assignment to the unknown atoms, given the data.
 
@@ -490,7 +490,7 @@ def map_to_store(
     tables: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> StoredAnswer:
     """Find a most likely world as by `map`, and leave it in a store.
 
@@ -726,7 +726,7 @@ def score(
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> Score:
     """Score a model on data: likelihood, pseudo-likelihood, CLL and AUC-PR.
 
@@ -835,7 +835,7 @@ def learn(
     level: float = 0.9,
     strict: bool = False,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> Fit:
     """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
 
@@ -1033,7 +1033,7 @@ def learn_structure(
     random_state: int | np.random.Generator = 0,
     strict: bool = False,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
 

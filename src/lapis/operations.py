@@ -33,7 +33,7 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.runtime.progress import Report, Stop, Wish, work_clock
+from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lapis.structure.learned_rules import LearnedRules
 
 T = TypeVar("T")
-StopLike = Wish | threading.Event | None
+StopLike = StopCallback | threading.Event | None
 
 
 def infer(

@@ -11,7 +11,7 @@ from random_circuits import partial_rows, restrict
 
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
-from lapis.circuits.learning.learn import Search, learn_circuit
+from lapis.circuits.learning.learn import CircuitSearch, learn_circuit
 from lapis.circuits.learning.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_conditionals
@@ -98,7 +98,7 @@ def test_every_split_computes_the_network_polynomial(seed: int) -> None:
     """Random valid splits, one after another; the circuit against the definition after each."""
     data, sizes, names, states = make(seed)
     rng = np.random.default_rng(seed)
-    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
     definition = Definition(data, sizes, 1.0)
     rows = partial_rows(sizes)
     for _ in range(9):
@@ -136,7 +136,7 @@ def test_limits_only_cut_what_is_above_them(seed: int) -> None:
     """Boolean variables: with a limit the cost is the same, or above the limit as the cost is."""
     data, sizes, names, states = make(seed, most=6, largest=2)
     rng = np.random.default_rng(seed)
-    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
     definition = Definition(data, sizes, 1.0)
     for _ in range(25):
         splits = definition.valid_splits()
@@ -160,7 +160,7 @@ def test_greedy_makes_the_best_split(seed: int) -> None:
     """Against all valid splits, built and scored; half of the data are Boolean."""
     data, sizes, names, states = make(100 + seed, largest=2 + seed % 2)
     price, parameter_price = 0.3, 0.2
-    search = Search(data, names, states, price, parameter_price, 1.0)
+    search = CircuitSearch(data, names, states, price, parameter_price, 1.0)
     definition = Definition(data, sizes, 1.0)
 
     def score_after(number: int, on: int) -> float:
@@ -202,7 +202,7 @@ def test_a_cost_that_stays_is_current(seed: int) -> None:
     """Random splits; whatever `expire_costs` leaves priced costs as much as before."""
     data, sizes, names, states = make(200 + seed, most=7, largest=2 + seed % 2)
     rng = np.random.default_rng(seed)
-    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
     definition = Definition(data, sizes, 1.0)
 
     def count_edges(number: int, on: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import SLACK, Fit, choose_costs, learn_rows
+from lapis.circuits.learning.learner import SLACK, CircuitFit, choose_costs, learn_rows
 from lapis.errors import LapisError
 from lapis.runtime.progress import Progress, Stop
 
@@ -52,11 +52,11 @@ def test_the_best_pair_is_kept() -> None:
     assert [event.figures["held out"] for event in chosen] == pytest.approx(list(values.values()))
 
 
-def fit_with(edges: int) -> Fit:
+def fit_with(edges: int) -> CircuitFit:
     """A fit whose held-out log-likelihood is chosen by the test."""
     found = learn_circuit(TRAIN, NAMES, STATES, edge_cost=1e9)
     assert found.circuit is not None
-    return Fit(found.circuit, found.network, edges, True)
+    return CircuitFit(found.circuit, found.network, edges, True)
 
 
 def test_a_path_ends_where_held_out_rows_lose(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +64,13 @@ def test_a_path_ends_where_held_out_rows_lose(monkeypatch: pytest.MonkeyPatch) -
     asked: list[tuple[float, float]] = []
     fits: dict[int, float] = {}
 
-    def learn(price: float, parameter_cost: float) -> Fit:
+    def learn(price: float, parameter_cost: float) -> CircuitFit:
         asked.append((price, parameter_cost))
         fits[len(asked)] = values[price] - parameter_cost
         return replace(fit_with(0), num_splits=len(asked))
 
     monkeypatch.setattr(
-        Fit, "log_likelihoods", lambda fit, rows: np.full(len(rows), fits[fit.num_splits])
+        CircuitFit, "log_likelihoods", lambda fit, rows: np.full(len(rows), fits[fit.num_splits])
     )
     _, best, trials = choose_costs(learn, list(values), (0.0, 0.25), VALID, Stop())
     path = [1.0, 0.5, 0.2, 0.1]

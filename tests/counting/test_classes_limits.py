@@ -17,7 +17,7 @@ from lapis.counting.differences.argument_classes import Function, count_signatur
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.block_classes import block_classes
 from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
@@ -95,7 +95,7 @@ def test_multiplicities_and_differences_beyond_64_bits() -> None:
     atoms = difference_classes(problem, "Wide")
     assert sorted(atoms.multiplicity.tolist()) == [1, PEOPLE**4 - 1]
     assert atoms.difference.tolist() == [1, 1]
-    world = World(problem)
+    world = FlippingWorld(problem)
     assert world.counts.tolist() == [PEOPLE**4, 1]
     world.flip("Smokes", [6])
     assert world.counts.tolist() == [2 * PEOPLE**4, 1]
@@ -127,7 +127,7 @@ def test_another_world_takes_the_place_of_the_data() -> None:
     # Smokes(P2) breaks Friends(P2,P1), Smokes(P1) mends it, P0 has no friend.
     values = [tuple(vectors.take(np.array([each])).value) for each in range(3)]
     assert (values, truth.tolist()) == ([(), (1,), (-1,)], [True, False, True])
-    assert World(problem, world=world).counts.tolist() == [8]
+    assert FlippingWorld(problem, world=world).counts.tolist() == [8]
 
 
 def test_data_that_breaks_a_hard_rule_is_named() -> None:
@@ -144,7 +144,7 @@ def test_data_that_breaks_a_hard_rule_is_named() -> None:
     found = difference_classes(problem, "Smokes")
     assert found.violated_rules == (1,)
     assert pseudo_log_likelihood(found, np.zeros(1)).value == -np.inf
-    assert World(problem).violated_rules == (1,)
+    assert FlippingWorld(problem).violated_rules == (1,)
 
 
 def test_unknown_atoms_are_refused() -> None:

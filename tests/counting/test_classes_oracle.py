@@ -12,7 +12,7 @@ import lapis
 import oracle
 from lapis.counting.differences.block_classes import block_classes
 from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from strategies import Case, cases
 
 pytestmark = pytest.mark.usefixtures("price_everything")
@@ -34,7 +34,7 @@ def test_pseudo_likelihood_and_counts_match_the_oracle(case: Case) -> None:
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
     counts = oracle.count_true(model, case.facts)
     keys = oracle.weight_keys(model, oracle.constants_of(model, case.facts))
-    assert World(problem).counts.tolist() == [counts[key][0] for key in keys]
+    assert FlippingWorld(problem).counts.tolist() == [counts[key][0] for key in keys]
 
 
 def test_friends_and_smokers_by_hand() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import lapis
 from counting.small_worlds import PREDICATES, Atom, Small, all_atoms, count_true, small_problems
-from lapis.counting.flipping_world import Parts, World
+from lapis.counting.flipping_world import FlippingWorld, Parts
 
 
 def as_parts(atoms: list[Atom]) -> Parts:
@@ -31,7 +31,7 @@ def test_a_chain_is_that_of_the_definition(small: Small, seed: int, wide: bool) 
     rng = np.random.default_rng(seed)
     every = [(p.name, row) for p in PREDICATES for row in all_atoms(small.problem, p)]
     atoms = [every[at] for at in rng.integers(len(every), size=12).tolist()]
-    world = World(small.problem)
+    world = FlippingWorld(small.problem)
     if wide:
         world._relations.widen()
     weights = rng.normal(size=len(world.counts))
@@ -71,7 +71,7 @@ def test_blocks_are_drawn_as_defined(small: Small, seed: int, wide: bool) -> Non
     parts = [parts[at] for at in rng.integers(len(parts), size=5).tolist()]
     start = np.cumsum([0, *map(len, parts)])
     is_exact = rng.random(len(parts)) < 0.5
-    world = World(small.problem)
+    world = FlippingWorld(small.problem)
     if wide:
         world._relations.widen()
     weights = rng.normal(size=len(world.counts))
@@ -113,7 +113,7 @@ def test_a_world_grows_while_blocks_are_drawn() -> None:
         f"t = {{1, ..., {size}}}\nc = {{1, ..., 5}}\nF(t, c!)\nS(t)\nF(x,+y) ^ S(x)\nEXIST y F(x,y)"
     )
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse("S(3)"))
-    world = World(problem)
+    world = FlippingWorld(problem)
     rows = np.stack(np.divmod(np.arange(5 * size), 5), axis=1).astype(np.int32)
     start, noise = 5 * np.arange(size + 1), np.random.default_rng(0).gumbel(size=6 * size)
     weights = np.linspace(-1.0, 1.0, len(world.counts))
@@ -122,7 +122,7 @@ def test_a_world_grows_while_blocks_are_drawn() -> None:
         visits, blocks = world.draw_blocks(*given, noted=True)
         true = rows[start[:-1] + blocks.taken]
         assert sorted(world.true_rows("F").tolist()) == true.tolist()
-        anew = World(problem, world={"F": true, "S": np.array([[2]], np.int32)})
+        anew = FlippingWorld(problem, world={"F": true, "S": np.array([[2]], np.int32)})
         assert world.counts.tolist() == anew.counts.tolist()
         assert len(visits.start) == 5 * size + 1
 
@@ -138,7 +138,7 @@ def test_a_world_grows_and_shrinks() -> None:
     """
     names = ", ".join(map(str, range(40)))
     problem = lapis.build_problem(lapis.parse(f"t = {{{names}}}\n{text}"), lapis.Database.parse(""))
-    world = World(problem)
+    world = FlippingWorld(problem)
     rng = np.random.default_rng(1)
     true: dict[str, set[tuple[int, ...]]] = {"F": set(), "S": set()}
     for name, arity, size in (("F", 2, 900), ("S", 1, 30), ("F", 2, 900), ("S", 1, 30)):
@@ -152,7 +152,7 @@ def test_a_world_grows_and_shrinks() -> None:
             )
             for key, own in true.items()
         }
-        anew = World(problem, world=tables)
+        anew = FlippingWorld(problem, world=tables)
         assert world.counts.tolist() == anew.counts.tolist()
         rows = rng.integers(40, size=(50, arity)).astype(np.int32)
         one, other = world.look([(name, rows)]), anew.look([(name, rows)])
@@ -171,7 +171,7 @@ def test_counts_beyond_64_bits(variables: int) -> None:
     problem = lapis.build_problem(
         lapis.parse(f"t = {{1, ..., {size}}}\nS(t)\n{rule}"), lapis.Database.parse("S(7)")
     )
-    world = World(problem)
+    world = FlippingWorld(problem)
     inside = 1
     for constant in (3, 6, 9, 3):  # constant 7 has code 6
         turn = -1 if world.is_true("S", [constant]) else 1
@@ -186,7 +186,7 @@ def test_atoms_beyond_64_bits() -> None:
     size = 20_000
     model = f"t = {{1, ..., {size}}}\nP(t,t,t,t,t)\nS(t)\nP(a,b,c,d,a) ^ S(d) => S(a)"
     data = lapis.Database.parse("P(1,2,3,4,1) P(1,2,3,5,1) P(1,2,3,5,2) P(20000,1,1,4,20000) S(4)")
-    world = World(lapis.build_problem(lapis.parse(model), data))
+    world = FlippingWorld(lapis.build_problem(lapis.parse(model), data))
     full = size**4
     assert world.counts.tolist() == [full - 2]
     assert world.flip("S", [4]).difference == (-1,)  # S(5): P(1,2,3,5,1) is violated too
@@ -199,7 +199,7 @@ def test_witnesses_beyond_64_bits() -> None:
     """EXIST over five variables of 20,000 constants: as many witnesses as those say that differ."""
     text = "S(t)\nR(t)\nR(x) => (EXIST a, b, c, d, e (S(a) ^ !R(b) ^ !R(c) ^ !R(d) ^ !R(e)))"
     model = lapis.parse(f"t = {{1, ..., 20000}}\n{text}")
-    world = World(lapis.build_problem(model, lapis.Database.parse("R(1) R(2)")))
+    world = FlippingWorld(lapis.build_problem(model, lapis.Database.parse("R(1) R(2)")))
     assert world.counts.tolist() == [20_000 - 2]
     assert world.flip("S", [0]).difference == (2,)
     assert world.flip("R", [4]).difference == ()
@@ -210,7 +210,7 @@ def test_witnesses_beyond_64_bits() -> None:
 def test_predicates_that_no_rule_mentions_flip_too(rules: str) -> None:
     """Kernels have room for the arguments of every atom, whatever variables the rules have."""
     model = lapis.parse(f"t = {{A, B}}\nP(t)\nQ(t, t, t, t)\n{rules}")
-    world = World(lapis.build_problem(model, lapis.Database({}, {})))
+    world = FlippingWorld(lapis.build_problem(model, lapis.Database({}, {})))
     before = world.counts.tolist()
     for row in ([1, 0, 1, 1], [0, 0, 0, 1]):
         assert world.delta("Q", row) == world.flip("Q", row) == ((), (), 0)

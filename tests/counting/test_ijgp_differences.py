@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 
 import lapis
 from lapis.counting.differences.atom_differences import flip_target, list_atoms, listed_differences
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings, ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter
 from lapis.counting.ijgp.differences import (
@@ -39,7 +39,7 @@ def estimates(problem: Problem, predicate: str, ibound: int) -> tuple[np.ndarray
     return rows, found.toarray()
 
 
-def true_tuples(world: World, problem: Problem, predicate: str) -> np.ndarray:
+def true_tuples(world: FlippingWorld, problem: Problem, predicate: str) -> np.ndarray:
     types = problem.model.predicates[predicate].types
     rows = list_atoms(tuple(len(problem.domains[name]) for name in types))
     return rows[[world.is_true(predicate, row) for row in rows.tolist()]]
@@ -50,7 +50,7 @@ def exact_differences(problem: Problem, predicate: str, rows: np.ndarray) -> np.
     found = np.zeros((len(rows), len(problem.weight_table)))
     spread = problem.model.predicates[predicate].block
     for number, row in enumerate(rows.tolist()):
-        world = World(problem)
+        world = FlippingWorld(problem)
         if spread:
             fixed = [p for p in range(len(row)) if p not in spread]
             for other in true_tuples(world, problem, predicate).tolist():
@@ -149,7 +149,7 @@ def test_an_estimator_follows_the_world(name: str) -> None:
     estimator = DifferenceEstimator(problem, IjgpSettings(LARGE))
     rows = list_atoms((3,))
     changed = [("E", [2, 0]), ("M", [0]), ("E", [0, 1]), ("E", [2, 2])]
-    flips = World(problem)
+    flips = FlippingWorld(problem)
     for predicate, atom in changed:
         flips.flip(predicate, atom)
         world = {**world, predicate: true_tuples(flips, problem, predicate)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lapis.counting.ijgp.contraction import contract, dense, total
 from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph, elimination_order
-from lapis.counting.ijgp.table import Scope, Table, full, join, pack, scalar, sum_out
+from lapis.counting.ijgp.table import MessageTable, Scope, full, join, pack, scalar, sum_out
 from lapis.errors import TooLarge
 
 SIZES = (2, 3, 1, 4)
@@ -24,7 +24,7 @@ scopes = st.lists(
 
 
 @st.composite
-def tables(draw: st.DrawFn, sparse: bool = False, min_arity: int = 0) -> Table:
+def tables(draw: st.DrawFn, sparse: bool = False, min_arity: int = 0) -> MessageTable:
     scope = tuple(sorted(draw(st.sets(st.integers(0, 3), min_size=min_arity, max_size=3))))
     shape = tuple(SIZES[each] for each in scope)
     cells = int(np.prod(shape))
@@ -33,10 +33,10 @@ def tables(draw: st.DrawFn, sparse: bool = False, min_arity: int = 0) -> Table:
         return full(scope, shape, np.array(draw(st.lists(numbers, min_size=cells, max_size=cells))))
     codes = np.array(sorted(draw(st.sets(st.integers(0, cells - 1)))), np.int64)
     values = np.array(draw(st.lists(numbers, min_size=len(codes), max_size=len(codes))))
-    return Table(scope, shape, 0.0 if sparse else draw(numbers), codes, values)
+    return MessageTable(scope, shape, 0.0 if sparse else draw(numbers), codes, values)
 
 
-def written_out(table: Table) -> np.ndarray:
+def written_out(table: MessageTable) -> np.ndarray:
     """float64[SIZES] by looking up every assignment, one at a time."""
     array = np.empty(SIZES)
     listed = dict(zip(table.codes.tolist(), table.values.tolist(), strict=True))
@@ -49,7 +49,7 @@ def written_out(table: Table) -> np.ndarray:
 
 
 @given(st.lists(tables(), max_size=5), st.sets(st.integers(0, 3)))
-def test_contraction_is_the_sum_of_the_product(factors: list[Table], keep: set[int]) -> None:
+def test_contraction_is_the_sum_of_the_product(factors: list[MessageTable], keep: set[int]) -> None:
     product = np.ones(SIZES)
     for factor in factors:
         product = product * written_out(factor)
@@ -61,7 +61,7 @@ def test_contraction_is_the_sum_of_the_product(factors: list[Table], keep: set[i
 
 
 @given(tables(sparse=True, min_arity=2), tables(sparse=True, min_arity=1))
-def test_join_multiplies(left: Table, right: Table) -> None:
+def test_join_multiplies(left: MessageTable, right: MessageTable) -> None:
     product = written_out(left) * written_out(right)
     joined = join(left, right)
     assert set(joined.scope) == set(left.scope) | set(right.scope)
@@ -73,7 +73,7 @@ def test_join_multiplies(left: Table, right: Table) -> None:
 
 
 @given(tables(min_arity=2), st.data())
-def test_assigning_changes_one_entry(table: Table, data: st.DataObject) -> None:
+def test_assigning_changes_one_entry(table: MessageTable, data: st.DataObject) -> None:
     code = data.draw(st.integers(0, table.num_cells - 1))
     if data.draw(st.booleans()):
         assert set(table.columns) == set(table.scope)  # unpacked columns are carried over
@@ -90,7 +90,8 @@ def test_sums_without_a_sparse_form_are_refused_beyond_the_limit() -> None:
     size = 1 << 14
     diagonal = np.arange(size, dtype=np.int64) * (size + 1)
     complements = [
-        Table(scope, (size, size), 1.0, diagonal, np.zeros(size)) for scope in ((0, 2), (1, 2))
+        MessageTable(scope, (size, size), 1.0, diagonal, np.zeros(size))
+        for scope in ((0, 2), (1, 2))
     ]
     vector = full((2,), (size,), np.ones(size))
     weights = full((2,), (size,), np.arange(size, dtype=np.float64))

@@ -12,7 +12,7 @@ from ijgp_worlds import count_by_enumeration, cyclic_features, features, ground_
 
 import lapis
 from lapis.counting.differences.atom_differences import list_atoms
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
 from lapis.counting.ijgp.differences import SubtractedDifferences, counts_exactly, estimate_flip
 from lapis.data.keys import contains, exclusive
@@ -131,7 +131,7 @@ def test_all_atoms_of_a_world(ibound: int) -> None:
         there = deepcopy(counts).update("S", row, not is_true).count
         np.testing.assert_allclose(value, (here - there) * (1 if is_true else -1), atol=1e-9)
     exact = np.zeros((6, size))
-    world = World(problem)
+    world = FlippingWorld(problem)
     for number, is_true in enumerate(truth):
         change = world.delta("S", (number,))
         exact[number, list(change.weight_id)] = change.difference
@@ -154,7 +154,7 @@ def test_random_models_by_a_large_bound(case: Case) -> None:
         estimator = SubtractedDifferences(problem, IjgpSettings(MANY))
         found = estimator.differences(name, rows, truth, true).toarray()
         for row, value in zip(rows.tolist(), found, strict=True):
-            world = World(problem)
+            world = FlippingWorld(problem)
             key = [n for n in range(len(row)) if n not in predicate.block]
             for other in true[name].tolist():
                 if other == row or (

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import lapis
 from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.errors import TooLarge
 
 
 def check_flips(small: Small, choices: list[int]) -> None:
-    world = World(small.problem)
+    world = FlippingWorld(small.problem)
     true = set(small.true)
     atoms = [
         (predicate.name, arguments)
@@ -59,7 +59,7 @@ def test_flips_match_recounting_with_quantifiers(small: Small, choices: list[int
 
 def test_every_part_of_a_hard_conjunction_is_counted() -> None:
     model = lapis.parse("P(t)\nQ(t)\nR(t)\nP(x) ^ Q(x) ^ R(x).")
-    world = World(lapis.build_problem(model, lapis.Database.parse("P(A) Q(B) R(A) R(B)")))
+    world = FlippingWorld(lapis.build_problem(model, lapis.Database.parse("P(A) Q(B) R(A) R(B)")))
     assert (world.violations, world.violated_rules) == (2, (0,))
     world.flip("Q", [0])
     assert world.violations == 1

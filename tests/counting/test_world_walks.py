@@ -7,7 +7,7 @@ import pytest
 
 import lapis
 from counting.small_worlds import all_atoms, count_true
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 
 DECLARATIONS = """
 person = {Anna, Bob, Cid}
@@ -46,7 +46,7 @@ def test_every_change_along_a_walk(rule: str) -> None:
         if name in rule
         for arguments in all_atoms(problem, predicate)
     ]
-    world = World(problem)
+    world = FlippingWorld(problem)
     generator = np.random.default_rng(0)
     true: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
     for _ in range(25):

@@ -13,7 +13,7 @@ import lapis
 from lapis.cli.commands import evaluate
 from lapis.cli.render import present, show
 from lapis.data.database import Database
-from lapis.evaluation.cross_validation import CrossValidation, Fold
+from lapis.evaluation.cross_validation import CrossValidation, FoldResult
 from lapis.evaluation.score import score_worlds
 from lapis.registry.options import EvaluateOptions
 
@@ -99,7 +99,7 @@ def test_whole_predicates_are_asked(model: Path) -> None:
 def test_concerns_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     parsed = lapis.parse(MODEL)
     score = score_worlds(parsed, [Database.parse("Smokes(A) ?Smokes(B)", "x")], ["Smokes"])
-    fold = Fold(1, ("y",), ("x",), score, {"converged": False, "reason": "time limit"}, {})
+    fold = FoldResult(1, ("y",), ("x",), score, {"converged": False, "reason": "time limit"}, {})
     show(CrossValidation(("Smokes",), (fold,), 2, True))
     said = capsys.readouterr().err
     assert "stopped early: 1 of 2 folds are finished" in said

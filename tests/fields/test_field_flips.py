@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lapis.fields.cached_sums import CachedField
 from lapis.fields.field_text import parse_field
-from lapis.fields.flips_kernel import Units, climb, run_gibbs
+from lapis.fields.flips_kernel import FieldUnits, climb, run_gibbs
 from lapis.fields.ground import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.tally import new_tallies
@@ -24,7 +24,7 @@ def cached_field(text: str) -> CachedField:
     return CachedField(ground_field(field, build_problem(field.declarations, query=OPENED)))
 
 
-def only(units: Units, unit: int) -> Units:
+def only(units: FieldUnits, unit: int) -> FieldUnits:
     """One atom of several that stand by themselves."""
     here = slice(unit, unit + 1)
     return units._replace(

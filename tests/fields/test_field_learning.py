@@ -26,7 +26,7 @@ from lapis.fields.learning import FieldFit
 from lapis.fields.objectives import (
     ContrastiveDivergence,
     ExactLikelihood,
-    PseudoLikelihood,
+    FieldPseudoLikelihood,
     likelihood_objective,
 )
 from lapis.fields.passes import evaluate, gradient_of_root
@@ -250,7 +250,7 @@ def test_fits_are_maxima_to_either_side(text: str, bits: int, objective: str) ->
     fit = fields.learn(field, Database.parse(facts), objective=objective, prior="gaussian:3")
     assert fit.converged
     field_example = field_example_of(field, facts)
-    target = (PseudoLikelihood if objective == "pseudo" else ExactLikelihood)(
+    target = (FieldPseudoLikelihood if objective == "pseudo" else ExactLikelihood)(
         (field_example,), objective
     )
 

@@ -14,7 +14,7 @@ from test_overclaims import coupled_pairs
 
 import lapis
 from lapis.inference.bounds import certified, self_avoiding
-from lapis.inference.bounds.certified import Bounds, bound_network, planes
+from lapis.inference.bounds.certified import MarginalBounds, bound_network, planes
 from lapis.inference.bounds.forests import bound_above, find_tables
 from lapis.inference.bounds.mean_field import find_mean_field
 from lapis.inference.bounds.self_avoiding import (
@@ -48,7 +48,7 @@ def exact_answer(network: Network) -> Exact | None:
     return score.max() + np.log(weight.sum()), true, false
 
 
-def check_bounds(exact: Exact | None, bounds: Bounds) -> None:
+def check_bounds(exact: Exact | None, bounds: MarginalBounds) -> None:
     assert exact is not None
     log_partition, marginal, _ = exact
     low, high = bounds.log_partition

@@ -9,7 +9,7 @@ from sampled_networks import agreement, check_against_exact, random_networks
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.clause_graph import build_graph
-from lapis.inference.sampling.cluster import Cluster, find_pairs
+from lapis.inference.sampling.cluster import ClusterSampler, find_pairs
 from lapis.inference.sampling.cluster_kernel import SETTLED, SWEEPS, run_clusters
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.tally import new_tallies
@@ -34,16 +34,18 @@ def glass(size: int, seed: int) -> Network:
 def test_a_mode_is_left_in_one_move() -> None:
     """Fourteen atoms that hold together: Gibbs and tempering need 60,000 samples for this."""
     network = agreement(14, 0.9, 0.05)
-    result = run_chains(network, Cluster(), precision=0.01)
+    result = run_chains(network, ClusterSampler(), precision=0.01)
     assert result.converged
     assert result.num_samples < 10_000
-    check_against_exact(network, run_chains(network, Cluster(), precision=0.002))
+    check_against_exact(network, run_chains(network, ClusterSampler(), precision=0.002))
 
 
 def test_frustrated_couplings_are_slow_but_right() -> None:
     for seed in range(6):
         network = glass(9, seed)
-        check_against_exact(network, run_chains(network, Cluster(), precision=0.003, seed=seed))
+        check_against_exact(
+            network, run_chains(network, ClusterSampler(), precision=0.003, seed=seed)
+        )
 
 
 def held_together(size: int) -> Network:
@@ -57,7 +59,7 @@ def held_together(size: int) -> Network:
 
 def run_pieces(network: Network, pieces: list[int]) -> tuple[np.ndarray, list[int]]:
     """The last world of a chain, and the bonds made in each piece of it."""
-    sampler = Cluster()
+    sampler = ClusterSampler()
     plan = sampler.prepare(network)
     rng = random_states(3, 1)[0].copy()
     state = sampler.init(plan, sampler.start(plan, 1, rng), rng)
@@ -71,7 +73,7 @@ def test_moves_that_change_less_than_sweeps_become_rare() -> None:
     _, bonds = run_pieces(network, [SETTLED] + [1] * (4 * SWEEPS))
     made = np.array(bonds[1:]) > 0
     assert made.tolist() == [place % SWEEPS == 0 for place in range(len(made))]
-    check_against_exact(network, run_chains(network, Cluster(), precision=0.003))
+    check_against_exact(network, run_chains(network, ClusterSampler(), precision=0.003))
 
 
 def test_moves_that_turn_modes_over_stay() -> None:
@@ -112,7 +114,7 @@ def test_couplings_and_fields_say_what_the_clauses_say() -> None:
 def test_the_gibbs_sampler_is_the_same_kernel() -> None:
     """Pilots run both, and to compile one takes seconds."""
     network = agreement(6, 0.5, 0.1)
-    run_chains(network, Cluster(), max_samples=8)
+    run_chains(network, ClusterSampler(), max_samples=8)
     compiled = list(run_clusters.overloads)
     run_chains(network, Gibbs(), max_samples=8)
     assert list(run_clusters.overloads) == compiled

@@ -16,7 +16,7 @@ import oracle
 from lapis.errors import LapisError
 from lapis.inference.map import integer_program as ilp
 from lapis.inference.map import persistency
-from lapis.inference.map.objective import Objective, objective_of
+from lapis.inference.map.objective import MapObjective, objective_of
 from lapis.inference.map.persistency import Persistent, build_residual, find_persistent, saturate
 from lapis.inference.map.solver import most_likely_world
 from lapis.network.components import fix_atoms
@@ -42,7 +42,7 @@ def settle(network: Network) -> Persistent:
     return find_persistent(objective_of(network), network.component, never)
 
 
-def all_costs(objective: Objective) -> tuple[np.ndarray, np.ndarray]:
+def all_costs(objective: MapObjective) -> tuple[np.ndarray, np.ndarray]:
     """Every world and its cost, straight from the definition of a violated clause."""
     number = np.arange(2**objective.num_atoms)
     worlds = (number[:, None] >> np.arange(objective.num_atoms)) & 1 == 1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lapis.inference.map import integer_program
 from lapis.inference.map import integer_program as ilp
 from lapis.inference.map.cliques import build_graph, grow_cliques, soft_cliques
-from lapis.inference.map.integer_program import Program, Structure, analyse, joined
-from lapis.inference.map.objective import Objective, objective_of, split_components
+from lapis.inference.map.integer_program import ClauseProgram, ProgramStructure, analyse, joined
+from lapis.inference.map.objective import MapObjective, objective_of, split_components
 from lapis.inference.map.probing import literal_code, probe
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
@@ -65,7 +65,7 @@ def all_worlds(num_atoms: int) -> np.ndarray:
     return np.array(list(itertools.product((False, True), repeat=num_atoms)), bool)
 
 
-def least_cost(objective: Objective) -> float:
+def least_cost(objective: MapObjective) -> float:
     return min(objective.cost(world) for world in all_worlds(objective.num_atoms))
 
 
@@ -123,11 +123,13 @@ def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) ->
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(integer_program, "MAX_INTEGRAL", max_integral)
-        written = Program(structure, np.ones(objective.num_clauses, bool))
+        written = ClauseProgram(structure, np.ones(objective.num_clauses, bool))
     check_program(objective, structure, written)
 
 
-def check_program(objective: Objective, structure: Structure, program: Program) -> None:
+def check_program(
+    objective: MapObjective, structure: ProgramStructure, program: ClauseProgram
+) -> None:
     index, value = (
         joined(integer_program.index, np.int64),
         joined(integer_program.value, np.float64),

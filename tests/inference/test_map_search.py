@@ -21,19 +21,19 @@ from lapis.inference.map.maxwalksat import (
     search,
 )
 from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
-from lapis.inference.map.objective import Objective, objective_of
+from lapis.inference.map.objective import MapObjective, objective_of
 from lapis.inference.random_numbers import random_states
 from lapis.runtime.progress import Stop
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def random_objective(seed: int, hard: float = 0.2) -> Objective:
+def random_objective(seed: int, hard: float = 0.2) -> MapObjective:
     rng = np.random.default_rng(seed)
     return objective_of(random_network(rng, num_base=int(rng.integers(1, 9)), hard=hard))
 
 
-def least_cost(objective: Objective) -> float:
+def least_cost(objective: MapObjective) -> float:
     worlds = itertools.product((False, True), repeat=objective.num_atoms)
     return min(objective.cost(np.array(world, bool)) for world in worlds)
 
@@ -129,7 +129,7 @@ def test_redrawn_worlds_respect_blocks(seed: int) -> None:
             assert true == 1 if exact else true <= 1
 
 
-def conflict_objective(seed: int) -> Objective:
+def conflict_objective(seed: int) -> MapObjective:
     """Wanted literals of both signs, a random graph of conflicts, weights of all sizes."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 11))

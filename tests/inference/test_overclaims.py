@@ -19,7 +19,7 @@ import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.cluster import Cluster
+from lapis.inference.sampling.cluster import ClusterSampler
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
@@ -28,7 +28,7 @@ from lapis.inference.solve import infer_network
 from lapis.language.formulas import LARGEST
 from lapis.network.network import Network
 
-SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster()]
+SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), ClusterSampler()]
 
 
 def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sampled_networks import agreement, equivalence
 
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.cluster import Cluster
+from lapis.inference.sampling.cluster import ClusterSampler
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.results.answer import quality_remarks
@@ -14,9 +14,9 @@ from lapis.runtime.progress import SECONDS_LEFT, Progress
 
 def test_the_choice_does_not_depend_on_the_cores_or_the_order() -> None:
     network = agreement(14, 0.9, 0.05)
-    one = run_chains(network, Gibbs(), rivals=[Cluster()], num_threads=1, seed=3)
-    two = run_chains(network, Gibbs(), rivals=[Cluster()], num_threads=2, seed=3)
-    turned = run_chains(network, Cluster(), rivals=[Gibbs()], seed=3)
+    one = run_chains(network, Gibbs(), rivals=[ClusterSampler()], num_threads=1, seed=3)
+    two = run_chains(network, Gibbs(), rivals=[ClusterSampler()], num_threads=2, seed=3)
+    turned = run_chains(network, ClusterSampler(), rivals=[Gibbs()], seed=3)
     assert one.method == two.method == turned.method == "cluster"
     assert one.pilots == two.pilots == turned.pilots
     assert one.pilots["cluster"] == 1.0 < one.pilots["gibbs"]
@@ -67,7 +67,7 @@ def test_pilots_say_how_long_it_may_take() -> None:
     """The line of progress has an estimate before warm-up is over."""
     seen: list[Progress] = []
     network = agreement(14, 0.2, 0.05)
-    run_chains(network, Gibbs(), rivals=[Cluster()], precision=1e-3, max_samples=4_000,
+    run_chains(network, Gibbs(), rivals=[ClusterSampler()], precision=1e-3, max_samples=4_000,
                progress=seen.append)  # fmt: skip
     early = [event.figures["seconds left"] for event in seen
              if event.phase == "warm-up" and "seconds left" in event.figures]  # fmt: skip

@@ -15,7 +15,7 @@ from lapis.errors import LapisError
 from lapis.inference.exact.by_components import exact
 from lapis.inference.reduction import tree_answers
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.reduction.tree_answers import Span, join_spans, share_true, tree_runs
+from lapis.inference.reduction.tree_answers import SampleSpan, join_spans, share_true, tree_runs
 from lapis.inference.sampling import recovery
 from lapis.inference.sampling.chains import Derived
 from lapis.inference.sampling.diagnostics import WarmUp, count_ranges, doubt_islands, summarize
@@ -49,7 +49,7 @@ def test_samples_are_cut_anywhere(seed: int, size: int, begin: int, length: int)
     end = min(begin + length, size)
     rng = np.random.default_rng(seed)
     samples = rng.random((2, size, 3)) < 0.5
-    one, other = (Span(pack(chain, rng).bits, begin, end) for chain in samples)
+    one, other = (SampleSpan(pack(chain, rng).bits, begin, end) for chain in samples)
     pieces = join_spans([[one], [other, one._replace(begin=0)]])
     np.testing.assert_array_equal(pieces.size, [end - begin, 2 * end - begin])
     shares = samples[0, begin:end], np.concatenate((samples[1, begin:end], samples[0, :end]))

@@ -25,7 +25,7 @@ from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult, run_chains
-from lapis.inference.sampling.cluster import Cluster
+from lapis.inference.sampling.cluster import ClusterSampler
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
@@ -41,7 +41,7 @@ SAMPLERS: list[Sampler[Any, Any]] = [
     # No component is listed in full: every move of large components has to be right.
     MCSAT(node_budget=8, name="mcsat-large"),
     Tempering(),
-    Cluster(),
+    ClusterSampler(),
 ]
 each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 

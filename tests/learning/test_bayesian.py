@@ -351,7 +351,7 @@ def test_an_error_of_the_density_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(bayesian.Target, "evaluate", fail)
+    monkeypatch.setattr(bayesian.LogPosterior, "evaluate", fail)
     with pytest.raises(MemoryError, match="no room"):
         lapis.learn(TEN, THREE_TRUE, "P", estimate="mean")
 

@@ -8,7 +8,7 @@ from test_conditional import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, rand
 
 import lapis
 from lapis.grounding import ground
-from lapis.inference.moments.sampled import PersistentChain, Sampled
+from lapis.inference.moments.sampled import PersistentChain, SampledComponents
 from lapis.inference.random_numbers import random_states
 from lapis.learning.objectives import conditional
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
@@ -136,7 +136,7 @@ def test_chains_that_may_not_reach_every_world_say_so() -> None:
         data = ["P(T3)"] if asked == "P" else SMOKERS
         examples, parameters = set_up(text, data, (asked,))
         objective = conditional_objective(examples, parameters, expectation="gibbs")
-        sampled = [part for part in objective.walking if isinstance(part, Sampled)]
+        sampled = [part for part in objective.walking if isinstance(part, SampledComponents)]
         assert {chain.plan.ergodic for part in sampled for chain in part.chains} == {known}
 
 

@@ -11,7 +11,7 @@ from objectives import maximize
 
 import lapis
 import oracle
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
@@ -247,7 +247,7 @@ def test_estimates_that_are_exact_walk_the_same_way(
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
     assert len(exact.counts) == 9
     if returns:
-        np.testing.assert_array_equal(chains[0].counts(), World(example.complete).counts)
+        np.testing.assert_array_equal(chains[0].counts(), FlippingWorld(example.complete).counts)
 
 
 def test_counts_are_estimated_only_where_they_must_be() -> None:

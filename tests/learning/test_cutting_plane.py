@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 
 from lapis.optimisation.cutting_plane import (
     Cut,
+    CuttingPlaneState,
     Minimum,
-    Round,
     maximise_on_simplex,
     minimise_by_cuts,
     new_bundle,
@@ -164,7 +164,7 @@ def test_oracle_that_may_miss() -> None:
 
 def test_limits_and_interruptions() -> None:
     features = classes(np.random.default_rng(1), 40, np.ones(3))
-    seen: list[Round] = []
+    seen: list[CuttingPlaneState] = []
     exact = hinges(features)
 
     def run(oracle: Oracle = exact, **limits: object) -> Minimum:

@@ -16,7 +16,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.pseudo import PredicateTerm, PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import curvature_matrix
-from lapis.learning.separability import Unbounded, separating_direction, unbounded_parameters
+from lapis.learning.separability import Separation, separating_direction, unbounded_parameters
 
 
 def with_stack(stack: AtomStack | BlockStack, num_parameters: int) -> PseudoObjective:
@@ -28,20 +28,20 @@ def with_stack(stack: AtomStack | BlockStack, num_parameters: int) -> PseudoObje
     return PseudoObjective("test", parameters, (term,), np.zeros(num_parameters))
 
 
-def of_margins(rows: Sequence[Sequence[float]], free: Sequence[bool] | None = None) -> Unbounded:
+def of_margins(rows: Sequence[Sequence[float]], free: Sequence[bool] | None = None) -> Separation:
     matrix = np.array(rows, np.float64)
     objective = with_stack(AtomStack(matrix, np.ones(len(matrix))), matrix.shape[1])
     mask = np.ones(matrix.shape[1], bool) if free is None else np.array(free)
     return unbounded_parameters(objective, mask)
 
 
-def signs(found: Unbounded) -> dict[int, int]:
+def signs(found: Separation) -> dict[int, int]:
     return dict(zip(found.parameter.tolist(), found.sign.tolist(), strict=True))
 
 
 def on_data(
     model_text: str, data: str, query: Sequence[str] = (), free: Sequence[bool] | None = None
-) -> tuple[Unbounded, list[str]]:
+) -> tuple[Separation, list[str]]:
     model = lapis.parse(model_text)
     examples = build_examples(model, [lapis.Database.parse(data)], query)
     shared = share_parameters(model, [example.complete for example in examples])

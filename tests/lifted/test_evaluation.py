@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from theories import DrawnTheory, theories
 
 import lapis
-from lapis.lifted.compilation.circuit import Factor
+from lapis.lifted.compilation.circuit import FactorNode
 from lapis.lifted.compilation.theory import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
 from lapis.lifted.evaluation.floats import Floats, Value, log_factorial
@@ -112,9 +112,9 @@ def test_errors_of_differences_grow_and_of_zeros_vanish() -> None:
     walk = Floats(weights, FLOATS[53])
 
     def factor(weight: int) -> Value:
-        return walk.factor(Factor(exponent=((weight, Size()),)), {})
+        return walk.factor(FactorNode(exponent=((weight, Size()),)), {})
 
-    one = walk.factor(Factor(), {})
+    one = walk.factor(FactorNode(), {})
     rough, rougher, nothing = (walk.sum([factor(w), one], [1, -1]) for w in (0, 1, 2))
     for found, exact in ((rough, np.expm1(1e-6)), (rougher, np.expm1(1e-12))):
         assert abs(np.exp(found.log[0]) - exact) <= found.error[0] * exact

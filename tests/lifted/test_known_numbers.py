@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.lifted.evaluation.evaluate import Partition
+from lapis.lifted.evaluation.evaluate import LiftedPartition
 from lapis.lifted.lift import LiftedProblem, lift_problem
 
 SMOKERS = """
@@ -100,7 +100,7 @@ COUNTS: dict[str, tuple[str, Callable[[int], int]]] = {
 }
 
 
-def check_count(found: Partition, count: int) -> None:
+def check_count(found: LiftedPartition, count: int) -> None:
     assert found.log_partition == pytest.approx(log(count), rel=1e-13, abs=1e-13)
     assert abs(found.log_partition - log(count)) <= found.error_bound + 1e-15 * log(count)
 

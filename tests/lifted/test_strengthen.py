@@ -7,7 +7,13 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.lifted.compilation.theory import Atom, Clause, Hard, Literal, strengthen
+from lapis.lifted.compilation.theory import (
+    Hard,
+    TheoryAtom,
+    TheoryClause,
+    TheoryLiteral,
+    strengthen,
+)
 
 NAMES = ("P", "Q", "R", "S", "T")
 
@@ -18,7 +24,10 @@ def hard_clauses(draw: st.DrawFn) -> set[Hard]:
     chosen = draw(st.lists(signs, min_size=1, max_size=24))
     return {
         Hard(
-            Clause(frozenset(Literal(Atom(name, ()), sign) for name, sign in one.items()), ()),
+            TheoryClause(
+                frozenset(TheoryLiteral(TheoryAtom(name, ()), sign) for name, sign in one.items()),
+                (),
+            ),
             frozenset(),
         )
         for one in chosen

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lapis.language.syntax import Variable
-from lapis.relational.conjunction import Atom, Conjunction, Scope, expand
+from lapis.relational.conjunction import Conjunction, RelationAtom, Scope, expand
 
 X, Y = Variable("x"), Variable("y")
-A, B = Atom("A", (X,)), Atom("B", (Y,))
+A, B = RelationAtom("A", (X,)), RelationAtom("B", (Y,))
 SCOPE = Scope({"x": "t", "y": "t"}, ("x", "y"), {})
 
 

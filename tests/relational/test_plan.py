@@ -27,7 +27,7 @@ from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
 from lapis.relational.compile import (
-    Compiler,
+    PlanCompiler,
     Wanted,
     by_what_is_listed,
     compile_plan,
@@ -37,7 +37,7 @@ from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold,
 from lapis.relational.conjunction import multiply as conjoin
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret, run_plans
-from lapis.relational.plan import Plan, Product, explain, list_rows, tabulate, total
+from lapis.relational.plan import FactorProduct, QueryPlan, explain, list_rows, tabulate, total
 from lapis.stores import StoreEngine, open_store
 from store_urls import STORES, store_url
 
@@ -49,28 +49,28 @@ def plan_cube(
     variables: tuple[TypedVariable, ...],
     world: Interpretation,
     keep: tuple[str, ...] = (),
-) -> Plan:
+) -> QueryPlan:
     """Count the groundings in which the cube is true."""
     return compile_plan([cube_holds(cube)], variables, world, Wanted(keep))
 
 
-def count(plan: Plan, world: Interpretation) -> int:
+def count(plan: QueryPlan, world: Interpretation) -> int:
     return total(plan, world.run(plan))
 
 
-Run = Callable[[Plan, Interpretation], list[Product]]
+Run = Callable[[QueryPlan, Interpretation], list[FactorProduct]]
 
 
-def answer(run: Run, plan: Plan, world: Interpretation) -> tuple[int, np.ndarray]:
+def answer(run: Run, plan: QueryPlan, world: Interpretation) -> tuple[int, np.ndarray]:
     answers = run(plan, world)
     return total(plan, answers), tabulate(plan, answers)
 
 
-def run_here(plan: Plan, world: Interpretation) -> list[Product]:
+def run_here(plan: QueryPlan, world: Interpretation) -> list[FactorProduct]:
     return world.run(plan)
 
 
-def run_in_slices(plan: Plan, world: Interpretation) -> list[Product]:
+def run_in_slices(plan: QueryPlan, world: Interpretation) -> list[FactorProduct]:
     """With room for joins of a few rows only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lapis.relational.factor.MAX_PAIRS", 3)
@@ -87,7 +87,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         return
     with open_store(store_url(request.param, request)) as store:
 
-        def on_store(plan: Plan, world: Interpretation) -> list[Product]:
+        def on_store(plan: QueryPlan, world: Interpretation) -> list[FactorProduct]:
             engine = StoreEngine(world, store)
             try:
                 return engine.run(plan)
@@ -209,7 +209,7 @@ def test_every_choice_of_filters_and_expansions_counts_the_same(data: st.DataObj
         and all(condition_holds(test.condition, grounding) == test.expected for test in tests)
         for grounding in truth.groundings(variables)
     )
-    compiler = Compiler(variables, world.extensions, Wanted())
+    compiler = PlanCompiler(variables, world.extensions, Wanted())
     conjunction = conjoin(literals_hold(cube.literals), Conjunction(tests=tests))
     unified = unify(by_what_is_listed(conjunction, world.extensions), compiler.scope)
     if unified is None or not compiler.groundings:
@@ -218,7 +218,7 @@ def test_every_choice_of_filters_and_expansions_counts_the_same(data: st.DataObj
     places = unified.negatives
     chosen = data.draw(st.sets(st.sampled_from(places)) if places else st.just(set()))
     terms = tuple(compiler.expand_terms(unified, tuple(chosen)))
-    assert count(Plan(variables, (), (), 1, terms), world.extensions) == expected
+    assert count(QueryPlan(variables, (), (), 1, terms), world.extensions) == expected
 
 
 def large_world(size: int, num_edges: int) -> Interpretation:
@@ -260,7 +260,7 @@ def test_values_beyond_64_bits_inside_a_join_are_exact() -> None:
     assert count(plan_cube(cube, variables, world), world) == size ** (len(names) + 1)
 
 
-def star_of_everything(size: int, leaves: int) -> tuple[Plan, Interpretation]:
+def star_of_everything(size: int, leaves: int) -> tuple[QueryPlan, Interpretation]:
     """Σ over the leaves of a star in a complete graph: size^leaves for each centre."""
     every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
     domain = Domain("t", tuple(map(str, range(size))))

@@ -14,7 +14,7 @@ import lapis
 from cli_run import Run
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.scores import Scorer
@@ -131,7 +131,7 @@ def test_a_clause_inside_a_group_has_no_score() -> None:
 def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     data = join()
     log = ReplayLog()
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
+    search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     clauses = [canonical(ALONE, 3), canonical(COUPLED, 4)]
     ensemble = Ensemble(data, search.scorer.sums)
     for clause in clauses:
@@ -150,7 +150,7 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
 def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -> None:
     data = join()
     log = ReplayLog()
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
+    search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     monkeypatch.setattr("lapis.structure.select.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
     assert not is_summable(search, ensemble, canonical(COUPLED, 4))
@@ -212,12 +212,12 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
     """Unit clauses and clauses that couple nothing take memory, too, where groups are refitted."""
     data = join()
     log = ReplayLog()
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
+    search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     ensemble = Ensemble(data, search.scorer.sums)
     ensemble.add(canonical(ALONE, 3))
     seen: list[tuple[object, ...]] = []
 
-    def record(search: Search, *what: Sequence[object]) -> CoupledGroup:
+    def record(search: RuleSearch, *what: Sequence[object]) -> CoupledGroup:
         seen.append(tuple(map(tuple, what)))
         return ground_group(search, *what)  # type: ignore[arg-type]
 

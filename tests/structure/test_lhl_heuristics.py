@@ -12,7 +12,7 @@ import pytest
 import lapis
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import sign_patterns
 from lapis.structure.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lhl import LhlOptions, draw_path_atoms, has_support, try_path
@@ -38,9 +38,11 @@ def data_of(seed: int) -> TrainingData:
     return join_worlds(MODEL, problems, list(MODEL.predicates))
 
 
-def search_of(data: TrainingData) -> Search:
+def search_of(data: TrainingData) -> RuleSearch:
     stop = Stop()
-    return Search(MODEL, [], Scorer(data), 1, time.monotonic(), None, stop, ReplayLog(stop=stop))
+    return RuleSearch(
+        MODEL, [], Scorer(data), 1, time.monotonic(), None, stop, ReplayLog(stop=stop)
+    )
 
 
 def contained_atoms(graph: LiftedGraph, found: FoundPath) -> set[tuple[str, tuple[int, ...]]]:

@@ -14,7 +14,7 @@ from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_
 from lapis.structure.drawing import cluster_graph
 from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.lift_graph import (
-    Edge,
+    Hyperedge,
     LiftedGraph,
     Lifting,
     cluster_log_likelihood,
@@ -196,9 +196,9 @@ def test_paths_of_a_small_graph() -> None:
     }
 
 
-def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Edge]]:
+def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Hyperedge]]:
     """Every connected set of hyperedges, variabilised afterwards; no set is left out."""
-    found: dict[Path, set[Edge]] = defaultdict(set)
+    found: dict[Path, set[Hyperedge]] = defaultdict(set)
     for length in range(2, max_literals + 1):
         for chosen in combinations(graph.edges, length):
             nodes = list(dict.fromkeys(node for edge in chosen for node in edge.nodes))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lapis
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.learn_rules import warn_of_loss
@@ -21,8 +21,8 @@ from lapis.structure.learners.forward import ForwardOptions, find_candidates
 from lapis.structure.penalty_choice import (
     LEVELS,
     SHARES,
-    Candidates,
     Parts,
+    PenaltyCandidates,
     choose_level,
     choose_prices,
     hold_out,
@@ -209,13 +209,13 @@ def test_worlds_are_held_out_once_each(number: int, seed: int) -> None:
         assert sorted(map(sorted, both)) == sorted(map(sorted, facts_of(data)))
 
 
-def new_search(data: TrainingData, databases: list[lapis.Database]) -> Search:
+def new_search(data: TrainingData, databases: list[lapis.Database]) -> RuleSearch:
     stop = Stop()
     scorer = Scorer(data, pricing=nat_pricing(data))
-    return Search(ADVICE, databases, scorer, 1, 0.0, None, stop, ReplayLog(stop=stop))
+    return RuleSearch(ADVICE, databases, scorer, 1, 0.0, None, stop, ReplayLog(stop=stop))
 
 
-def naive_curve(parts: Parts, find: list[Candidates], target: str) -> list[float]:
+def naive_curve(parts: Parts, find: list[PenaltyCandidates], target: str) -> list[float]:
     """Held-out nats of one predicate by level: each level grown from nothing, step by step."""
     total = []
     for fold, candidates in zip(parts.folds, find, strict=True):
@@ -264,11 +264,11 @@ def test_the_price_is_that_of_the_best_level_from_the_definition() -> None:
     options = ForwardOptions(max_literals=3, max_variables=3)
     parts = hold_out(data, 0)
     assert parts is not None
-    found: list[Candidates] = []
+    found: list[PenaltyCandidates] = []
 
-    def find(search: Search) -> Candidates:
+    def find(search: RuleSearch) -> PenaltyCandidates:
         best = find_candidates(search, options)
-        found.append(Candidates(best.plain[:12], ()))
+        found.append(PenaltyCandidates(best.plain[:12], ()))
         return found[-1]
 
     chosen = choose_prices(new_search(data, databases), parts, find, None)

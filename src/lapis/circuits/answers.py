@@ -72,7 +72,7 @@ from lapis.registry.options import (
 )
 from lapis.results.columns import Coded, as_objects
 from lapis.results.result import Figures
-from lapis.runtime.progress import Stop, Wish
+from lapis.runtime.progress import Stop, StopCallback
 
 if TYPE_CHECKING:
     import threading
@@ -91,7 +91,7 @@ def marginals(
     time_limit: float | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> ModelMarginals:
     """Find all marginals of a model exactly, also where a circuit would be too large.
 

@@ -25,7 +25,7 @@ LANES = 8
 TINY = 1e-280
 
 
-class Averages(NamedTuple):
+class AveragesAndProducts(NamedTuple):
     """A circuit as averages and products of indicators, in topological order; node 0 is 1."""
 
     is_sum: np.ndarray  # bool[num_nodes]
@@ -62,7 +62,7 @@ def as_averages(circuit, value):  # type: ignore[no-untyped-def]
         number[n] = size
         size += 1
         start[size] = num_edges
-    return Averages(
+    return AveragesAndProducts(
         is_sum[:size].copy(), state[:size].copy(), start[: size + 1].copy(),
         child[:num_edges].copy(), weight[:num_edges].copy(),
     )  # fmt: skip

@@ -32,7 +32,7 @@ SHARES = 8  # that rows are dealt in
 SMALL = 2_000_000  # edges × rows below which a second thread is not worth its start
 
 
-class Structure(NamedTuple):
+class CircuitArrays(NamedTuple):
     """What kernels read of a circuit; fields as in `Circuit`."""
 
     kind: np.ndarray
@@ -44,8 +44,8 @@ class Structure(NamedTuple):
     state_start: np.ndarray
 
 
-def structure_of(circuit: Circuit) -> Structure:
-    return Structure(*(getattr(circuit, name) for name in Structure._fields))
+def structure_of(circuit: Circuit) -> CircuitArrays:
+    return CircuitArrays(*(getattr(circuit, name) for name in CircuitArrays._fields))
 
 
 def log_values(circuit: Circuit, evidence: np.ndarray) -> np.ndarray:

@@ -82,10 +82,10 @@ def parse_bif(text: str, name: str = "<bif>") -> FactorGraph:
     >>> parse_bif(coin).names
     ('c',)
     """
-    return Reader(Source(name, COMMENT.sub(lambda m: " " * len(m.group()), text))).read()
+    return FactorReader(Source(name, COMMENT.sub(lambda m: " " * len(m.group()), text))).read()
 
 
-class Reader:
+class FactorReader:
     """Reads block after block; knows where it is when one is wrong."""
 
     def __init__(self, source: Source) -> None:

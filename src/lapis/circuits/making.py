@@ -46,7 +46,7 @@ from lapis.registry.options import (
     CircuitParameters,
     Header,
 )
-from lapis.runtime.progress import Report, Stop, Wish, work_clock
+from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 
 if TYPE_CHECKING:
     import threading
@@ -71,7 +71,7 @@ def learn(
     header: Header = "auto",
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> LearnedCircuit:
     """Learn a circuit from rows of discrete values, paying for its edges.
 
@@ -191,7 +191,7 @@ def compile(
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> CircuitFigures:
     """Compile a model to a circuit that computes it exactly.
 
@@ -283,7 +283,7 @@ def approximate(
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> CircuitFigures:
     """Find the circuit within a budget of edges that is closest to a model, given evidence.
 
@@ -372,7 +372,7 @@ def mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def stop_within(stop: Wish | threading.Event | None, time_limit: float | None) -> Stop:
+def stop_within(stop: StopCallback | threading.Event | None, time_limit: float | None) -> Stop:
     return Stop(stop, math.inf if time_limit is None else work_clock() + time_limit)
 
 

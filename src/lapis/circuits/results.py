@@ -15,7 +15,7 @@ import numpy as np
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES
 from lapis.circuits.files import check_output, save_circuit
-from lapis.circuits.learning.learner import Trial
+from lapis.circuits.learning.learner import CostTrial
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import MAX_RHAT
 from lapis.circuits.tree_networks.text import SUFFIX, format_network
@@ -66,7 +66,7 @@ class CircuitFigures(Figures):
 class LearnedCircuit(CircuitFigures):
     """What was learned from rows, and the costs that were tried."""
 
-    trials: Sequence[Trial] = ()  # empty if there was no choice
+    trials: Sequence[CostTrial] = ()  # empty if there was no choice
 
     def compile(
         self, *, max_edges: int = MAX_EDGES, random_state: int | np.random.Generator = 0
@@ -102,7 +102,7 @@ class LearnedCircuit(CircuitFigures):
         if not self.trials:
             return super().views()
         rows = [[format_number(figure) for figure in trial] for trial in self.trials]
-        names = [name.replace("_", " ") for name in Trial._fields]
+        names = [name.replace("_", " ") for name in CostTrial._fields]
         return [new_view(names, rows, numbers=names), *super().views()]
 
     def document(self) -> dict[str, Any]:

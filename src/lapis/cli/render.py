@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lapis.results.columns import Entries
+from lapis.results.columns import ColumnEntries
 from lapis.results.result import Result, View, draw_bar, escape
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
     before = "{\n"
     for name, value in document.items():
         yield f"{before} {json.dumps(name)}: "
-        if isinstance(value, Entries):
+        if isinstance(value, ColumnEntries):
             yield from block_pieces(value.json_blocks(",\n  "))
         elif isinstance(value, Iterator):
             yield from row_pieces(value)

@@ -24,7 +24,7 @@ from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation, interpret
-from lapis.relational.plan import Plan, list_rows
+from lapis.relational.plan import QueryPlan, list_rows
 
 
 @runtime_checkable
@@ -125,7 +125,7 @@ def count_witnesses(definition: Definition, world: Interpretation) -> Factor:
     return list_rows(plan, world.run(plan))
 
 
-def _plan(definition: Definition, world: Interpretation, listed: bool) -> Plan:
+def _plan(definition: Definition, world: Interpretation, listed: bool) -> QueryPlan:
     names = tuple(name for name, _ in definition.variables)
     wanted = Wanted(names, names if listed else ())
     variables = definition.variables + definition.bound

@@ -1,9 +1,9 @@
 """A world whose atoms flip one at a time, with exact counts kept up to date.
 
-`World.delta` is the change of every count if an atom flipped; `World.flip` flips it; `World.visit`
-does so, or draws, for many atoms one after the other without coming back to Python. All look at
-the groundings around the atom only (`lapis.counting.nested_loops`), so count-based samplers never
-need a ground network.
+`FlippingWorld.delta` is the change of every count if an atom flipped; `FlippingWorld.flip` flips
+it; `FlippingWorld.visit` does so, or draws, for many atoms one after the other without coming back
+to Python. All look at the groundings around the atom only (`lapis.counting.nested_loops`), so
+count-based samplers never need a ground network.
 
 Derived atoms are kept as atoms of their own, together with their witness counts. Flipping a base
 atom changes witness counts; a derived atom whose count becomes zero or stops being zero flips in
@@ -27,8 +27,8 @@ import numpy as np
 
 from lapis.counting.complete_world import base_world, count_witnesses
 from lapis.counting.differences.differences import (
-    Difference,
-    Target,
+    FlipTarget,
+    SignedConjunctions,
     clause_difference,
     cube_difference,
 )
@@ -36,18 +36,18 @@ from lapis.counting.flips_kernel import (
     DRAW,
     FLIP,
     LOOK,
-    Blocks,
-    Program,
-    State,
-    Visits,
+    AtomVisits,
+    BlockVisits,
+    FlipState,
+    LoopProgram,
     visit,
     visit_blocks,
 )
 from lapis.counting.nested_loops import (
-    Compiler,
+    CountOutput,
     IndexedRelations,
-    Result,
-    Writer,
+    LoopCompiler,
+    LoopWriter,
     as_python,
     run_kernel,
     strides_of,
@@ -86,7 +86,7 @@ class Change(NamedTuple):
     violations: int  # more violated groundings of hard rules
 
 
-class World:
+class FlippingWorld:
     """Truth of all atoms, and n_w for every weight w.
 
     `violated_rules` are the hard rules that were violated at the start.
@@ -136,11 +136,11 @@ class World:
             np.concatenate([np.empty(0, object), *derived]),
             np.concatenate([np.empty(0, object), *(each.value for each in witnesses.values())]),
         )
-        self._writer = Writer([END])
+        self._writer = LoopWriter([END])
         self._entries: dict[str, tuple[int, int]] = {}
         self._room_to_follow = LEAST_TO_FOLLOW
-        self._state: State | None = None
-        self._program: Program | None = None
+        self._state: FlipState | None = None
+        self._program: LoopProgram | None = None
         self._budget = 0  # visits until counts are added up
         hard = [feature for feature in self._features if feature.hard]  # some of one rule
         violations = [count_violations(feature, interpretation) for feature in hard]
@@ -180,7 +180,7 @@ class World:
         """Flips the atom, and returns how the counts have changed."""
         return self._change(self._visit_one(FLIP, predicate, arguments))
 
-    def look(self, parts: Parts) -> Visits:
+    def look(self, parts: Parts) -> AtomVisits:
         """The differences of atoms. The world stays as it is."""
         return self._visit(LOOK, parts, None, None, True)
 
@@ -190,7 +190,7 @@ class World:
 
     def draw(
         self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool = False
-    ) -> Visits:
+    ) -> AtomVisits:
         """Gives atoms, one after the other, the value 1 where w · d + noise > 0, else 0.
 
         With noise float64[n] of a logistic distribution this is Gibbs sampling. A value that breaks
@@ -207,7 +207,7 @@ class World:
         weights: np.ndarray,
         noise: np.ndarray,  # float64[num_atoms + num_blocks]
         noted: bool = False,
-    ) -> tuple[Visits, Blocks]:
+    ) -> tuple[AtomVisits, BlockVisits]:
         """Gives blocks, one after the other, the value v with the largest w · d(v) + noise.
 
         d(v) is what the value adds to the empty block, which is the last value of each. With noise
@@ -216,14 +216,14 @@ class World:
         """
         taken, score = np.zeros(len(start) - 1, np.int64), np.zeros_like(noise)
         hard = np.zeros(len(noise), self._relations.word)
-        blocks = Blocks(start, is_exact, noise, taken, score, hard)
+        blocks = BlockVisits(start, is_exact, noise, taken, score, hard)
         return self._visit(DRAW, [(predicate, rows)], weights, None, noted, blocks), blocks
 
-    def _visit_one(self, mode: int, predicate: str, arguments: Sequence[int]) -> Visits:
+    def _visit_one(self, mode: int, predicate: str, arguments: Sequence[int]) -> AtomVisits:
         rows = np.array([arguments], np.int32).reshape(1, len(arguments))
         return self._visit(mode, [(predicate, rows)], None, None, True)
 
-    def _change(self, visits: Visits) -> Change:
+    def _change(self, visits: AtomVisits) -> Change:
         sign = -1 if visits.truth[0] else 1
         changed = dict(zip(visits.column.tolist(), visits.value.tolist(), strict=True))
         violations = -sign * changed.pop(self._keys.hard, 0)
@@ -236,13 +236,13 @@ class World:
         weights: np.ndarray | None,
         noise: np.ndarray | None,
         noted: bool,
-        blocks: Blocks | None = None,
-    ) -> Visits:
+        blocks: BlockVisits | None = None,
+    ) -> AtomVisits:
         for name, _ in parts:
             self._write_loops(name)
         relations, nothing = self._relations, np.empty(0)
         number = sum([len(rows) for _, rows in parts])
-        visits = Visits(
+        visits = AtomVisits(
             _join([np.full(len(rows), relations.number[name]) for name, rows in parts], np.int64),
             _join([relations.atoms(*part) for part in parts], relations.word),
             nothing if noise is None else noise,
@@ -284,7 +284,7 @@ class World:
             visits = visits._replace(column=visits.column[:used], value=visits.value[:used])
         return visits
 
-    def _make_room(self, visits: Visits) -> Visits:
+    def _make_room(self, visits: AtomVisits) -> AtomVisits:
         """Where a kernel stopped for the lack of it."""
         level = self._made_state().level
         shortage, level[SHORTAGE] = level[SHORTAGE], 0
@@ -317,12 +317,12 @@ class World:
             self._relations.widen()
             self._program, self._budget = None, LARGEST_KEY
 
-    def _made_program(self) -> Program:
+    def _made_program(self) -> LoopProgram:
         if self._program is None:
             entry = np.zeros((len(self._types), 2), np.int64)
             for name, own in self._entries.items():
                 entry[self._relations.number[name]] = own
-            self._program = Program(
+            self._program = LoopProgram(
                 np.array(self._writer.finished(), self._relations.word),
                 np.concatenate([np.empty(0), *self._writer.numbers]),
                 entry,
@@ -333,7 +333,7 @@ class World:
             )
         return self._program
 
-    def _made_state(self) -> State:
+    def _made_state(self) -> FlipState:
         if self._state is None:
             word, room = self._relations.word, self._room_to_follow
             size = self._keys.num_weights + 1
@@ -341,7 +341,7 @@ class World:
             places = 2 * room
             while places < 2 * (len(atoms) + room):
                 places *= 2
-            self._state = State(
+            self._state = FlipState(
                 np.zeros(self._writer.num_slots, word),
                 np.ones(self._writer.num_registers, word),
                 np.zeros(self._writer.num_cursors, np.int64),
@@ -369,7 +369,7 @@ class World:
             return
         self._add_up()
         self._program, self._budget = None, 0
-        target = Target(self._predicates[predicate], {}, self._domains)
+        target = FlipTarget(self._predicates[predicate], {}, self._domains)
         writer = self._writer
         writer.num_slots = max(writer.num_slots, 1 + len(self._types[predicate]))
         entries = []
@@ -379,7 +379,7 @@ class World:
                 own = [clause_difference(c, feature.variables, target) for c in feature.clauses]
                 key = self._keys.of_rule[feature.rule]
                 strides = strides_of(key.shape)
-                self._compile(own, truth, target, Result(key.plus, key.offset, strides, None))
+                self._compile(own, truth, target, CountOutput(key.plus, key.offset, strides, None))
             for definition in self._definitions:
                 name = definition.predicate.name
                 heads = tuple(head for head, _ in definition.variables)
@@ -387,7 +387,7 @@ class World:
                 own = [cube_difference(cube, variables, target) for cube in definition.cubes]
                 relations = self._relations
                 where = relations.offset[name], relations.strides[name], relations.number[name]
-                self._compile(own, truth, target, Result(heads, *where))
+                self._compile(own, truth, target, CountOutput(heads, *where))
             writer.put(END)
         self._entries[predicate] = entries[0], entries[1]
         for definition in self._definitions:
@@ -395,10 +395,10 @@ class World:
 
     def _compile(
         self,
-        differences: Sequence[Difference],  # over the same variables
+        differences: Sequence[SignedConjunctions],  # over the same variables
         truth: bool,
-        target: Target,
-        result: Result,
+        target: FlipTarget,
+        result: CountOutput,
     ) -> None:
         """What the differences are together: much of what clauses of one formula say cancels."""
         if not differences:
@@ -406,7 +406,7 @@ class World:
         types = {**target.types, **differences[0].variables}  # the atom fills the first slots
         scope = Scope(types, (*target.positions, *result.outputs), self._domains)
         known = frozenset(target.positions)
-        compiler = Compiler(scope, known, self._relations, self._types, self._writer)
+        compiler = LoopCompiler(scope, known, self._relations, self._types, self._writer)
         signed = (c for each in differences for c in (each.when_true if truth else each.when_false))
         compiler.compile(signed, result)
 

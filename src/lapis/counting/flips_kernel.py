@@ -33,7 +33,7 @@ LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are posi
 LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
-class Program(NamedTuple):
+class LoopProgram(NamedTuple):
     """The loops around atoms of all predicates that were visited."""
 
     code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
@@ -42,7 +42,7 @@ class Program(NamedTuple):
     definition: np.ndarray  # int64[num_definitions], derived predicates in order
 
 
-class State(NamedTuple):
+class FlipState(NamedTuple):
     """What kernels work on while they look at an atom, and what has moved since."""
 
     value: np.ndarray  # word[num_slots], of variables
@@ -62,7 +62,7 @@ class State(NamedTuple):
     witnesses: np.ndarray  # word[num_places], of each
 
 
-class Visits(NamedTuple):
+class AtomVisits(NamedTuple):
     """Atoms in the order of visits, and what was seen."""
 
     predicate: np.ndarray  # int64[n]
@@ -230,7 +230,7 @@ def _sort(numbers, length):  # type: ignore[no-untyped-def]
         gap //= 3
 
 
-class Blocks(NamedTuple):
+class BlockVisits(NamedTuple):
     """Blocks in the order of visits, and what was seen; the last value of each is to be empty."""
 
     start: np.ndarray  # int64[num_blocks + 1], of their atoms

@@ -46,7 +46,7 @@ from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Test
 from lapis.relational.comparison import compared_values
-from lapis.relational.conjunction import Atom, Conjunction, Negative, Scope, expand
+from lapis.relational.conjunction import Conjunction, Negative, RelationAtom, Scope, expand
 from lapis.relational.elimination import connected
 
 ONE = 0  # the register that is always 1
@@ -65,7 +65,7 @@ Key = list[Word]  # a linear form of slots: constant, number of terms, slot and 
 
 
 @dataclass
-class Writer:
+class LoopWriter:
     """A program as it is written, and how much its kernel needs."""
 
     code: list[Word] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Writer:
         return self._read[key]
 
 
-class Result(NamedTuple):
+class CountOutput(NamedTuple):
     """Where counts go: offset + Σ stride · output is a weight, or a derived atom."""
 
     outputs: tuple[str, ...]
@@ -110,8 +110,8 @@ class Result(NamedTuple):
 class _Task(NamedTuple):
     """What is still to be matched."""
 
-    true: tuple[Atom, ...]
-    false: tuple[Atom, ...]
+    true: tuple[RelationAtom, ...]
+    false: tuple[RelationAtom, ...]
     tests: tuple[Test, ...]
 
     @property
@@ -119,21 +119,21 @@ class _Task(NamedTuple):
         atoms = (atom.variables for atom in (*self.true, *self.false))
         return frozenset().union(*atoms, *(test.variables for test in self.tests))
 
-    def without(self, atom: Atom) -> _Task:
+    def without(self, atom: RelationAtom) -> _Task:
         return self._replace(true=tuple(other for other in self.true if other != atom))
 
 
 @dataclass(frozen=True)
-class Compiler:
+class LoopCompiler:
     """Writes conjunctions as code over indexed relations."""
 
     scope: Scope
     known: frozenset[str]  # variables that have values, in the first slots
     relations: IndexedRelations
     types: Mapping[str, tuple[str, ...]]  # of each predicate's arguments
-    writer: Writer
+    writer: LoopWriter
 
-    def compile(self, conjunctions: Iterable[Conjunction], result: Result) -> None:
+    def compile(self, conjunctions: Iterable[Conjunction], result: CountOutput) -> None:
         """Write code that adds up the groundings around an atom."""
         self.writer.num_slots = max(self.writer.num_slots, 1 + len(self.scope.types))
         for each in expand(conjunctions, self.scope, self._stands_alone):
@@ -159,7 +159,7 @@ class Compiler:
         """Of a constant; −1 if it is of another type."""
         return self.scope.domains[kind].index.get(term.name, -1)
 
-    def is_possible(self, atom: Atom) -> bool:
+    def is_possible(self, atom: RelationAtom) -> bool:
         """Whether its constants are of the right types."""
         pairs = zip(atom.terms, self.types[atom.relation], strict=True)
         return all(isinstance(t, Variable) or self.code_of(t, kind) >= 0 for t, kind in pairs)
@@ -176,7 +176,7 @@ class Compiler:
                 offset += stride * self.code_of(term, kind)
         return [offset, len(pairs) // 2, *pairs]
 
-    def atom_key(self, atom: Atom) -> Key:
+    def atom_key(self, atom: RelationAtom) -> Key:
         name = atom.relation
         relations = self.relations
         return self.key(
@@ -196,8 +196,8 @@ class _Access(NamedTuple):
 class _Conjunction:
     """Writes one conjunction; registers and cursors are its own."""
 
-    compiler: Compiler
-    result: Result
+    compiler: LoopCompiler
+    result: CountOutput
     registers: int = 1
     cursors: int = 0
 
@@ -398,7 +398,7 @@ class _Conjunction:
             seen.add(slot)
         return again
 
-    def _access(self, atom: Atom, known: frozenset[str]) -> _Access:
+    def _access(self, atom: RelationAtom, known: frozenset[str]) -> _Access:
         compiler, name = self.compiler, atom.relation
         fresh = _unknown(atom, known)
         given = tuple(place for place in range(len(atom.terms)) if place not in fresh)
@@ -423,7 +423,7 @@ class _Conjunction:
         return self.cursors - 1
 
 
-def _unknown(atom: Atom, known: frozenset[str]) -> list[int]:
+def _unknown(atom: RelationAtom, known: frozenset[str]) -> list[int]:
     """The positions of an atom's unknown variables."""
     return [
         place
@@ -448,7 +448,7 @@ def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
 LEAST_ROWS = 32
 
 
-class Layout(NamedTuple):
+class AtomNumbering(NamedTuple):
     """How atoms and buckets are numbered; `word` is int64, object in wide worlds."""
 
     offset: np.ndarray  # word[num_predicates], of atoms
@@ -499,7 +499,7 @@ class IndexedRelations:
         self._num_buckets = 0  # that there may be
         self._least_rows, self._least_buckets = LEAST_ROWS, LEAST_ROWS
         self._rows = dict(rows)
-        self._arrays: tuple[Layout, Relations] | None = None
+        self._arrays: tuple[AtomNumbering, Relations] | None = None
 
     @property
     def word(self) -> Any:
@@ -558,12 +558,12 @@ class IndexedRelations:
         self._arrays = None
 
     @property
-    def arrays(self) -> tuple[Layout, Relations]:
+    def arrays(self) -> tuple[AtomNumbering, Relations]:
         if self._arrays is None:
             self._arrays = self._build()
         return self._arrays
 
-    def _build(self) -> tuple[Layout, Relations]:
+    def _build(self) -> tuple[AtomNumbering, Relations]:
         word, number = self.word, len(self.sizes)
         arity = max(map(len, self.sizes.values()), default=0)
         links = max(map(len, self._indexes.values()), default=0)
@@ -575,7 +575,7 @@ class IndexedRelations:
             for positions, index in self._indexes[name].items():
                 offset[at, index.link] = index.offset
                 stride[at, index.link, list(positions)] = index.strides
-        layout = Layout(
+        layout = AtomNumbering(
             np.array(list(self.offset.values()), word),
             np.array(list(map(len, self.sizes.values())), np.int64),
             size,

@@ -32,10 +32,10 @@ from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import list_atom, plan_violations
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.relational.elimination import Contraction, connected, contract
 from lapis.relational.interpretation import Evaluation, Interpretation, interpret
-from lapis.relational.plan import Plan, shared_expressions
+from lapis.relational.plan import QueryPlan, shared_expressions
 
 
 class FeatureCount(NamedTuple):
@@ -99,7 +99,7 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 
-def plan_feature(feature: Feature, world: Interpretation) -> list[Plan]:
+def plan_feature(feature: Feature, world: Interpretation) -> list[QueryPlan]:
     """One plan for each clause: the groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
@@ -122,7 +122,9 @@ def path_counts(
         for bit, literal in enumerate(literals)
         if literal.positive == world.relations[literal.predicate].complemented
     )
-    atoms = [list_atom(Atom(literal.predicate, literal.terms), world) for literal in literals]
+    atoms = [
+        list_atom(RelationAtom(literal.predicate, literal.terms), world) for literal in literals
+    ]
     counts = _count_subsets(atoms, variables, world)
     for bit in range(len(literals)):
         for pattern in range(len(counts)):

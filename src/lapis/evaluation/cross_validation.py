@@ -36,7 +36,7 @@ from lapis.registry.option import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
-from lapis.runtime.progress import Progress, Report, Stop, Wish
+from lapis.runtime.progress import Progress, Report, Stop, StopCallback
 
 if TYPE_CHECKING:
     import threading
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Learned(NamedTuple):
+class LearnerOutput(NamedTuple):
     """What a learner gives back."""
 
     model: Model
@@ -71,11 +71,11 @@ class FoldTask:
     stop: Stop | None = None  # within this process
 
 
-Learner = Callable[[FoldTask], Learned]
+Learner = Callable[[FoldTask], LearnerOutput]
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldResult:
     """A finished fold."""
 
     number: int
@@ -96,7 +96,7 @@ class Fold:
         }
 
 
-def learn_fold(task: FoldTask) -> Learned:
+def learn_fold(task: FoldTask) -> LearnerOutput:
     """The learner of the library."""
     from lapis.learning.learn import learn_weights
     from lapis.registry.options import LearnOptions
@@ -115,10 +115,10 @@ def learn_fold(task: FoldTask) -> Learned:
     said = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
     warnings = [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)]
     account = {**{name: getattr(fit, name) for name in said}, "warnings": warnings}
-    return Learned(fit.model, account, fit.interrupted)
+    return LearnerOutput(fit.model, account, fit.interrupted)
 
 
-def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
+def run_fold(task: FoldTask, learn: Learner) -> FoldResult | None:
     """Learn on the rest, score the held-out databases; None if the user stopped it."""
     began = time.perf_counter()
     learned = learn(task)
@@ -136,7 +136,7 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
     )
     if score.interrupted:
         return None
-    return Fold(
+    return FoldResult(
         task.number,
         tuple(world.name for world in task.train),
         tuple(world.name for world in task.test),
@@ -148,7 +148,7 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
 
 def run_one_by_one(
     tasks: Sequence[FoldTask], learn: Learner, stop: Stop
-) -> Generator[Fold, None, None]:
+) -> Generator[FoldResult, None, None]:
     """Folds as they finish; raises KeyboardInterrupt where the user stopped one."""
     for task in tasks:
         try:
@@ -162,7 +162,7 @@ def run_one_by_one(
 
 def run_side_by_side(
     tasks: Sequence[FoldTask], learn: Learner, num_jobs: int, stop: Stop
-) -> Generator[Fold, None, None]:
+) -> Generator[FoldResult, None, None]:
     """Folds as they finish, `num_jobs` at a time; the first error ends all."""
     with worker_pool(min(num_jobs, len(tasks))) as pool:
         running = {pool.submit(run_fold, task, learn): task for task in tasks}
@@ -216,7 +216,7 @@ NOT_OF_FOLDS = (
 )  # fmt: skip
 
 
-class Spread(NamedTuple):
+class FoldSpread(NamedTuple):
     """Of a measure over the folds that have it."""
 
     mean: float | None
@@ -224,13 +224,13 @@ class Spread(NamedTuple):
     num_folds: int
 
 
-def spread(values: Sequence[float | None]) -> Spread:
+def spread(values: Sequence[float | None]) -> FoldSpread:
     known = np.array([value for value in values if value is not None])
     if not len(known):
-        return Spread(None, None, 0)
+        return FoldSpread(None, None, 0)
     if len(known) < 2 or not np.isfinite(known).all():
-        return Spread(float(known.mean()), None, len(known))
-    return Spread(float(known.mean()), float(known.std(ddof=1)), len(known))
+        return FoldSpread(float(known.mean()), None, len(known))
+    return FoldSpread(float(known.mean()), float(known.std(ddof=1)), len(known))
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,7 +238,7 @@ class CrossValidation(Result):
     """The folds that were finished, in order."""
 
     query: tuple[str, ...]
-    folds: tuple[Fold, ...]
+    folds: tuple[FoldResult, ...]
     num_folds: int  # that were planned
     interrupted: bool
 
@@ -247,11 +247,11 @@ class CrossValidation(Result):
         """Whether all predictions are."""
         return all(fold.score.exact for fold in self.folds)
 
-    def spread(self, measure: str) -> Spread:
+    def spread(self, measure: str) -> FoldSpread:
         """Mean and standard deviation of a measure over folds."""
         return spread([getattr(fold.score, measure) for fold in self.folds])
 
-    def predicate_spread(self, predicate: str, measure: str) -> Spread:
+    def predicate_spread(self, predicate: str, measure: str) -> FoldSpread:
         return spread([getattr(fold.score.of(predicate), measure) for fold in self.folds])
 
     @property
@@ -265,7 +265,7 @@ class CrossValidation(Result):
         """The measures of all held-out atoms together."""
         return measure(self.predictions)
 
-    def tested_on(self, fold: Fold) -> str:
+    def tested_on(self, fold: FoldResult) -> str:
         """The databases a fold was tested on, without folders where that is clear."""
         names = {name for other in self.folds for name in other.test}
         short = {name: PurePath(name).name or name for name in names}
@@ -400,7 +400,7 @@ class CrossValidation(Result):
         return plot_quality(series, self.predictions, path)
 
 
-def format_spread(found: Spread) -> str:
+def format_spread(found: FoldSpread) -> str:
     sd = "" if found.sd is None else f" ± {found.sd:.4f}"
     return f"{format_measure(found.mean)}{sd}"
 
@@ -427,7 +427,7 @@ def cross_validate(
     jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
     learn: Learner = learn_fold,
 ) -> CrossValidation:
     """Cross-validate: learn on some databases, predict the query in the others, in turn.
@@ -542,7 +542,7 @@ def cross_validate(
         for number in range(len(plan))
     ]
     num_jobs = min(len(tasks), jobs or num_cores())
-    finished: list[Fold] = []
+    finished: list[FoldResult] = []
     began, halt = time.monotonic(), Stop(stop)
     if progress is not None:
         progress(Progress("folds", 0, len(tasks)))

@@ -36,7 +36,7 @@ NOT_LIFTABLE = "not-liftable"
 MAX_OPEN_MEMORY = 1 << 28  # bytes; used unless the caller gives a limit
 
 
-class PseudoLikelihood(NamedTuple):
+class PredicateLikelihood(NamedTuple):
     """Of one predicate in one world, or in several."""
 
     value: float
@@ -131,7 +131,7 @@ def num_ground_atoms(problem: Problem) -> int:
     )
 
 
-def pseudo_log_likelihoods(problem: Problem) -> dict[str, PseudoLikelihood]:
+def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
     """The pseudo-log-likelihood of each predicate of complete data.
 
     Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
@@ -143,14 +143,14 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PseudoLikelihood]:
 
     problem.require_complete()
     refuse_open(problem)
-    found: dict[str, PseudoLikelihood] = {}
+    found: dict[str, PredicateLikelihood] = {}
     for name, predicate in problem.model.predicates.items():
         classes = (block_classes if predicate.block else difference_classes)(problem, name)
         broken = isinstance(classes, BlockClasses) and classes.broken_blocks > 0
         if classes.violated_rules or broken:
             ground(problem)  # says which rule or block the data contradict, and where
         value = pseudo_log_likelihood(classes, problem.weight_table.value).value
-        found[name] = PseudoLikelihood(value, int(classes.multiplicity.sum()))
+        found[name] = PredicateLikelihood(value, int(classes.multiplicity.sum()))
     return found
 
 
@@ -163,12 +163,12 @@ def refuse_open(problem: Problem) -> None:
 
 
 def add_pseudo_log_likelihoods(
-    worlds: list[dict[str, PseudoLikelihood]],
-) -> dict[str, PseudoLikelihood]:
+    worlds: list[dict[str, PredicateLikelihood]],
+) -> dict[str, PredicateLikelihood]:
     """The same of several worlds together."""
     names = dict.fromkeys(name for world in worlds for name in world)
     return {
-        name: PseudoLikelihood(
+        name: PredicateLikelihood(
             sum(world[name].value for world in worlds),
             sum(world[name].num_variables for world in worlds),
         )
@@ -176,6 +176,6 @@ def add_pseudo_log_likelihoods(
     }
 
 
-def weighted_sum(parts: Mapping[str, PseudoLikelihood]) -> float:
+def weighted_sum(parts: Mapping[str, PredicateLikelihood]) -> float:
     """Σ_r value_r / num_variables_r; a predicate without ground atoms adds nothing."""
     return sum(part.value / part.num_variables for part in parts.values() if part.num_variables)

@@ -17,7 +17,7 @@ from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.likelihood import (
     LogLikelihood,
-    PseudoLikelihood,
+    PredicateLikelihood,
     add_log_likelihoods,
     add_pseudo_log_likelihoods,
     log_likelihood,
@@ -377,8 +377,8 @@ def total_likelihood(
 
 
 def total_pseudo(
-    worlds: Iterable[dict[str, PseudoLikelihood]], notes: list[str]
-) -> dict[str, PseudoLikelihood] | None:
+    worlds: Iterable[dict[str, PredicateLikelihood]], notes: list[str]
+) -> dict[str, PredicateLikelihood] | None:
     """That of all worlds, computed here; None, with a note, where it cannot be had."""
     try:
         return add_pseudo_log_likelihoods(list(worlds))
@@ -390,7 +390,7 @@ def total_pseudo(
 
 
 def predicate_score(
-    name: str, quality: Quality, parts: dict[str, PseudoLikelihood] | None
+    name: str, quality: Quality, parts: dict[str, PredicateLikelihood] | None
 ) -> PredicateScore:
     pseudo = None if parts is None or name not in parts else parts[name].value
     return PredicateScore(name, *quality, pseudo)

@@ -1,4 +1,4 @@
-"""The arrays that kernels walk: a ground field as a `Graph`, a world of it as `Cells`."""
+"""The arrays that kernels walk: a ground field as a `FieldCellGraph`, a world of it as `Cells`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.fields.flips_kernel import Cells, Graph, Units
-from lapis.fields.ground import Edge, GroundField, Node
+from lapis.fields.flips_kernel import Cells, FieldCellGraph, FieldUnits
+from lapis.fields.ground import FieldEdge, GroundField, Node
 from lapis.fields.passes import evaluate
 from lapis.network.csr import row_starts
 
@@ -20,7 +20,7 @@ class CachedField:
     ground: GroundField
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> FieldCellGraph:
         nodes, edges = self.ground.nodes, self.ground.edges
         above = [
             [number for number, edge in enumerate(edges) if edge.child == child]
@@ -43,10 +43,10 @@ class CachedField:
             np.concatenate([np.empty(0, np.int64), *free]),
             root_slot,
         ]
-        return Graph._make(arrays)
+        return FieldCellGraph._make(arrays)
 
     @cached_property
-    def units(self) -> Units:
+    def units(self) -> FieldUnits:
         """What flips together."""
         ground, units = self.ground, self.ground.units
         cell = ground.cell[units.atom]
@@ -54,7 +54,7 @@ class CachedField:
         nodes = np.flatnonzero([node.size for node in ground.nodes])
         begins = np.array([ground.nodes[node].offset for node in nodes], np.int64)
         node = nodes[np.searchsorted(begins, cell[units.start[:-1]], "right") - 1]
-        return Units(units.start, units.atom, cell, node, units.exact)
+        return FieldUnits(units.start, units.atom, cell, node, units.exact)
 
     def start(self, weights: np.ndarray, world: np.ndarray) -> Cells:
         """A world bool[num_unknown] with everything computed afresh."""
@@ -78,8 +78,8 @@ class CachedField:
             getattr(cells, name)[:] = getattr(after, name)
 
 
-def edge_places(edge: Edge, child: Node, parent: Node) -> np.ndarray:
-    """int64[num_places, 6], the columns of `Graph`; places that tell nothing are left out."""
+def edge_places(edge: FieldEdge, child: Node, parent: Node) -> np.ndarray:
+    """int64[num_places, 6]: the columns of `FieldCellGraph`, without places that add nothing."""
     rows = []
     first: dict[int, int] = {}
     for number, place in enumerate(edge.places):
@@ -101,7 +101,7 @@ def edge_places(edge: Edge, child: Node, parent: Node) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, 6)
 
 
-def free_offsets(edge: Edge, parent: Node) -> np.ndarray:
+def free_offsets(edge: FieldEdge, parent: Node) -> np.ndarray:
     """int64[...], offsets in the parent's table over the parameters that the child has not."""
     found = np.zeros(1, np.int64)
     for parameter in range(edge.num_parameters):

@@ -11,7 +11,7 @@ from lapis.errors import LapisError
 from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.ground import UnknownUnits, ground_field, unknown_units
-from lapis.fields.lifted_counts import Flips, Groups, PseudoClasses, take_census
+from lapis.fields.lifted_counts import FlipGroups, Flips, PseudoClasses, take_census
 from lapis.grounding.evidence import close_blocks
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example
@@ -114,13 +114,13 @@ def list_moves(
     return Flips(name, len(to), flip, rows[atom], truth[atom]), start
 
 
-def group_flips(predicate: str, classes: np.ndarray, start: np.ndarray) -> Groups:
+def group_flips(predicate: str, classes: np.ndarray, start: np.ndarray) -> FlipGroups:
     """Units with one other state are counted by its class; those with more are kept as they are."""
     length = np.diff(start)
     kinds, times = np.unique(classes[start[:-1][length == 1]], return_counts=True)
     inside = np.repeat(length > 1, length)
     several = length[length > 1]
-    return Groups(
+    return FlipGroups(
         predicate,
         row_starts(np.concatenate([np.ones_like(kinds), several])),
         np.concatenate([kinds, classes[inside]]),

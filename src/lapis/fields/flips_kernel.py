@@ -19,7 +19,7 @@ from lapis.inference.sampling.tally import record_sample
 from lapis.runtime.kernels import entry, inner
 
 
-class Graph(NamedTuple):
+class FieldCellGraph(NamedTuple):
     """Where cells are and who refers to them."""
 
     node_offset: np.ndarray  # int64[num_nodes + 1]
@@ -40,7 +40,7 @@ class Graph(NamedTuple):
     root_slot: np.ndarray  # int64[num_edges], the number of the edge among the root's, or −1
 
 
-class Units(NamedTuple):
+class FieldUnits(NamedTuple):
     """The unknown atoms, in sets of which at most one is true: an atom, or a block of them."""
 
     start: np.ndarray  # int64[num_units + 1]

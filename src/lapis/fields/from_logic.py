@@ -61,14 +61,14 @@ UNLEARNED = 1.0  # of a formula without a weight: at 0 nothing below it could be
 
 
 @dataclass(frozen=True)
-class Group:
+class FeatureConjunction:
     """A conjunction that becomes a parfeature: ± what holds or not."""
 
     parts: tuple[Part, ...]
     variables: tuple[str, ...]  # its parameters
 
 
-Leaf = Atom | Comparison | Group
+Leaf = Atom | Comparison | FeatureConjunction
 Part = tuple[int, Leaf]  # 1: holds, −1: does not, 0: whether it does is left open
 
 
@@ -138,7 +138,7 @@ def from_model(
     resolved = model if isinstance(model, Model) else read_model(model)
     refuse_unsupported(resolved)
     declarations = replace(resolved, rules=(), constraints=(), warnings=())
-    writer = Writer(sharpness, resolved.predicates, {*resolved.predicates, ROOT})
+    writer = FeatureWriter(sharpness, resolved.predicates, {*resolved.predicates, ROOT})
     for number, (rule, formula, weight) in enumerate(weighted_formulas(resolved, sharpness), 1):
         writer.add_rule(f"f{number}", rule, formula, weight)
     if not writer.root.children:
@@ -189,7 +189,7 @@ def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Fo
 
 
 @dataclass
-class Writer:
+class FeatureWriter:
     """Collects parfeatures."""
 
     sharpness: float
@@ -218,13 +218,13 @@ class Writer:
         body = formula.body if isinstance(formula, Not) else formula
         single = len(parts) == 1 and set(leaf_variables(parts[0][1])) <= set(free)
         if not (single or isinstance(body, Iff)):
-            parts = [(1, Group(tuple(parts), free))]
+            parts = [(1, FeatureConjunction(tuple(parts), free))]
         # A variable that the simple form does not mention still multiplies the count.
         unseen = [v for v, _ in rule.variables if v not in free and v not in rule.plus]
         if unseen:
             mentions = [(0, self.mention(v, types[v])) for v in unseen]
             parts = [
-                (sign, Group(((1, leaf), *mentions), (*leaf_variables(leaf), *unseen)))
+                (sign, FeatureConjunction(((1, leaf), *mentions), (*leaf_variables(leaf), *unseen)))
                 for sign, leaf in parts
             ]
         untyped = {v: types[v] for v in types if v not in in_atoms and v not in rule.plus}
@@ -244,14 +244,14 @@ class Writer:
         self.headers.append(header)
         groups = itertools.count(1)
         for sign, part in leaf.parts:
-            below = f"{name}_{next(groups)}" if isinstance(part, Group) else ""
+            below = f"{name}_{next(groups)}" if isinstance(part, FeatureConjunction) else ""
             child = self.child(below, sign * self.sharpness, part, span)
             header.children.append(child if sign else replace(child, fixed=True))
         return Child(weight, name, tuple(Variable(spell(v)) for v in leaf.variables), span=span)
 
     def with_types(self, leaf: Leaf, untyped: Mapping[str, str]) -> Leaf:
         """The leaf with an atom beside each comparison of variables that no atom has."""
-        if not isinstance(leaf, Group):
+        if not isinstance(leaf, FeatureConjunction):
             return leaf
         parts = [(sign, self.with_types(part, untyped)) for sign, part in leaf.parts]
         compared = [
@@ -295,16 +295,21 @@ def conjuncts(formula: Formula, wanted: bool) -> list[Part]:
             if isinstance(formula, And) == wanted:
                 return [found for part in parts for found in conjuncts(part, wanted)]
             found = [each for part in parts for each in conjuncts(part, not wanted)]
-            return [(-1, Group(tuple(found), free_variables(formula)))]
+            return [(-1, FeatureConjunction(tuple(found), free_variables(formula)))]
         case Iff(left, right):
             return [
-                (-1, Group(tuple(cube), free_variables(formula)))
+                (-1, FeatureConjunction(tuple(cube), free_variables(formula)))
                 for cube in iff_cubes(left, right, not wanted)
             ]
         case ForAll(_, body) | Exists(_, body):
             if isinstance(formula, ForAll) == wanted:
                 return conjuncts(body, wanted)
-            return [(-1, Group(tuple(conjuncts(body, not wanted)), free_variables(formula)))]
+            return [
+                (
+                    -1,
+                    FeatureConjunction(tuple(conjuncts(body, not wanted)), free_variables(formula)),
+                )
+            ]
         case _:
             raise AssertionError(f"not simplified: {formula}")
 
@@ -315,7 +320,7 @@ def iff_cubes(left: Formula, right: Formula, equal: bool) -> list[list[Part]]:
 
 
 def leaf_variables(leaf: Leaf) -> Sequence[str]:
-    if isinstance(leaf, Group):
+    if isinstance(leaf, FeatureConjunction):
         return leaf.variables
     return [term.name for term in terms_of(leaf) if isinstance(term, Variable)]
 

@@ -32,7 +32,7 @@ from lapis.runtime.progress import Progress, Report, Stop
 REFRESH = 1024  # sweeps after which everything is computed afresh
 
 
-class Plan(NamedTuple):
+class FieldGibbsPlan(NamedTuple):
     """What all chains share."""
 
     network: Network
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     ergodic: bool | None
 
 
-class State(NamedTuple):
+class FieldGibbsState(NamedTuple):
     """One chain; `step` changes its arrays in place."""
 
     cells: Cells
@@ -50,7 +50,7 @@ class State(NamedTuple):
     rng: np.ndarray  # uint64[4]
 
 
-class Info(NamedTuple):
+class FieldGibbsInfo(NamedTuple):
     updates: int  # atoms resampled
     changes: int  # atoms or blocks that changed
 
@@ -64,20 +64,20 @@ class FieldGibbs:
     start_at_modes: bool = False
     name: str = "gibbs"
 
-    def prepare(self, network: Network) -> Plan:
+    def prepare(self, network: Network) -> FieldGibbsPlan:
         """`network` is that of the ground field."""
-        return Plan(network, self.weights, True)
+        return FieldGibbsPlan(network, self.weights, True)
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: FieldGibbsPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         generator = np.random.default_rng(rng)
         world = random_world(plan.network, chain, generator).astype(bool)
         if self.start_at_modes:
             world, _ = climb_modes(self.cached, plan.weights, world, generator)
         return world
 
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+    def init(self, plan: FieldGibbsPlan, world: np.ndarray, rng: np.ndarray) -> FieldGibbsState:
         size = len(self.cached.ground.cell)
-        return State(
+        return FieldGibbsState(
             self.cached.start(plan.weights, world),
             world[:size].astype(np.uint8),
             np.zeros(size),
@@ -85,7 +85,9 @@ class FieldGibbs:
             rng,
         )
 
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+    def reweigh(
+        self, plan: FieldGibbsPlan, state: FieldGibbsState, weights: np.ndarray
+    ) -> tuple[FieldGibbsPlan, FieldGibbsState]:
         """The same chain with other weights of the root, float64[num_root_weights]."""
         everywhere = plan.weights.copy()
         everywhere[self.cached.ground.root_edges] = weights
@@ -93,7 +95,9 @@ class FieldGibbs:
         after = plan._replace(network=plan.network.with_weights(weights), weights=everywhere)
         return after, state
 
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: FieldGibbsPlan, state: FieldGibbsState, tallies: Tallies, num_samples: int
+    ) -> FieldGibbsInfo:
         ground, changes, done = self.cached.ground, 0, 0
         while done < num_samples:
             # At fixed numbers of sweeps, however many are asked for at a time.
@@ -106,15 +110,15 @@ class FieldGibbs:
             done += now
             if state.sweeps[0] % REFRESH == 0:
                 self.cached.refresh(state.cells, plan.weights, state.world)
-        return Info(num_samples * len(ground.cell), changes)
+        return FieldGibbsInfo(num_samples * len(ground.cell), changes)
 
-    def work(self, plan: Plan, state: State) -> float:
+    def work(self, plan: FieldGibbsPlan, state: FieldGibbsState) -> float:
         return float(plan.network.num_atoms)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: FieldGibbsState) -> np.ndarray:
         return state.cells.root_sums
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: FieldGibbsState) -> np.ndarray:
         return state.world.astype(bool)
 
 

@@ -60,7 +60,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class FieldEdge:
     """A child of a parfeature: one weight."""
 
     parent: int
@@ -94,7 +94,7 @@ class GroundField:
 
     field: Field
     nodes: tuple[Node, ...]  # each after its children; the root last
-    edges: tuple[Edge, ...]  # one for each weight of the field, in order
+    edges: tuple[FieldEdge, ...]  # one for each weight of the field, in order
     known: np.ndarray  # float64[num_cells], values of predicates and comparisons; unknown atoms 0
     network: Network  # the unknown atoms; without clauses, weights those of the root
     cell: np.ndarray  # int64[num_unknown], of each unknown atom
@@ -194,7 +194,7 @@ def make_edge(
     number: Mapping[str, int],
     target: str,
     domains: Mapping[str, Domain],
-) -> Edge:
+) -> FieldEdge:
     names = [*parfeature.parameters, *parfeature.summed(child)]
     if child.target in COMPARISONS:
         places = tuple(-1 - names.index(name) for name in child.variables)
@@ -208,7 +208,9 @@ def make_edge(
         )
     type_of = parfeature.types_in(child)
     sizes = tuple(len(domains[type_of[name]]) for name in names)
-    return Edge(number[parfeature.name], number[target], places, sizes, len(parfeature.parameters))
+    return FieldEdge(
+        number[parfeature.name], number[target], places, sizes, len(parfeature.parameters)
+    )
 
 
 def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> np.ndarray:

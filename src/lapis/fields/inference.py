@@ -32,7 +32,7 @@ from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.method import find_method
 from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer, MostLikelyWorld
-from lapis.runtime.progress import Report, Stop, Wish
+from lapis.runtime.progress import Report, Stop, StopCallback
 
 if TYPE_CHECKING:
     import threading
@@ -56,7 +56,7 @@ def infer(
     max_memory: int | None = None,
     strict: bool = False,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> Answer:
     """Infer marginal probabilities of the unknown query atoms of a field.
 
@@ -228,7 +228,7 @@ def map(
     max_memory: int | None = None,
     strict: bool = False,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> MostLikelyWorld:
     """Find a most likely truth assignment to the unknown atoms of a field.
 

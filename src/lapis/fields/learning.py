@@ -22,8 +22,8 @@ from lapis.fields.field import ROOT, Field
 from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
 from lapis.fields.objectives import (
+    FieldPseudoLikelihood,
     MostLikelyDerivatives,
-    PseudoLikelihood,
     likelihood_objective,
 )
 from lapis.learning.examples import build_examples
@@ -38,7 +38,7 @@ from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.method import find_method
 from lapis.registry.options import FieldExpectation, FieldLearnOptions, FieldOptimizer, LearnOptions
-from lapis.runtime.progress import Report, Stop, Wish, work_clock
+from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 
 if TYPE_CHECKING:
     import threading
@@ -103,7 +103,7 @@ def learn(
     checkpoint: str | Path | None = None,
     strict: bool = False,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
@@ -329,7 +329,7 @@ def judge_of(
                 hint="learn without restarts, from different seeds",
             )
         return None
-    return replace(posterior, objective=PseudoLikelihood(tuple(field_examples), "pseudo"))
+    return replace(posterior, objective=FieldPseudoLikelihood(tuple(field_examples), "pseudo"))
 
 
 def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:

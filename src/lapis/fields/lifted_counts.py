@@ -70,7 +70,7 @@ from lapis.fields.ground import compare
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
 from lapis.relational.factor import Factor, join, project, select
-from lapis.relational.plan import Shape, count_distinct, joined
+from lapis.relational.plan import FactorSize, count_distinct, joined
 from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Changes(NamedTuple):
 
 
 @dataclass
-class Part:
+class LabelledPart:
     variables: tuple[str, ...]
     rows: np.ndarray  # int32[num_rows, num_variables], where the label is not 0
     label: np.ndarray  # int64[num_rows]
@@ -191,7 +191,7 @@ class Member:
     """A predicate, a comparison or a parfeature."""
 
     parameters: tuple[str, ...]
-    parts: list[Part]
+    parts: list[LabelledPart]
     value: np.ndarray | None = None  # float64[num_labels], of atoms and comparisons
     terms_width: int = 1  # of the longest row
     terms: Numbering = field(default_factory=Numbering)  # of parfeatures: rows of `Sums`
@@ -213,7 +213,7 @@ class Member:
         return self.classes.number(labels) if self.value is None else labels[:, 0]
 
 
-class Reference(NamedTuple):
+class EdgeReference(NamedTuple):
     """An edge of a parfeature, as joins see it."""
 
     number: int  # its weight
@@ -225,7 +225,7 @@ class Reference(NamedTuple):
     def num_terms(self) -> int:
         return prod(self.summed.values())
 
-    def kept(self, part: Part) -> list[str]:
+    def kept(self, part: LabelledPart) -> list[str]:
         """The parent's parameters in a part of the child."""
         found = [self.terms[name] for name in part.variables]
         return [term for term in found if isinstance(term, str) and term not in self.summed]
@@ -253,7 +253,7 @@ class Sums(NamedTuple):
 
 
 def sum_edge(
-    edge: Reference, parameters: tuple[str, ...], *, flips: bool, most_pairs: int
+    edge: EdgeReference, parameters: tuple[str, ...], *, flips: bool, most_pairs: int
 ) -> list[Sums]:
     """All terms of an edge that have listed rows; with `flips` those that flips change."""
     found = []
@@ -268,7 +268,7 @@ def sum_edge(
 
 
 def sum_choice(
-    edge: Reference, parameters: tuple[str, ...], choice: tuple[int, ...], most_pairs: int
+    edge: EdgeReference, parameters: tuple[str, ...], choice: tuple[int, ...], most_pairs: int
 ) -> Sums:
     factors, labels = [], []
     for number, (part, chosen) in enumerate(zip(edge.child.parts, choice, strict=True)):
@@ -291,7 +291,7 @@ def sum_choice(
     return Sums(frozenset(kept), joint.columns(names), np.stack(columns, axis=1), times)
 
 
-def relation(part: Part, chosen: int, number: int, terms: dict[str, str | int]) -> Factor:
+def relation(part: LabelledPart, chosen: int, number: int, terms: dict[str, str | int]) -> Factor:
     """The listed or the changed rows of a part, over the parent's variables, with labels."""
     places = tuple(terms[name] for name in part.variables)
     if chosen == LISTED:
@@ -326,9 +326,9 @@ def join_all(factors: list[Factor], keep: tuple[str, ...], most_pairs: int) -> F
     return project(parts[0][0], keep)
 
 
-def shape_of(factor: Factor) -> Shape:
+def shape_of(factor: Factor) -> FactorSize:
     distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
-    return Shape(float(len(factor)), distinct)
+    return FactorSize(float(len(factor)), distinct)
 
 
 def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
@@ -345,7 +345,7 @@ def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
         )
 
 
-def look_up(part: Part, wanted: np.ndarray) -> np.ndarray:
+def look_up(part: LabelledPart, wanted: np.ndarray) -> np.ndarray:
     """int64[num_wanted], the labels at values int32[num_wanted, num_variables]."""
     if not len(part.rows):
         return np.zeros(len(wanted), np.int64)
@@ -369,7 +369,7 @@ class Flips(NamedTuple):
     truth: np.ndarray  # bool[num_rows], before
 
 
-class Edge(NamedTuple):
+class ClassEdge(NamedTuple):
     """An edge between classes."""
 
     number: int  # its weight
@@ -378,13 +378,13 @@ class Edge(NamedTuple):
     num_terms: int
 
 
-class Census(NamedTuple):
+class LiftedCounts(NamedTuple):
     value: Mapping[str, np.ndarray]  # float64[num_classes], of atoms and comparisons
     size: Mapping[str, int]  # the number of classes of each parfeature, of flips for the root
     layers: tuple[
-        tuple[str, tuple[Edge, ...]], ...
+        tuple[str, tuple[ClassEdge, ...]], ...
     ]  # parfeatures, children first, without the root
-    root: tuple[Edge, ...]  # num_classes_of_parent: the classes of flips; counts are changes
+    root: tuple[ClassEdge, ...]  # num_classes_of_parent: the classes of flips; counts are changes
     classes: tuple[np.ndarray, ...]  # for each of the Flips int64[number], the class of each flip
 
 
@@ -395,7 +395,7 @@ def take_census(
     flips: Sequence[Flips],
     max_memory: int | None = None,
     progress: Report | None = None,
-) -> Census:
+) -> LiftedCounts:
     """Raises TooLarge where joins do not fit the memory."""
     most_pairs = memory_limit(max_memory) // BYTES_A_PAIR
     members: dict[str, Member] = {}
@@ -407,7 +407,7 @@ def take_census(
         numbers[parfeature.name].append((number, child))
         if child.target in COMPARISONS:
             members[f"{child.target} {number}"] = compared(parfeature, child, domains)
-    edges: dict[str, list[Reference]] = {}
+    edges: dict[str, list[EdgeReference]] = {}
     for name in field.order:
         parfeature = field.by_name[name]
         edges[name] = [refer(*each, field, parfeature, members, domains) for each in numbers[name]]
@@ -437,7 +437,7 @@ def batches(flips: Flips) -> Iterator[Flips]:
 
 
 def listed(names: tuple[str, ...], rows: np.ndarray, value: np.ndarray) -> Member:
-    return Member(names, [Part(names, rows, np.ones(len(rows), np.int64))], value)
+    return Member(names, [LabelledPart(names, rows, np.ones(len(rows), np.int64))], value)
 
 
 def compared(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> Member:
@@ -455,22 +455,22 @@ def refer(
     parfeature: Parfeature,
     members: Mapping[str, Member],
     domains: Mapping[str, Domain],
-) -> Reference:
+) -> EdgeReference:
     type_of = parfeature.types_in(child)
     summed = {name: len(domains[type_of[name]]) for name in parfeature.summed(child)}
     if child.target in COMPARISONS:
         member = members[f"{child.target} {number}"]
-        return Reference(number, member, {name: name for name in child.variables}, summed)
+        return EdgeReference(number, member, {name: name for name in child.variables}, summed)
     member = members[child.target]
     types = field.argument_types(child.target)
     terms: dict[str, str | int] = {
         name: term.name if isinstance(term, Variable) else domains[type_name].index[term.name]
         for name, term, type_name in zip(member.parameters, child.terms, types, strict=True)
     }
-    return Reference(number, member, terms, summed)
+    return EdgeReference(number, member, terms, summed)
 
 
-def count_data(parfeature: Parfeature, edges: Sequence[Reference], most_pairs: int) -> Member:
+def count_data(parfeature: Parfeature, edges: Sequence[EdgeReference], most_pairs: int) -> Member:
     """A parfeature with the labels of its groundings in the data; of the root only flips matter."""
     parameters = parfeature.parameters
     longest = max([edge.child.width for edge in edges], default=0)
@@ -485,7 +485,7 @@ def count_data(parfeature: Parfeature, edges: Sequence[Reference], most_pairs: i
     sets = {own for edge in edges for own in edge.variable_sets()}
     for own in sorted(sets, key=lambda names: (len(names), sorted(names))):
         names = tuple(name for name in parameters if name in own)
-        part = Part(names, np.empty((0, len(names)), np.int32), np.empty(0, np.int64))
+        part = LabelledPart(names, np.empty((0, len(names)), np.int32), np.empty(0, np.int64))
         rows, group, term, count = gather(member, sums, own, len(names))
         if names:
             label = part.combinations.number(np.zeros(len(rows), np.int64), group, term, count)
@@ -500,7 +500,7 @@ def count_flips(
     flips: Flips,
     field: Field,
     members: Mapping[str, Member],
-    edges: Mapping[str, Sequence[Reference]],
+    edges: Mapping[str, Sequence[EdgeReference]],
     most_pairs: int,
 ) -> np.ndarray:
     """int64[number], the classes of the flips; leaves nothing behind but labels."""
@@ -550,12 +550,12 @@ def gather(
 def assemble(
     field: Field,
     members: Mapping[str, Member],
-    edges: Mapping[str, Sequence[Reference]],
+    edges: Mapping[str, Sequence[EdgeReference]],
     classes: Sequence[np.ndarray],
-) -> Census:
+) -> LiftedCounts:
     """From the classes of flips down: the classes that they mention, and their children's."""
     names = {id(member): name for name, member in members.items()}
-    found: dict[str, list[Edge]] = {}
+    found: dict[str, list[ClassEdge]] = {}
     size: dict[str, int] = {}
     for name in reversed(field.order):
         member = members[name]
@@ -563,7 +563,9 @@ def assemble(
         size[name] = counts.shape[0]
         terms = member.terms.rows(member.terms_width)
         found[name] = [
-            Edge(edge.number, names[id(edge.child)], expand(edge, terms, counts), edge.num_terms)
+            ClassEdge(
+                edge.number, names[id(edge.child)], expand(edge, terms, counts), edge.num_terms
+            )
             for edge in edges[name]
         ]
     for name, own in found.items():
@@ -572,12 +574,12 @@ def assemble(
         ]
     values = {name: member.value for name, member in members.items() if member.value is not None}
     layers = tuple((name, tuple(found[name])) for name in field.order if name != ROOT)
-    return Census(values, size, layers, tuple(found[ROOT]), tuple(classes))
+    return LiftedCounts(values, size, layers, tuple(found[ROOT]), tuple(classes))
 
 
 def flip_counts(root: Member) -> csr_array:
     """int64[num_flip_classes, num_terms]."""
-    [part] = root.parts or [Part((), np.empty((0, 0), np.int32), np.empty(0, np.int64))]
+    [part] = root.parts or [LabelledPart((), np.empty((0, 0), np.int32), np.empty(0, np.int64))]
     return part.combinations.matrix(len(root.terms))
 
 
@@ -595,7 +597,7 @@ def class_counts(member: Member) -> csr_array:
     return total.tocsr()
 
 
-def expand(edge: Reference, terms: np.ndarray, counts: csr_array) -> csr_array:
+def expand(edge: EdgeReference, terms: np.ndarray, counts: csr_array) -> csr_array:
     """int64[num_rows_of_counts, num_classes_of_child], products of differences multiplied out."""
     from scipy.sparse import coo_array
 
@@ -638,7 +640,7 @@ def widen(count: csr_array, child: Member) -> csr_array:
     return csr_array(parts, shape=(count.shape[0], size))
 
 
-class Groups(NamedTuple):
+class FlipGroups(NamedTuple):
     """Flips of which one happens or none: those of an atom, or the other states of a block."""
 
     predicate: str
@@ -651,8 +653,8 @@ class Groups(NamedTuple):
 class PseudoClasses(NamedTuple):
     """A world counted."""
 
-    census: Census
-    groups: tuple[Groups, ...]
+    census: LiftedCounts
+    groups: tuple[FlipGroups, ...]
 
 
 def pseudo_log_likelihood(
@@ -671,7 +673,7 @@ def pseudo_log_likelihood(
     return total, back_propagate(census, weights, value, sums, by_change)
 
 
-def log_loss(groups: Groups, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_loss(groups: FlipGroups, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """log(1 + Σ exp Δ) of each group, and the probability of each flip."""
     own = change[groups.flip_class]
     if not len(own):
@@ -681,7 +683,7 @@ def log_loss(groups: Groups, change: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def evaluate_classes(
-    census: Census, weights: np.ndarray
+    census: LiftedCounts, weights: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray], np.ndarray]:
     """Values of all classes, C f − [w > 0] n of each edge (D f below the root), and Δ."""
     value, sums = dict(census.value), {}
@@ -701,7 +703,7 @@ def evaluate_classes(
 
 
 def back_propagate(
-    census: Census,
+    census: LiftedCounts,
     weights: np.ndarray,
     value: dict[str, np.ndarray],
     sums: dict[int, np.ndarray],

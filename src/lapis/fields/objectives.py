@@ -107,7 +107,7 @@ class FieldObjective:
 
 
 @dataclass(frozen=True)
-class PseudoLikelihood(FieldObjective):
+class FieldPseudoLikelihood(FieldObjective):
     is_exact: bool = True
     is_fixed: bool = True
 
@@ -281,7 +281,7 @@ def pseudo_objective(
         )
     for field_example in field_examples:
         _ = field_example.classes  # counted, or refused, before anything climbs
-    return PseudoLikelihood(tuple(field_examples), "pseudo")
+    return FieldPseudoLikelihood(tuple(field_examples), "pseudo")
 
 
 def likelihood_objective(

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lapis.errors import TooLarge
-from lapis.fields.ground import Edge, GroundField, Node
+from lapis.fields.ground import FieldEdge, GroundField, Node
 
 CELLS_AT_ONCE = 1 << 21  # of several worlds
 
@@ -102,7 +102,7 @@ def world_gradients(ground: GroundField, weights: np.ndarray, worlds: np.ndarray
     return np.concatenate(found)
 
 
-def child_sums(ground: GroundField, edge: Edge, value: np.ndarray) -> np.ndarray:
+def child_sums(ground: GroundField, edge: FieldEdge, value: np.ndarray) -> np.ndarray:
     """s, with axes (worlds, the parent's parameters); of length 1 where the child has no such."""
     child = ground.nodes[edge.child]
     kept = kept_parameters(edge)
@@ -114,7 +114,7 @@ def child_sums(ground: GroundField, edge: Edge, value: np.ndarray) -> np.ndarray
     return np.ascontiguousarray(found.reshape(len(value), *shape))
 
 
-def spread(ground: GroundField, edge: Edge, table: np.ndarray, by_value: np.ndarray) -> None:
+def spread(ground: GroundField, edge: FieldEdge, table: np.ndarray, by_value: np.ndarray) -> None:
     """Add derivatives with respect to a child's sums to those of all its cells in them."""
     child = ground.nodes[edge.child]
     if 0 in edge.sizes or child.size == 0:
@@ -127,12 +127,12 @@ def spread(ground: GroundField, edge: Edge, table: np.ndarray, by_value: np.ndar
     cells += reduced.reshape(*reduced.shape, *[1] * (cells.ndim - reduced.ndim))
 
 
-def kept_parameters(edge: Edge) -> list[int]:
+def kept_parameters(edge: FieldEdge) -> list[int]:
     """The parent's parameters that are in the child."""
     return [k for k in range(edge.num_parameters) if -1 - k in edge.places]
 
 
-def view_of(edge: Edge, child: Node, kept: list[int], array: np.ndarray) -> np.ndarray:
+def view_of(edge: FieldEdge, child: Node, kept: list[int], array: np.ndarray) -> np.ndarray:
     """The child's cells with axes (worlds, kept parameters, variables summed over)."""
     variables = [*kept, *range(edge.num_parameters, len(edge.sizes))]
     rest = array[:, child.offset + edge.base(child) :]

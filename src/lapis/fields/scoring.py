@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.evaluation.likelihood import PseudoLikelihood, weighted_sum
+from lapis.evaluation.likelihood import PredicateLikelihood, weighted_sum
 from lapis.evaluation.predictions import Predictions, join_predictions, predict_atoms
 from lapis.evaluation.score import (
     NOTHING,
@@ -30,7 +30,7 @@ from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.method import find_method
 from lapis.registry.options import FieldScoreOptions
-from lapis.runtime.progress import Report, Stop, Wish
+from lapis.runtime.progress import Report, Stop, StopCallback
 
 if TYPE_CHECKING:
     import threading
@@ -60,7 +60,7 @@ def score(
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
-    stop: Wish | threading.Event | None = None,
+    stop: StopCallback | threading.Event | None = None,
 ) -> FieldScore:
     """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR and Brier score.
 
@@ -181,11 +181,11 @@ def score(
     )
 
 
-def pseudo_by_predicate(field_example: FieldExample) -> dict[str, PseudoLikelihood]:
+def pseudo_by_predicate(field_example: FieldExample) -> dict[str, PredicateLikelihood]:
     values, _ = pseudo_log_likelihood(field_example.classes, field_example.field.weights)
-    none = dict.fromkeys(field_example.example.asked, PseudoLikelihood(0.0, 0))
+    none = dict.fromkeys(field_example.example.asked, PredicateLikelihood(0.0, 0))
     return none | {
-        each.predicate: PseudoLikelihood(values[each.predicate], each.num_variables)
+        each.predicate: PredicateLikelihood(values[each.predicate], each.num_variables)
         for each in field_example.classes.groups
     }
 

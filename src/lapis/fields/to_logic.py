@@ -78,7 +78,7 @@ def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
     """
     check_options(FieldExtractOptions(threshold=threshold))
     found = open_field(field)
-    reader = Reader(found, threshold)
+    reader = FormulaReader(found, threshold)
     formulas = []
     for child in sorted(found.root.children, key=lambda child: -abs(child.weight)):
         reader.taken = set(child.variables)
@@ -100,7 +100,7 @@ def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
 
 
 @dataclass
-class Reader:
+class FormulaReader:
     """Reads parfeatures as formulas, with names of their own for what they quantify."""
 
     found: Field

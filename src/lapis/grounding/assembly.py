@@ -237,13 +237,13 @@ def definition_clauses(
     )
 
 
-class Blocks(NamedTuple):
+class GroundBlocks(NamedTuple):
     start: np.ndarray  # int64[num_blocks + 1]
     atom: np.ndarray  # int32[...]
     exact: np.ndarray  # bool[num_blocks]
 
 
-def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> Blocks:
+def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> GroundBlocks:
     """Unknown atoms grouped by their arguments outside the block positions.
 
     After `close_blocks` no other atom of such a block is true. An at-most-one block of one atom
@@ -263,7 +263,7 @@ def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> Blo
         lengths.append(length)
         members.append(atom)
         exact.append(np.full(len(length), predicate.exactly_one))
-    return Blocks(
+    return GroundBlocks(
         row_starts(np.concatenate(lengths)),
         np.concatenate(members),
         np.concatenate([np.empty(0, bool), *exact]),

@@ -37,12 +37,12 @@ from lapis.grounding.definitions import (
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
-from lapis.grounding.grounded_world import GroundedWorld, Rows, fetch_rows, variable_codes
+from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
 from lapis.grounding.templates import (
+    GroundingQuery,
     PlanLimits,
-    Query,
     Template,
     clause_template,
     plan_rows,
@@ -53,7 +53,7 @@ from lapis.logic.clauses import Clause, Definition, Feature
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.runtime.memory import collector_paused, give_back
 from lapis.runtime.progress import Progress, Report
 
@@ -129,8 +129,8 @@ class FeatureRows(NamedTuple):
 
     feature: Feature
     template: Template
-    query: Query
-    rows: Rows
+    query: GroundingQuery
+    rows: ClauseRows
     weight_id: np.ndarray  # int32[num_rows]
 
 
@@ -216,7 +216,7 @@ class GroundingSession:
             progress(Progress("grounding", len(rules), len(rules), seconds))
         return flat
 
-    def fetch(self, clause: PlannedClause, query: Query) -> FeatureRows:
+    def fetch(self, clause: PlannedClause, query: GroundingQuery) -> FeatureRows:
         """Run a query and give its rows their weights."""
         rows, feature = fetch_rows(query, self.world), clause.feature
         if feature.hard:
@@ -276,7 +276,7 @@ class GroundingSession:
         plan = query.plan
         types = dict(plan.variables)
         here = self.world.add_rows(answer.rows[row : row + 1], tuple(types[n] for n in plan.keep))
-        atom = Atom(here, tuple(map(Variable, plan.keep)))
+        atom = RelationAtom(here, tuple(map(Variable, plan.keep)))
         one = query.conjunction._replace(true=(*query.conjunction.true, atom))
         listed = plan_rows(one, plan.variables, tuple(types), self.world)
         if listed.rows > MOST_DESCRIBED:

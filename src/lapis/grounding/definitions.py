@@ -30,19 +30,19 @@ import numpy as np
 from lapis.data.keys import distinct_keys, pack, unpack
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.grounded_world import (
+    ClauseRows,
     GroundedWorld,
-    Rows,
     expect_packable,
     fetch_rows,
     reference_codes,
     variable_codes,
 )
-from lapis.grounding.templates import PlanLimits, Query, cube_templates, plan_template
+from lapis.grounding.templates import GroundingQuery, PlanLimits, cube_templates, plan_template
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import EMPTY, merge_rows
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 
 MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
 
@@ -85,7 +85,7 @@ class Auxiliaries:
 class CubeRows(NamedTuple):
     """Undecided cubes of a definition as rows of ¬cube, with the instance each belongs to."""
 
-    rows: Rows
+    rows: ClauseRows
     instance: np.ndarray  # int64[num_rows], code
 
 
@@ -93,7 +93,7 @@ class CubeRows(NamedTuple):
 class DefinitionGrounder:
     world: GroundedWorld
     limits: PlanLimits
-    guard: Callable[[Query, str], None]  # refuses a query that would not fit
+    guard: Callable[[GroundingQuery, str], None]  # refuses a query that would not fit
     auxiliaries: Auxiliaries
 
     def evaluate_known(self, definitions: Sequence[Definition]) -> list[Definition]:
@@ -114,7 +114,7 @@ class DefinitionGrounder:
         return rest
 
     def resolve(
-        self, definitions: Sequence[Definition], features: Sequence[Rows]
+        self, definitions: Sequence[Definition], features: Sequence[ClauseRows]
     ) -> Mapping[str, Instances]:
         """Ground and resolve every instance that the features' rows ask for, directly or not."""
         cubes: dict[str, list[CubeRows]] = {}
@@ -137,7 +137,9 @@ class DefinitionGrounder:
     def _sizes(self, definition: Definition) -> tuple[int, ...]:
         return tuple(len(self.world.domains[type_name]) for _, type_name in definition.variables)
 
-    def _fetch_cubes(self, definition: Definition, demand: Atom | None) -> Iterator[CubeRows]:
+    def _fetch_cubes(
+        self, definition: Definition, demand: RelationAtom | None
+    ) -> Iterator[CubeRows]:
         for template in cube_templates(definition, demand):
             for query in plan_template(template, self.world, self.limits):
                 self.guard(query, definition.predicate.name)
@@ -153,7 +155,9 @@ class DefinitionGrounder:
         if len(demanded) < math.prod(sizes):
             types = tuple(type_name for _, type_name in definition.variables)
             relation = self.world.add_rows(unpack(demanded, sizes), types)
-            demand = Atom(relation, tuple(Variable(name) for name, _ in definition.variables))
+            demand = RelationAtom(
+                relation, tuple(Variable(name) for name, _ in definition.variables)
+            )
         return list(self._fetch_cubes(definition, demand))
 
     def _resolve(
@@ -228,7 +232,7 @@ class DefinitionGrounder:
 
 
 def resolve_references(
-    rows: Rows, resolved: Mapping[str, Instances], in_place: Mapping[str, np.ndarray]
+    rows: ClauseRows, resolved: Mapping[str, Instances], in_place: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows as CSR (start, literal, 0 for nothing) with references replaced, and which survive.
 
@@ -261,7 +265,7 @@ def resolve_references(
 
 
 def choose_in_place(
-    features: Sequence[Rows], resolved: Mapping[str, Instances]
+    features: Sequence[ClauseRows], resolved: Mapping[str, Instances]
 ) -> Mapping[str, np.ndarray]:
     """For each derived predicate, bool[num_instances]: positive references stand in place."""
     chosen = {}

@@ -16,13 +16,13 @@ from lapis.data.database import Domain
 from lapis.data.keys import fits, pack
 from lapis.errors import TooLarge
 from lapis.grounding.atoms import PredicateAtoms
-from lapis.grounding.templates import Query
+from lapis.grounding.templates import GroundingQuery
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm, TypedVariable
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation, run_plans
-from lapis.relational.plan import Plan, list_rows
+from lapis.relational.plan import QueryPlan, list_rows
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class GroundedWorld:
     def atom_numbers(self, predicate: str) -> PredicateAtoms | None:
         return self.atoms.get(predicate)
 
-    def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
+    def known_atom(
+        self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
+    ) -> RelationAtom | None:
         """An atom of the relation of a predicate's true, false, unknown, possible (true or
         unknown) or known (true or false) tuples; None if there are none."""
         key = (predicate, kind)
@@ -53,7 +55,7 @@ class GroundedWorld:
             types = self.types[predicate]
             self._created[key] = self.add_rows(rows, types) if len(rows) else None
         name = self._created[key]
-        return None if name is None else Atom(name, terms)
+        return None if name is None else RelationAtom(name, terms)
 
     def add_rows(self, rows: np.ndarray, types: tuple[str, ...]) -> str:
         """The name of a new relation of these distinct rows."""
@@ -61,7 +63,7 @@ class GroundedWorld:
         self.relations[name] = Extension(types, rows)
         return name
 
-    def fetch(self, plan: Plan) -> Factor:
+    def fetch(self, plan: QueryPlan) -> Factor:
         """The rows of a plan and their counts, sorted by the kept variables."""
         world = Interpretation(self.domains, self.relations)
         [answers] = run_plans([plan], world, self.max_memory)
@@ -81,7 +83,7 @@ class GroundedWorld:
                 return np.concatenate((atoms.true, atoms.false))
 
 
-class Reference(NamedTuple):
+class DerivedReference(NamedTuple):
     """A column of literals over a derived predicate, as codes of its tuples."""
 
     predicate: str
@@ -89,16 +91,16 @@ class Reference(NamedTuple):
     code: np.ndarray  # int64[num_rows]
 
 
-class Rows(NamedTuple):
+class ClauseRows(NamedTuple):
     """Ground clauses: the disjunction of the base literals and of the referenced atoms."""
 
     literal: np.ndarray  # int32[num_rows, num_base_literals], 0 where evidence dropped it
-    references: tuple[Reference, ...]
+    references: tuple[DerivedReference, ...]
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
     answer: Factor  # the assignments of the query's kept variables that the rows come from
 
 
-def fetch_rows(query: Query, world: GroundedWorld) -> Rows:
+def fetch_rows(query: GroundingQuery, world: GroundedWorld) -> ClauseRows:
     """Run a query and look its atoms up."""
     answer = world.fetch(query.plan)
     base = [literal for literal in query.literals if literal.predicate in world.atoms]
@@ -108,7 +110,7 @@ def fetch_rows(query: Query, world: GroundedWorld) -> Rows:
         signed = world.atoms[literal.predicate].literal(codes)
         matrix[:, position] = signed if literal.positive else -signed
     references = tuple(
-        Reference(
+        DerivedReference(
             literal.predicate,
             literal.positive,
             _codes(literal.terms, world.types[literal.predicate], answer, world),
@@ -116,11 +118,11 @@ def fetch_rows(query: Query, world: GroundedWorld) -> Rows:
         for literal in query.literals
         if literal.predicate not in world.atoms
     )
-    return Rows(matrix, references, answer.value.astype(np.float64), answer)
+    return ClauseRows(matrix, references, answer.value.astype(np.float64), answer)
 
 
 def variable_codes(
-    variables: Sequence[TypedVariable], query: Query, answer: Factor, world: GroundedWorld
+    variables: Sequence[TypedVariable], query: GroundingQuery, answer: Factor, world: GroundedWorld
 ) -> np.ndarray:
     """int64[num_rows], the packed values of some variables of the template."""
     terms = tuple(query.stands_for[name] for name, _ in variables)
@@ -150,7 +152,7 @@ def _codes(
     return pack(columns, list(map(len, domains)), len(answer))
 
 
-def reference_codes(rows: Sequence[Rows], predicate: str) -> Iterator[np.ndarray]:
+def reference_codes(rows: Sequence[ClauseRows], predicate: str) -> Iterator[np.ndarray]:
     for block in rows:
         for reference in block.references:
             if reference.predicate == predicate:

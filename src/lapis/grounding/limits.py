@@ -11,7 +11,7 @@ import math
 import os
 
 from lapis.errors import Span, TooLarge
-from lapis.grounding.templates import Query
+from lapis.grounding.templates import GroundingQuery
 from lapis.problem.problem import Problem
 
 SHARE_OF_MACHINE = 0.7
@@ -54,11 +54,11 @@ class QueryBudget:
         self._max_memory = max_memory
         self._bytes = 0.0
 
-    def admit(self, query: Query, text: str, span: Span | None = None) -> None:
+    def admit(self, query: GroundingQuery, text: str, span: Span | None = None) -> None:
         """Count a query in."""
         self._bytes = self.check(query, text, span)
 
-    def check(self, query: Query, text: str, span: Span | None = None) -> float:
+    def check(self, query: GroundingQuery, text: str, span: Span | None = None) -> float:
         """Bytes of all admitted queries and this one."""
         rows = query.plan.rows
         width = len(query.literals) + len(query.plan.keep)

@@ -7,7 +7,7 @@ template therefore has two ways to survive,
     kept      its atom is unknown
     dropped   its atom is known with the value that makes the literal false,
 
-and a choice of one for each literal is a `Query`: a plan in which every literal's fate is
+and a choice of one for each literal is a `GroundingQuery`: a plan in which every literal's fate is
 fixed. With T, F, U the true, false and unknown tuples of its predicate, of which the predicate
 stores two (T, U if sparse; T, F if dense):
 
@@ -45,9 +45,9 @@ from lapis.logic.clauses import (
 )
 from lapis.relational.algebra import Test, make_test
 from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.conjunction import Atom, Conjunction, Scope, substitute, unify
+from lapis.relational.conjunction import Conjunction, RelationAtom, Scope, substitute, unify
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import QueryPlan
 
 MOST_SPLIT = 6  # literals of one template; each doubles the number of plans
 
@@ -76,7 +76,9 @@ class PlannedWorld(Protocol):
     def atom_numbers(self, predicate: str) -> AtomNumbers | None:
         """None for a derived predicate that is undecided."""
 
-    def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
+    def known_atom(
+        self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
+    ) -> RelationAtom | None:
         """An atom of the relation of some tuples of a predicate; None if there are none."""
 
 
@@ -96,15 +98,15 @@ class Template:
     tests: tuple[Test, ...]
     variables: tuple[TypedVariable, ...]
     outputs: tuple[str, ...]  # wanted besides the variables of the undecided literals
-    demand: Atom | None = None  # only groundings found in this relation are wanted
+    demand: RelationAtom | None = None  # only groundings found in this relation are wanted
     listed: bool = True  # False: only the number of groundings for each output is wanted
 
 
 @dataclass(frozen=True)
-class Query:
+class GroundingQuery:
     """The groundings of a template in which these literals are what evidence leaves undecided."""
 
-    plan: Plan
+    plan: QueryPlan
     conjunction: Conjunction  # what the plan counts
     literals: tuple[Literal, ...]  # over variables that the plan keeps, and constants
     stands_for: Mapping[str, SimpleTerm]  # variable of the template → what is equal to it
@@ -115,7 +117,7 @@ def clause_template(clause: Clause, feature: Feature) -> Template:
     return Template(clause.literals, tests, feature.variables, feature.plus)
 
 
-def cube_templates(definition: Definition, demand: Atom | None) -> Iterator[Template]:
+def cube_templates(definition: Definition, demand: RelationAtom | None) -> Iterator[Template]:
     """The clauses ¬cube: what survives of one are the cubes that evidence does not make false."""
     outputs = tuple(name for name, _ in definition.variables)
     for cube in definition.cubes:
@@ -130,7 +132,7 @@ def plan_template(
     world: PlannedWorld,
     limits: PlanLimits,
     choose_fates: ChooseFates | None = None,
-) -> Iterator[Query]:
+) -> Iterator[GroundingQuery]:
     """The queries that together list every surviving grounding once.
 
     `choose_fates` replaces the fates that evidence allows by others, for those who want only
@@ -166,7 +168,7 @@ def plan_template(
         )
         plan = plan_rows(conjunction, variables, outputs, world)
         if plan.terms:
-            yield Query(plan, conjunction, kept, stands_for)
+            yield GroundingQuery(plan, conjunction, kept, stands_for)
 
 
 def plan_rows(
@@ -174,7 +176,7 @@ def plan_rows(
     variables: tuple[TypedVariable, ...],
     outputs: tuple[str, ...],
     world: PlannedWorld,
-) -> Plan:
+) -> QueryPlan:
     """List the assignments of the outputs, with the number of groundings that each stands for."""
     interpretation = Interpretation(world.domains, world.relations)
     return compile_plan([conjunction], variables, interpretation, Wanted(outputs, outputs))
@@ -184,8 +186,8 @@ class Fate(NamedTuple):
     """How a literal survives: whether it may be undecided, what its tuple must (not) match."""
 
     undecided: bool
-    join: Atom | None = None
-    anti: Atom | None = None
+    join: RelationAtom | None = None
+    anti: RelationAtom | None = None
 
 
 ChooseFates = Callable[[Sequence[Literal]], Sequence[Sequence[Fate]]]
@@ -208,7 +210,7 @@ def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fa
     if atoms is None:  # a derived predicate, decided later
         return [Fate(True)]
 
-    def source(kind: str) -> Atom | None:
+    def source(kind: str) -> RelationAtom | None:
         return world.known_atom(literal.predicate, kind, literal.terms)
 
     can_keep = atoms.num_unknown > 0

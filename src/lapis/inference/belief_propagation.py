@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.belief_propagation_kernel import (
-    Factors,
+    MessageFactors,
     Messages,
     ask_questions,
     bethe_log_partition,
@@ -119,7 +119,7 @@ def by_elimination(plan: ExactPlan) -> BeliefPropagation:
     return BeliefPropagation(*beliefs, exact=True, converged=True, num_passes=2, residual=0.0)
 
 
-class Rows(NamedTuple):
+class DisjunctionRows(NamedTuple):
     """Clauses, then definitions, as disjunctions."""
 
     start: np.ndarray  # int64[num_rows + 1]
@@ -130,7 +130,7 @@ class Rows(NamedTuple):
     coefficient: np.ndarray  # float64[num_rows]
 
 
-class Variables(NamedTuple):
+class MessageVariables(NamedTuple):
     of_atom: np.ndarray  # int32[num_atoms]
     start: np.ndarray  # int64[num_variables + 1]
     atom: np.ndarray  # int32[num_atoms]
@@ -138,7 +138,7 @@ class Variables(NamedTuple):
     may_be_empty: np.ndarray  # bool[num_variables]
 
 
-def build_factors(network: Network) -> tuple[Factors, np.ndarray]:
+def build_factors(network: Network) -> tuple[MessageFactors, np.ndarray]:
     """The factor graph, and float64[num_weights] counts of the clauses that blocks make true."""
     rows, variables = list_rows(network), list_variables(network)
     asked = ask(rows, variables)
@@ -154,7 +154,7 @@ def build_factors(network: Network) -> tuple[Factors, np.ndarray]:
     variable, factor = edges(asked, rows.own, variables.of_atom)
     near = np.argsort(variable, kind="stable")
     near_start = np.searchsorted(variable[near], np.arange(len(variables.start)))
-    factors = Factors(
+    factors = MessageFactors(
         asked.factor_start, asked.question_start, asked.question_literal, rows.weight, rows.own,
         rows.weight_id, rows.coefficient, variables.start, variables.atom, variables.of_atom,
         variables.is_block, variables.may_be_empty, near_start.astype(np.int64),
@@ -163,17 +163,17 @@ def build_factors(network: Network) -> tuple[Factors, np.ndarray]:
     return factors, count
 
 
-def certainty(rows: Rows, variable: np.ndarray, factor: np.ndarray) -> float:
+def certainty(rows: DisjunctionRows, variable: np.ndarray, factor: np.ndarray) -> float:
     """A log message that outweighs all that soft clauses can say of a variable, by e^50."""
     loudness = np.where(np.isinf(rows.weight), 0.0, np.abs(rows.weight))[factor]
     return 50.0 + float(np.bincount(variable, weights=loudness).max(initial=0.0))
 
 
-def list_rows(network: Network) -> Rows:
+def list_rows(network: Network) -> DisjunctionRows:
     graph = build_graph(network)
     num_auxiliary = len(network.definition_start) - 1
     first = network.num_base_atoms
-    return Rows(
+    return DisjunctionRows(
         np.concatenate((graph.clause_start, network.definition_start[1:] + graph.clause_start[-1])),
         np.concatenate((graph.literal, network.definition_literal)),
         np.concatenate((graph.weight, np.zeros(num_auxiliary))),
@@ -183,7 +183,7 @@ def list_rows(network: Network) -> Rows:
     )
 
 
-def without(rows: Rows, always_true: np.ndarray) -> Rows:
+def without(rows: DisjunctionRows, always_true: np.ndarray) -> DisjunctionRows:
     """Drop clauses that are always true; an atom defined by one becomes a hard fact."""
     fact = always_true & (rows.own >= 0)
     length = np.where(fact, 1, np.where(always_true, 0, np.diff(rows.start)))
@@ -192,7 +192,7 @@ def without(rows: Rows, always_true: np.ndarray) -> Rows:
     literal[rows.start[:-1][fact]] = rows.own[fact] + 1
     at = np.repeat(rows.start[:-1] - np.cumsum(length) + length, length) + np.arange(length.sum())
     kept = ~always_true | fact
-    return Rows(
+    return DisjunctionRows(
         row_starts(length[kept]),
         literal[at],
         np.where(fact, np.inf, rows.weight)[kept],
@@ -202,13 +202,13 @@ def without(rows: Rows, always_true: np.ndarray) -> Rows:
     )
 
 
-def list_variables(network: Network) -> Variables:
+def list_variables(network: Network) -> MessageVariables:
     of_atom, start, atom = group_blocks(network, network.num_atoms)
     is_block, may_be_empty = np.zeros(len(start) - 1, bool), np.zeros(len(start) - 1, bool)
     first = network.block_atom[network.block_start[:-1]]
     is_block[of_atom[first]] = True
     may_be_empty[of_atom[first[~network.block_exact]]] = True
-    return Variables(of_atom, start, atom, is_block, may_be_empty)
+    return MessageVariables(of_atom, start, atom, is_block, may_be_empty)
 
 
 class Questions(NamedTuple):
@@ -218,7 +218,7 @@ class Questions(NamedTuple):
     always_true: np.ndarray  # bool[num_rows]
 
 
-def ask(rows: Rows, variables: Variables) -> Questions:
+def ask(rows: DisjunctionRows, variables: MessageVariables) -> Questions:
     num_rows, num_literals = len(rows.weight), len(rows.literal)
     factor_start = np.zeros(num_rows + 1, np.int64)
     question_start = np.zeros(num_literals + 1, np.int64)
@@ -246,7 +246,7 @@ def edges(
     )
 
 
-def is_forest(factors: Factors) -> bool:
+def is_forest(factors: MessageFactors) -> bool:
     """No cycle among variables and factors: as many edges as nodes less trees."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

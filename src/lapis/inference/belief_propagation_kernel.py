@@ -20,7 +20,7 @@ import numpy as np
 from lapis.runtime.kernels import entry, inner
 
 
-class Factors(NamedTuple):
+class MessageFactors(NamedTuple):
     """Clauses (`own` −1) and definitions of auxiliary atoms (`own` the atom)."""
 
     factor_start: np.ndarray  # int64[num_factors + 1], questions of a factor

@@ -35,7 +35,7 @@ INFER = (
     ),
     Method(
         "infer", "cluster", "cluster moves (Swendsen–Wang), for atoms that want to agree",
-        "lapis.inference.sampling.cluster:Cluster", "sampler", "never",
+        "lapis.inference.sampling.cluster:ClusterSampler", "sampler", "never",
         CHAINS,
     ),
     Method(

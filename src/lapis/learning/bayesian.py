@@ -74,7 +74,7 @@ class Sampling(NamedTuple):
     progress: Report | None
 
 
-class Draws(NamedTuple):
+class WeightDraws(NamedTuple):
     """What the methods give, in the weights that the optimiser sees."""
 
     values: np.ndarray  # float64[num_chains, num_draws, num_free]
@@ -86,7 +86,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Target:
+class LogPosterior:
     """log Pr(w | data) up to a constant, around its mode."""
 
     posterior: PenalizedObjective
@@ -184,7 +184,7 @@ def estimate_mean(run: LearningRun, posterior: PenalizedObjective, prior: Prior,
         )  # fmt: skip
     with notes.phase("posterior"):
         mode = posterior.free_weights(fit.weights)
-        target = Target(posterior, mode, find_spread(run, posterior, mode))
+        target = LogPosterior(posterior, mode, find_spread(run, posterior, mode))
         sampling = Sampling(options.num_chains, options.num_draws, options.seed, stop, run.progress)
         draws = find_method("posterior", options.posterior_method).load()(target, sampling)
     if draws is None:
@@ -261,7 +261,7 @@ def differenced_curvature(
     return np.array(rows)
 
 
-def draw_laplace(target: Target, sampling: Sampling) -> Draws:
+def draw_laplace(target: LogPosterior, sampling: Sampling) -> WeightDraws:
     """Draws of N(ŵ, C⁻¹), which are independent."""
     if target.posterior.l1 is not None:
         raise LapisError(
@@ -285,12 +285,12 @@ def draw_laplace(target: Target, sampling: Sampling) -> Draws:
             f"of more than {MAX_FULL} weights the curvature's diagonal is taken: intervals are as "
             "if the other weights were known, and too narrow"
         )
-    return Draws(
+    return WeightDraws(
         target.weights(place), target.mode, target.deviation, False, details, tuple(caveats)
     )
 
 
-def judge_gaussian(target: Target, places: np.ndarray, sampling: Sampling) -> float | None:
+def judge_gaussian(target: LogPosterior, places: np.ndarray, sampling: Sampling) -> float | None:
     """(Σ r)² / (n Σ r²) of importance weights r; None where it was stopped before ten draws."""
     logs: list[float] = []
     began = work_clock()
@@ -306,7 +306,7 @@ def judge_gaussian(target: Target, places: np.ndarray, sampling: Sampling) -> fl
     return float(ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum()))
 
 
-def sample_nuts(target: Target, sampling: Sampling) -> Draws | None:
+def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
     """Draws by nutpie; None where it was stopped before there were any.
 
     Chains run in threads that take turns, so that a time limit leaves draws of all of them.
@@ -360,7 +360,7 @@ def sample_nuts(target: Target, sampling: Sampling) -> Draws | None:
         )
     interrupted = length < sampling.num_draws or not kept.all()
     flat = values.reshape(-1, values.shape[2])
-    return Draws(
+    return WeightDraws(
         values, mean, flat.std(axis=0, ddof=1) if len(flat) > 1 else 0.0 * flat[0],
         interrupted, details, tuple(caveats),
     )  # fmt: skip
@@ -384,7 +384,7 @@ def corrected_mean(places: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 class Watched:
     """The density that nutpie's threads call, one at a time, and what is known of them."""
 
-    def __init__(self, target: Target, sampling: Sampling) -> None:
+    def __init__(self, target: LogPosterior, sampling: Sampling) -> None:
         self.target, self.sampling = target, sampling
         self.lock = threading.Lock()
         self.num_evaluations = 0
@@ -444,7 +444,9 @@ def without_draws(fit: Fit) -> Fit:
     return replace(fit, converged=False, reason=said)
 
 
-def fit_at_mean(run: LearningRun, posterior: PenalizedObjective, fit: Fit, draws: Draws) -> Fit:
+def fit_at_mean(
+    run: LearningRun, posterior: PenalizedObjective, fit: Fit, draws: WeightDraws
+) -> Fit:
     """The fit at the mean of draws, with its value, and standard deviations for errors."""
     parameters, options = run.parameters, run.options
     caveats = [*draws.caveats]

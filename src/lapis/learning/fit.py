@@ -34,7 +34,7 @@ SAID = (
 
 
 @dataclass(frozen=True)
-class Unbounded:
+class UnboundedWeight:
     """A weight that the data drives to infinity, and why."""
 
     parameter: int
@@ -64,7 +64,7 @@ class Fit(Result):
     standard_errors: np.ndarray | None = field(repr=False)
     curve: tuple[CurvePoint, ...] = field(repr=False)
     seconds: Mapping[str, float]  # by phase
-    unbounded: tuple[Unbounded, ...] = ()
+    unbounded: tuple[UnboundedWeight, ...] = ()
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     posterior: WeightPosterior | None = None  # with estimate="mean", whose means the weights are

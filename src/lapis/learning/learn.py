@@ -30,7 +30,7 @@ from lapis.learning.em import (
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
+from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
 from lapis.learning.learning_run import (
     LearningRun,
     Notes,
@@ -267,7 +267,7 @@ def maximize_posterior(
 
 
 def farthest(
-    posterior: PenalizedObjective, prior: Prior, unbounded: Sequence[Unbounded] = ()
+    posterior: PenalizedObjective, prior: Prior, unbounded: Sequence[UnboundedWeight] = ()
 ) -> np.ndarray | None:
     """float64[num_free], where weights are stopped; None where a prior holds all of them."""
     held = prior.holds(len(posterior.base))

@@ -38,7 +38,13 @@ from lapis.learning.parameters import Parameters
 from lapis.network.components import Subnetwork
 from lapis.network.network import Network
 from lapis.optimisation.checkpoint import CheckpointFile
-from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
+from lapis.optimisation.cutting_plane import (
+    Cut,
+    CuttingPlaneState,
+    Minimum,
+    minimise_by_cuts,
+    new_bundle,
+)
 from lapis.optimisation.history import CurvePoint, Trajectory, max_norm
 from lapis.runtime.progress import Progress, Report
 
@@ -226,7 +232,7 @@ def with_errors(network: Network, truth: np.ndarray) -> Network:
     )
 
 
-def as_event(now: Round, base: np.ndarray, free: np.ndarray) -> Progress:
+def as_event(now: CuttingPlaneState, base: np.ndarray, free: np.ndarray) -> Progress:
     weights = base.copy()
     weights[free] = now.weights
     figures = {"value": -now.upper, "gap": now.upper - now.lower}

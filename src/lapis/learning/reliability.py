@@ -56,10 +56,10 @@ import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.errors import LapisError
-from lapis.inference.moments.sampled import PersistentChain, Sampled, SampledMoments
+from lapis.inference.moments.sampled import PersistentChain, SampledComponents, SampledMoments
 from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import Example
-from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
+from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
 from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
 from lapis.learning.objectives.count_based import Seen, disagreement
 from lapis.learning.objectives.priors import Prior
@@ -96,7 +96,7 @@ def build_fit(
     posterior: PenalizedObjective,
     optimizer: str,
     prior: Prior,
-    unbounded: Sequence[Unbounded],
+    unbounded: Sequence[UnboundedWeight],
 ) -> Fit:
     """The fit at the end of a trajectory, whose weights are the free ones."""
     objective, options, notes = posterior.objective, run.options, run.notes
@@ -142,7 +142,7 @@ def refuse_unbounded(
     weights: np.ndarray,
     prior: Prior,
     fixed: np.ndarray,
-    unbounded: Sequence[Unbounded],
+    unbounded: Sequence[UnboundedWeight],
 ) -> Trajectory:
     """A trajectory that has not converged where the objective has no maximum.
 
@@ -219,7 +219,7 @@ def make_fit(
     log_prior: float,
     exact: bool,
     errors: np.ndarray | None = None,
-    unbounded: Sequence[Unbounded] = (),
+    unbounded: Sequence[UnboundedWeight] = (),
 ) -> Fit:
     """The fit. The trajectory's values include the prior; arrays float64[num_parameters]."""
     return Fit(
@@ -247,7 +247,7 @@ def make_fit(
 
 def find_unbounded(
     run: LearningRun, posterior: PenalizedObjective, prior: Prior
-) -> list[Unbounded]:
+) -> list[UnboundedWeight]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
     objective, parameters = as_pseudo(run, posterior.objective), run.parameters
     loose = ~parameters.fixed & ~prior.holds(len(parameters))
@@ -263,12 +263,14 @@ def find_unbounded(
             f"the data does not determine the weights of {shown}: no atom depends on them"
         )
     rows = zip(found.parameter.tolist(), found.sign.tolist(), found.reason, strict=True)
-    return [Unbounded(i, names[i], int(sign), f"{reason}; {ADVICE}") for i, sign, reason in rows]
+    return [
+        UnboundedWeight(i, names[i], int(sign), f"{reason}; {ADVICE}") for i, sign, reason in rows
+    ]
 
 
 def still_growing(
     posterior: PenalizedObjective, parameters: Parameters, trajectory: Trajectory, prior: Prior
-) -> list[Unbounded]:
+) -> list[UnboundedWeight]:
     """The weights that neither data nor prior has stopped."""
     weights, loose = trajectory.weights, ~prior.holds(len(parameters))[posterior.free]
     suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
@@ -292,7 +294,7 @@ def still_growing(
         others = [names[posterior.free[k]] for k in np.flatnonzero(together).tolist() if k != i]
         joint = f"together with {name_some(others)}, " if others and not sign[i] else ""
         reason = f"{joint}nothing in the data keeps its weight from growing; {ADVICE}"
-        found.append(Unbounded(number, names[number], int(sign[i] or together[i]), reason))
+        found.append(UnboundedWeight(number, names[number], int(sign[i] or together[i]), reason))
     return found
 
 
@@ -354,7 +356,7 @@ def find_errors(
     posterior: PenalizedObjective,
     parameters: Parameters,
     trajectory: Trajectory,
-    unbounded: Sequence[Unbounded],
+    unbounded: Sequence[UnboundedWeight],
 ) -> tuple[np.ndarray, str]:
     """float64[num_parameters], NaN for weights that are fixed, infinite or held by L1."""
     point = posterior.evaluate_smooth(trajectory.weights)
@@ -472,13 +474,13 @@ def doubtful_weights(objective: ConditionalObjective, weights: np.ndarray) -> np
     for side in (*objective.free, *objective.clamped):
         natural = side.statistics.natural(weights)
         for part in side.sources:
-            if isinstance(part, Sampled):
+            if isinstance(part, SampledComponents):
                 doubt = np.maximum(doubt, doubts_of(part, natural))
     found = np.argsort(-doubt, kind="stable")
     return found[: np.count_nonzero(doubt)]
 
 
-def doubts_of(part: Sampled, natural: np.ndarray) -> np.ndarray:
+def doubts_of(part: SampledComponents, natural: np.ndarray) -> np.ndarray:
     """float64[num_parameters], how far other chains stay from those of the part; 0: they come."""
     before = seen(replace(part, num_samples=SAMPLES).moments(natural))
     doubt = np.zeros(len(before.moved))

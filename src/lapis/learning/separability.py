@@ -40,7 +40,7 @@ EXACT = 1e-9  # relative rounding error of m · d
 
 
 @dataclass(frozen=True)
-class Unbounded:
+class Separation:
     """The weights without a finite best value."""
 
     parameter: np.ndarray  # int64[n], increasing
@@ -61,7 +61,7 @@ class Margins:
         return Margins(self.matrix[rows], self.multiplicity[rows])
 
 
-def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Unbounded:
+def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Separation:
     """The weights among `free` (bool[num_parameters]) that the objective drives to infinity.
 
     >>> import lapis
@@ -90,7 +90,7 @@ def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Unboun
             remaining, sign, reason, [names[column] for column in columns.tolist()]
         )
     found = np.flatnonzero(sign)
-    return Unbounded(
+    return Separation(
         columns[found],
         sign[found],
         [reason[number] for number in found.tolist()],

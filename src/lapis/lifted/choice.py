@@ -42,7 +42,7 @@ from lapis.lifted.answer import Lifted, lift_by_circuit
 from lapis.lifted.cells.classes import by_cells
 from lapis.lifted.cells.count import lift_by_cells
 from lapis.lifted.cells.numbers import FEW_STEPS, MAX_STEPS
-from lapis.lifted.compilation.theory import Shape
+from lapis.lifted.compilation.theory import AtomShape
 from lapis.lifted.evaluation.evaluate import log_counts
 from lapis.lifted.ground import is_small, lift_by_ground, solve_ground
 from lapis.lifted.kinds import shapes_of_rows
@@ -214,7 +214,7 @@ def by_first_order_circuit(
     )
 
 
-def class_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[Shape, float]:
+def class_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[AtomShape, float]:
     """log P(atom) − log P(¬atom) for the shapes of the atoms asked."""
     columns = lifted.encoding.columns
     asked = [number for number, column in enumerate(columns) if column.shape is not None]
@@ -223,7 +223,7 @@ def class_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[Shape, flo
         logs = log_counts(lifted.root, lifted.weights_at(None), lifted.sizes_at(None), counts)
     else:
         logs = np.log(np.maximum(counts, np.finfo(float).tiny))
-    found: dict[Shape, float] = {}
+    found: dict[AtomShape, float] = {}
     for number in asked:
         column = columns[number]
         assert column.shape is not None

@@ -12,19 +12,19 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from lapis.lifted.compilation.circuit import (
-    Call,
-    Count,
-    Factor,
-    Grounding,
-    Guard,
-    Never,
+    CallNode,
+    CountNode,
+    FactorNode,
+    GroundingNode,
+    GuardNode,
+    NeverNode,
     Node,
-    Pairs,
-    Power,
-    Product,
-    Recursion,
-    Rest,
-    Sum,
+    PairsNode,
+    PowerNode,
+    ProductNode,
+    RecursionNode,
+    RestNode,
+    SumNode,
     children,
 )
 from lapis.lifted.compilation.theory import Region, Size
@@ -63,24 +63,28 @@ class Drawing:
         return uses_of(self.root)
 
     def draw(self, node: Node, depth: int, size: dict[Region, str], lead: str) -> Iterator[Line]:
-        if isinstance(node, Rest):
+        if isinstance(node, RestNode):
             rest = {**size, node.rest: less(size[node.region], node.taken)}
             yield from self.draw(node.part, depth, rest, lead)
             return
-        if isinstance(node, Pairs):
+        if isinstance(node, PairsNode):
             pairs = {**size, node.pairs: f"{size[node.one]}·{size[node.other]}"}
             yield from self.draw(node.part, depth, pairs, lead)
             return
-        target = node.node if isinstance(node, Call) else node
-        if isinstance(node, Call) or id(node) in self.shown:
-            places = [f"{size[ours]}" for _, ours in node.names] if isinstance(node, Call) else []
+        target = node.node if isinstance(node, CallNode) else node
+        if isinstance(node, CallNode) or id(node) in self.shown:
+            places = (
+                [f"{size[ours]}" for _, ours in node.names] if isinstance(node, CallNode) else []
+            )
             number = self.number_of(target)
             if id(target) in self.shown:
                 where = f", at {', '.join(places)}" if places else ""
                 yield Line(depth, "", f"{lead}part {number} again{where}")
                 return
             inner = (
-                {own: size[ours] for own, ours in node.names} if isinstance(node, Call) else size
+                {own: size[ours] for own, ours in node.names}
+                if isinstance(node, CallNode)
+                else size
             )
             yield from self.draw(target, depth, inner, lead)
             return
@@ -88,9 +92,9 @@ class Drawing:
         head = f"part {self.number_of(node)}: " if self.uses.get(id(node), 0) > 1 else ""
         lead = lead + head
         match node:
-            case Factor():
+            case FactorNode():
                 yield Line(depth, "", lead + self.factor_text(node, size))
-            case Product(parts):
+            case ProductNode(parts):
                 parts = tuple(part for part in parts if not self.is_one(part, size))
                 if len(parts) == 1:
                     yield from self.draw(parts[0], depth, size, lead)
@@ -98,7 +102,7 @@ class Drawing:
                 yield Line(depth, "∏", f"{lead}independent parts")
                 for part in parts:
                     yield from self.draw(part, depth + 1, size, "")
-            case Sum(parts, signs, label):
+            case SumNode(parts, signs, label):
                 yield Line(depth, "Σ", lead + (label if -1 in signs else f"{label}, true or false"))
                 leads = (
                     ["true: ", "false: "]
@@ -107,10 +111,10 @@ class Drawing:
                 )
                 for part, word in zip(parts, leads, strict=True):
                     yield from self.draw(part, depth + 1, size, word)
-            case Power(part, exponent, label):
+            case PowerNode(part, exponent, label):
                 yield Line(depth, "^", f"{lead}{label}: to the power {size_text(exponent, size)}")
                 yield from self.draw(part, depth + 1, size, "")
-            case Count(part, region, plus, minus, label):
+            case CountNode(part, region, plus, minus, label):
                 self.num_counts += 1
                 letter = f"m{self.num_counts}".translate(SUBSCRIPTS)
                 whole = size[region]
@@ -118,32 +122,32 @@ class Drawing:
                 yield Line(depth, "Σ", text)
                 inner = {**size, plus: letter, minus: minus_text(whole, letter)}
                 yield from self.draw(part, depth + 1, inner, "")
-            case Guard((region, least), met, unmet):
+            case GuardNode((region, least), met, unmet):
                 yield Line(depth, "", f"{lead}depending on whether {size[region]} ≥ {least}")
                 yield from self.draw(met, depth + 1, size, "if so: ")
                 yield from self.draw(unmet, depth + 1, size, "if not: ")
-            case Never(needs):
+            case NeverNode(needs):
                 when = " and ".join(f"{size[region]} ≥ {k}" for region, k in sorted(needs))
                 yield Line(depth, "", lead + (f"0 where {when}, else 1" if when else "0"))
-            case Recursion(regions, region, part):
+            case RecursionNode(regions, region, part):
                 names = ", ".join(size[r] for r in regions)
                 text = f"part {self.number_of(node)} at {names}, from itself at"
                 yield Line(depth, "f", f"{lead}{text} {less(size[region], 1)}")
                 if part is not None:
                     yield from self.draw(part, depth + 1, size, "")
-            case Grounding(part, type_name, number):
+            case GroundingNode(part, type_name, number):
                 yield Line(
                     depth, "", f"{lead}type {type_name} grounded: {number} constants told apart"
                 )
                 yield from self.draw(part, depth + 1, size, "")
 
     def is_one(self, node: Node, size: Mapping[Region, str]) -> bool:
-        return isinstance(node, Factor) and self.factor_text(node, size) == "1"
+        return isinstance(node, FactorNode) and self.factor_text(node, size) == "1"
 
     def number_of(self, node: Node) -> int:
         return self.numbers.setdefault(id(node), len(self.numbers) + 1)
 
-    def factor_text(self, node: Factor, size: Mapping[Region, str]) -> str:
+    def factor_text(self, node: FactorNode, size: Mapping[Region, str]) -> str:
         words = []
         score = [
             times(self.weight_text(column), size_text(number, size))
@@ -187,7 +191,7 @@ def uses_of(root: Node) -> dict[int, int]:
     pending = [root]
     while pending:
         node = pending.pop()
-        below = (node.node,) if isinstance(node, Call) else children(node)
+        below = (node.node,) if isinstance(node, CallNode) else children(node)
         for child in below:
             uses[id(child)] = uses.get(id(child), 0) + 1
             if uses[id(child)] == 1:

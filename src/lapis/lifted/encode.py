@@ -22,35 +22,34 @@ from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.compile import describe
 from lapis.lifted.compilation.theory import (
     ALWAYS,
-    Atom,
+    AtomShape,
     Exponent,
-    Literal,
     Need,
     Region,
-    Shape,
     Size,
     Term,
     Theory,
+    TheoryAtom,
+    TheoryLiteral,
     build_theory,
     shape_of,
 )
 from lapis.lifted.kinds import Assignment, Kinds, all_shapes, assignments, num_assignments
-from lapis.logic.clauses import Condition, Cube, Feature, SimpleTerm, TypedVariable
-from lapis.logic.clauses import Literal as LogicLiteral
+from lapis.logic.clauses import Condition, Cube, Feature, Literal, SimpleTerm, TypedVariable
 from lapis.problem.problem import Problem
 from lapis.relational.algebra import Test
 from lapis.relational.comparison import compare_constants
 
 SKOLEM = (1.0, -1.0)
-Row = tuple[frozenset[Literal], Mapping[int, Region]]
+Row = tuple[frozenset[TheoryLiteral], Mapping[int, Region]]
 
 
-class Column(NamedTuple):
+class ExponentColumn(NamedTuple):
     """What an exponent of the theory counts: groundings of a formula, or atoms, of one class."""
 
     weight: int  # of the problem; −1 for atoms, which weigh nothing
     rule: int  # of the model; −1 for atoms
-    shape: Shape | None  # of the atoms
+    shape: AtomShape | None  # of the atoms
     text: str  # the class, for people
     size: Size  # its number of groundings or atoms
     positive: bool = True  # whether true atoms are counted, or false ones
@@ -62,10 +61,10 @@ class Encoding:
 
     theory: Theory
     certain: Exponent  # of groundings that are true in every world
-    free: tuple[Shape, ...]  # atoms that no clause mentions
+    free: tuple[AtomShape, ...]  # atoms that no clause mentions
     literal_weights: Mapping[str, tuple[float, float]]  # of a true and a false atom, if not 1
     kinds: Kinds
-    columns: tuple[Column, ...]  # what the exponents' numbers stand for
+    columns: tuple[ExponentColumn, ...]  # what the exponents' numbers stand for
 
 
 def encode(problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None) -> Encoding:
@@ -125,18 +124,18 @@ class Encoder:
     problem: Problem
     kinds: Kinds
     by_class: bool
-    hard: list[tuple[frozenset[Literal], Mapping[int, Region], frozenset[Need]]] = field(
+    hard: list[tuple[frozenset[TheoryLiteral], Mapping[int, Region], frozenset[Need]]] = field(
         default_factory=list
     )
-    soft: list[tuple[frozenset[Literal], Mapping[int, Region], Exponent]] = field(
+    soft: list[tuple[frozenset[TheoryLiteral], Mapping[int, Region], Exponent]] = field(
         default_factory=list
     )
     literal_weights: dict[str, tuple[float, float]] = field(default_factory=dict)
     predicates: dict[str, Predicate] = field(default_factory=dict)
-    columns: list[Column] = field(default_factory=list)
+    columns: list[ExponentColumn] = field(default_factory=list)
     column_of_weight: dict[int, int] = field(default_factory=dict)
 
-    def add_column(self, column: Column) -> int:
+    def add_column(self, column: ExponentColumn) -> int:
         self.columns.append(column)
         return len(self.columns) - 1
 
@@ -146,10 +145,10 @@ class Encoder:
         if self.by_class:
             text = describe_assignment(feature.variables, assignment, self.kinds)
             return self.add_column(
-                Column(weight, feature.rule, None, text, assignment.num_groundings)
+                ExponentColumn(weight, feature.rule, None, text, assignment.num_groundings)
             )
         if weight not in self.column_of_weight:
-            column = Column(weight, feature.rule, None, "", Size())
+            column = ExponentColumn(weight, feature.rule, None, "", Size())
             self.column_of_weight[weight] = self.add_column(column)
         return self.column_of_weight[weight]
 
@@ -159,17 +158,20 @@ class Encoder:
             shape = shape_of(atom, assignment.regions)
             for sign in (True, False):
                 size = assignment.num_groundings
-                column = self.add_column(Column(-1, -1, shape, describe(shape), size, sign))
-                clause = frozenset([Literal(atom, sign)])
+                column = self.add_column(ExponentColumn(-1, -1, shape, describe(shape), size, sign))
+                clause = frozenset([TheoryLiteral(atom, sign)])
                 self.soft.append((clause, assignment.regions, ((column, Size()),)))
 
-    def atoms_of(self, predicate: Predicate) -> Iterator[tuple[Atom, Assignment]]:
+    def atoms_of(self, predicate: Predicate) -> Iterator[tuple[TheoryAtom, Assignment]]:
         """An atom for each shape of a predicate."""
         variables = [(str(position), t) for position, t in enumerate(predicate.types)]
         for assignment in assignments(variables, self.kinds):
-            yield Atom(predicate.name, tuple(assignment.term[n] for n, _ in variables)), assignment
+            yield (
+                TheoryAtom(predicate.name, tuple(assignment.term[n] for n, _ in variables)),
+                assignment,
+            )
 
-    def require(self, literals: Iterable[Literal], regions: Mapping[int, Region]) -> None:
+    def require(self, literals: Iterable[TheoryLiteral], regions: Mapping[int, Region]) -> None:
         self.hard.append((frozenset(literals), regions, frozenset()))
 
     def add_feature(self, feature: Feature) -> list[tuple[int, Size]]:
@@ -212,9 +214,12 @@ class Encoder:
         self.literal_weights[skolem.name] = SKOLEM
         self.predicates |= {predicate.name: predicate, skolem.name: skolem}
 
-        def heads(assignment: Assignment) -> list[Literal]:
+        def heads(assignment: Assignment) -> list[TheoryLiteral]:
             terms = tuple(assignment.term[name] for name, _ in variables)
-            return [Literal(Atom(name, terms), True) for name in (predicate.name, skolem.name)]
+            return [
+                TheoryLiteral(TheoryAtom(name, terms), True)
+                for name in (predicate.name, skolem.name)
+            ]
 
         for assignment in assignments(variables, self.kinds):
             self.require(heads(assignment), assignment.regions)
@@ -246,18 +251,18 @@ class Encoder:
                 for i, term in enumerate(terms)
             )
             if terms != again:
-                pair = (Literal(Atom(predicate.name, t), False) for t in (terms, again))
+                pair = (TheoryLiteral(TheoryAtom(predicate.name, t), False) for t in (terms, again))
                 self.require(pair, assignment.regions)
         if not predicate.exactly_one:
             return
         kept = tuple(v for i, v in enumerate(variables) if i not in others)
         bound = tuple(v for i, v in enumerate(variables) if i in others)
         some = Predicate(f"{predicate.name}!", tuple(t for _, t in kept))
-        atom = LogicLiteral(predicate.name, tuple(Variable(name) for name, _ in variables), True)
+        atom = Literal(predicate.name, tuple(Variable(name) for name, _ in variables), True)
         self.define(some, kept, bound, [Cube((atom,))])
         for assignment in assignments(kept, self.kinds):
             terms = tuple(assignment.term[name] for name, _ in kept)
-            self.require([Literal(Atom(some.name, terms), True)], assignment.regions)
+            self.require([TheoryLiteral(TheoryAtom(some.name, terms), True)], assignment.regions)
 
     def add_evidence(self, predicate: Predicate) -> None:
         """A unit clause for the atoms of a shape that are known."""
@@ -266,7 +271,7 @@ class Encoder:
             shape = shape_of(atom, assignment.regions)
             value = self.kinds.facts.get(shape, None if is_open else False)
             if value is not None:
-                self.require([Literal(atom, value)], assignment.regions)
+                self.require([TheoryLiteral(atom, value)], assignment.regions)
 
 
 def describe_assignment(
@@ -286,15 +291,15 @@ def describe_assignment(
 
 
 def disjunction(
-    literals: Iterable[LogicLiteral], conditions: Iterable[Condition], assignment: Assignment
+    literals: Iterable[Literal], conditions: Iterable[Condition], assignment: Assignment
 ) -> Row | None:
     """A clause under an assignment; None where a condition makes it true."""
     if any(decide(condition, assignment) for condition in conditions):
         return None
     return (
         frozenset(
-            Literal(
-                Atom(literal.predicate, tuple(term_of(t, assignment) for t in literal.terms)),
+            TheoryLiteral(
+                TheoryAtom(literal.predicate, tuple(term_of(t, assignment) for t in literal.terms)),
                 literal.positive,
             )
             for literal in literals

@@ -25,12 +25,12 @@ from lapis.errors import LapisError, TooLarge, check_word
 from lapis.inference.random_numbers import mix_all
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.theory import (
-    Atom,
+    AtomShape,
     Region,
-    Shape,
     Size,
     Slot,
     Term,
+    TheoryAtom,
     num_choices,
     shape_of,
 )
@@ -55,7 +55,7 @@ class Kinds:
     of_type: Mapping[str, Kind]
     names: tuple[str, ...]  # of the regions, for people
     sizes: Mapping[Region, int]
-    facts: Mapping[Shape, bool | None]  # what the data says of all atoms of a shape, if it does
+    facts: Mapping[AtomShape, bool | None]  # what the data says of all atoms of a shape, if it does
 
     @cached_property
     def type_of_region(self) -> Mapping[Region, str]:
@@ -119,12 +119,12 @@ def num_assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> int:
     return total
 
 
-def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[Shape]:
+def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[AtomShape]:
     """The shapes that the ground atoms of a predicate fall into."""
     variables = [(str(position), type_name) for position, type_name in enumerate(types)]
     for assignment in assignments(variables, kinds):
         terms = tuple(assignment.term[name] for name, _ in variables)
-        yield shape_of(Atom(predicate, terms), assignment.regions)
+        yield shape_of(TheoryAtom(predicate, terms), assignment.regions)
 
 
 def tell_apart(
@@ -314,7 +314,7 @@ def equality_pattern(types: Sequence[str], rows: np.ndarray) -> np.ndarray:
 
 def shapes_of_rows(
     predicate: str, types: Sequence[str], rows: np.ndarray, kinds: Kinds
-) -> tuple[list[Shape], np.ndarray]:
+) -> tuple[list[AtomShape], np.ndarray]:
     """The shapes that ground atoms have, and int64[num_rows], which of them each has."""
     columns = [kinds.of_type[t].kind_of[rows[:, i]] for i, t in enumerate(types)]
     columns.append(equality_pattern(types, rows).astype(np.int64))
@@ -326,7 +326,7 @@ def shapes_of_rows(
     return [shape_of_row(predicate, types, rows[i], kinds) for i in first.tolist()], which.ravel()
 
 
-def shape_of_row(predicate: str, types: Sequence[str], row: np.ndarray, kinds: Kinds) -> Shape:
+def shape_of_row(predicate: str, types: Sequence[str], row: np.ndarray, kinds: Kinds) -> AtomShape:
     numbers: dict[tuple[str, int], int] = {}
     slots: list[Slot] = []
     for type_name, code in zip(types, row.tolist(), strict=True):
@@ -337,11 +337,11 @@ def shape_of_row(predicate: str, types: Sequence[str], row: np.ndarray, kinds: K
         else:
             number = numbers.setdefault((type_name, code), len(numbers))
             slots.append(Slot("", own, number))
-    return Shape(predicate, tuple(slots))
+    return AtomShape(predicate, tuple(slots))
 
 
-def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[Shape, bool | None]:
-    found: dict[Shape, bool | None] = {}
+def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[AtomShape, bool | None]:
+    found: dict[AtomShape, bool | None] = {}
     for predicate, types, truth, rows in stated_rows(problem):
         found |= dict.fromkeys(shapes_of_rows(predicate, types, rows, kinds)[0], truth)
     return found

@@ -30,7 +30,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
-from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
+from lapis.lifted.compilation.circuit import FactorNode, GroundingNode, Node, product
 from lapis.lifted.compilation.compilation_rules import compile_theory
 from lapis.lifted.compilation.compile import (
     MAX_STATES,
@@ -41,7 +41,7 @@ from lapis.lifted.compilation.compile import (
 )
 from lapis.lifted.compilation.theory import Region, Theory, clause_key
 from lapis.lifted.encode import Encoding, encode, encoding_work
-from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
+from lapis.lifted.evaluation.evaluate import LiftedPartition, evaluate, hessian_product
 from lapis.lifted.evaluation.frames import num_states
 from lapis.lifted.evaluation.walk import Weights
 from lapis.lifted.kinds import (
@@ -103,7 +103,7 @@ class LiftedProblem:
 
     def columns_at(
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
-    ) -> Partition:
+    ) -> LiftedPartition:
         """log Z, and the expected count of each column of the encoding."""
         try:
             return evaluate(self.root, self.weights_at(weights), self.sizes_at(sizes))
@@ -116,7 +116,7 @@ class LiftedProblem:
 
     def at(
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
-    ) -> Partition:
+    ) -> LiftedPartition:
         """log Z and the expected counts, at the problem's weights and sizes or at others."""
         found = self.columns_at(weights, sizes)
         return replace(found, expected_count=self.by_weight(found.expected_count))
@@ -202,7 +202,7 @@ def lift_problem(
             continue
         root = cache[key]
         for type_name in grounded:
-            root = Grounding(root, declared_type(type_name), len(problem.domains[type_name]))
+            root = GroundingNode(root, declared_type(type_name), len(problem.domains[type_name]))
         types = tuple(dict.fromkeys(map(declared_type, grounded)))
         lifted = LiftedProblem(problem, encoding, root, types, tuple(reasons))
         if max_elements is not None:
@@ -279,7 +279,7 @@ def compile_encoding(
         texts = " and ".join(repr(rule.text) for rule in rules[:3])
         reason = f"its circuit is not complete after {reached}"
         raise not_liftable(f"{reason}, the last of {texts}" if texts else reason, rules) from None
-    return product(Factor(encoding.certain, free=free), node)
+    return product(FactorNode(encoding.certain, free=free), node)
 
 
 def too_many_states(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:

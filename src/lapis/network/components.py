@@ -110,7 +110,7 @@ def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     return atom_start, atom_clause
 
 
-class Rows(NamedTuple):
+class ComponentClauses(NamedTuple):
     """Clauses over the atoms of the whole network."""
 
     start: np.ndarray  # int64[num_rows + 1]
@@ -144,7 +144,7 @@ def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
     is_true = row_sums(network.clause_start, holds) > 0
     kept = ~is_true & ((length > 0) | (network.weight_id < 0))
     in_kept = np.repeat(kept, np.diff(network.clause_start))
-    rows = Rows(
+    rows = ComponentClauses(
         row_starts(length[kept]),
         network.literal[is_open & in_kept],
         network.weight_id[kept],
@@ -153,12 +153,14 @@ def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
     return build_part(network, value < 0, rows)
 
 
-def clause_rows(network: Network, clauses: np.ndarray) -> Rows:
+def clause_rows(network: Network, clauses: np.ndarray) -> ComponentClauses:
     start, literal = take_rows(network.clause_start, network.literal, clauses)
-    return Rows(start, literal, network.weight_id[clauses], network.coefficient[clauses])
+    return ComponentClauses(
+        start, literal, network.weight_id[clauses], network.coefficient[clauses]
+    )
 
 
-def build_part(network: Network, kept: np.ndarray, rows: Rows) -> Subnetwork:
+def build_part(network: Network, kept: np.ndarray, rows: ComponentClauses) -> Subnetwork:
     """The network of the kept atoms, bool[num_atoms], whole blocks each, with these clauses."""
     is_defined = still_defined(network, kept)
     table, atom, num_base = atom_table(network, kept, is_defined)

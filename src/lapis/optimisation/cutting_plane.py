@@ -58,7 +58,7 @@ class Cut(NamedTuple):
         return self.loss - float(self.slope @ weights)
 
 
-class Round(NamedTuple):
+class CuttingPlaneState(NamedTuple):
     """Where the search stands."""
 
     iteration: int
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 class Minimum(NamedTuple):
     """How the search ended."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[CuttingPlaneState, ...]
     converged: bool
     proven: bool  # every cut was the largest
     interrupted: bool
@@ -169,7 +169,7 @@ def minimise_by_cuts(
     tolerance: float = 1e-3,
     max_iterations: int = 1000,
     time_limit: float | None = None,
-    progress: Callable[[Round], None] | None = None,
+    progress: Callable[[CuttingPlaneState], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Minimum:
@@ -179,7 +179,7 @@ def minimise_by_cuts(
     checkpoint that exists is continued.
     """
     began = work_clock()
-    rounds: list[Round] = []
+    rounds: list[CuttingPlaneState] = []
     best, found, upper, lower = start, np.inf, np.inf, 0.0
     asked, expected, nearness, proven = start, -np.inf, 1.0, True
     checkpoint = checkpoint or CheckpointFile(None)
@@ -190,7 +190,7 @@ def minimise_by_cuts(
         began, proven = began - saved.seconds, bool(is_proven)
         rows = zip(saved.arrays["curve"].tolist(), bests, strict=True)
         for number, ((seconds, above, below), weights) in enumerate(rows, start=1):
-            rounds.append(Round(number, seconds, weights, above, below))
+            rounds.append(CuttingPlaneState(number, seconds, weights, above, below))
         bundle.restore(restored)
 
     def end(reason: str, *, converged: bool = False, interrupted: bool = False) -> Minimum:
@@ -218,7 +218,7 @@ def minimise_by_cuts(
                 upper = value + bundle.slack_cost * cut.excess
             lower = max(lower, bundle.lower_bound())
             seconds = work_clock() - began
-            rounds.append(Round(iteration, seconds, best, upper, min(lower, upper)))
+            rounds.append(CuttingPlaneState(iteration, seconds, best, upper, min(lower, upper)))
             state = {
                 "weights": best,
                 "bests": np.array([each.weights for each in rounds]),

@@ -50,7 +50,7 @@ SLOWING = 10  # iterations after which sampled steps may shrink to half of the l
 MAX_REJECTIONS = 2  # of a sampled point before it is sampled anew
 
 
-class Trial(NamedTuple):
+class StepTrial(NamedTuple):
     """A step that was tried."""
 
     accepted: bool
@@ -65,7 +65,7 @@ def try_step(
     variance: np.ndarray,
     damping: float,
     iteration: int,
-) -> Trial:
+) -> StepTrial:
     """One evaluation: the step along a direction that the curvature and λ suggest.
 
     `variance` float64[num_parameters] is M, what scaled the gradient that the direction follows.
@@ -74,7 +74,7 @@ def try_step(
     slope = float(direction @ origin.gradient)
     length = float(direction @ direction)
     if slope <= 0 or length == 0:
-        return Trial(False, origin, damping)
+        return StepTrial(False, origin, damping)
     curvature = curvature_along(origin, direction)
     stiffness = curvature / length
     if origin.gradient_stderr is not None:
@@ -93,12 +93,12 @@ def try_step(
     noise = gain_stderr(origin, bend)
     # Written so that a value or gradient that is not a number is worse than before, too.
     if not (predicted > 0 and actual >= -REJECTED * noise):
-        return Trial(False, origin, max(GROW * damping, stiffness / GROW))
+        return StepTrial(False, origin, max(GROW * damping, stiffness / GROW))
     if actual > TRUSTED * predicted:
         damping = max(SHRINK * damping, MIN_DAMPING)
     elif actual + noise < DOUBTED * (predicted - optimism(origin, variance, alpha)):
         damping = GROW * damping
-    return Trial(True, reached, damping)
+    return StepTrial(True, reached, damping)
 
 
 def curvature_along(point: Point, direction: np.ndarray) -> float:

@@ -88,7 +88,7 @@ class MethodOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class NumberPairs:
     """The option is typed as NAME=NUMBER, once for each pair."""
 
     noun: str  # what a pair is, for errors
@@ -127,7 +127,7 @@ class Option:
     range: Range = Range()
     choices: tuple[str, ...] = ()  # of a word, unless it names a method
     task: str | None = None  # whose methods the option names
-    pairs: Pairs | None = None
+    pairs: NumberPairs | None = None
     flags: tuple[str, ...] = ()
     is_keyword: bool = True
 
@@ -272,7 +272,7 @@ def read_option(name: str, hint: Any, default: object, group: str) -> Option:
         by_type.get(Range, Range()),
         get_args(value) if get_origin(value) is Literal and task is None else (),
         task,
-        by_type.get(Pairs),
+        by_type.get(NumberPairs),
         tuple(flags),
         CommandLineOnly not in by_type,
     )

@@ -21,7 +21,7 @@ from lapis.registry.option import (
     Flag,
     Help,
     MethodOf,
-    Pairs,
+    NumberPairs,
     PriorLike,
     Range,
 )
@@ -196,7 +196,7 @@ class SoftOptions:
     """Query"""
     soft_evidence: Annotated[
         Mapping[str, float] | None,
-        Pairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"), Help(
+        NumberPairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"), Help(
         'A probability for an atom, as in "Smokes(Anna)=0.7".'
     )] = None
 
@@ -262,7 +262,7 @@ class LearningOptions(IjgpOptions, ClimbOptions):
     objective: Annotated[str | None, MethodOf("objective"), Help("What to maximise.")] = None
     optimizer: Annotated[str | None, MethodOf("optimizer"), Help("How to climb.")] = None
     optimizer_options: Annotated[
-        Mapping[str, float] | None, Pairs("an option", "as in damping=2"), Help(
+        Mapping[str, float] | None, NumberPairs("an option", "as in damping=2"), Help(
         "An option of the optimiser, as in damping=2."
     )] = None
     expectation: Annotated[str, MethodOf("expectation"), Help("Expected counts.")] = "auto"
@@ -380,7 +380,7 @@ class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
     method: Annotated[str, MethodOf("lift"), Help("How to sum over all worlds.")] = "auto"
     sizes: Annotated[
         Mapping[str, int] | None,
-        Pairs("a type with its number of constants", "as in person=30000", "TYPE=N"), Help(
+        NumberPairs("a type with its number of constants", "as in person=30000", "TYPE=N"), Help(
         "Constants of a type, as in person=30000."
     )] = None
     classes: Annotated[bool, Help("A row for each class of equally probable groundings.")] = False

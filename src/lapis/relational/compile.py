@@ -27,9 +27,9 @@ from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, SimpleTerm, TypedVariable
 from lapis.relational.algebra import Expression, Filter, Matches, Restrict, Test, Tuples, Universe
 from lapis.relational.conjunction import (
-    Atom,
     Conjunction,
     Negative,
+    RelationAtom,
     Scope,
     clause_fails,
     expand,
@@ -38,7 +38,7 @@ from lapis.relational.conjunction import (
 )
 from lapis.relational.elimination import Contraction, contract
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan, Shape, Term
+from lapis.relational.plan import FactorSize, QueryPlan, Term
 
 FEW = 10_000  # groundings up to which choosing costs more than any choice can save
 MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan
@@ -58,7 +58,7 @@ def plan_violations(
     variables: tuple[TypedVariable, ...],
     world: Interpretation,
     keep: tuple[str, ...] = (),
-) -> Plan:
+) -> QueryPlan:
     """Count the groundings in which the clause is false: all its literals and conditions are."""
     return compile_plan([clause_fails(clause)], variables, world, Wanted(keep))
 
@@ -68,10 +68,10 @@ def compile_plan(
     variables: tuple[TypedVariable, ...],
     world: Interpretation,
     wanted: Wanted,
-) -> Plan:
+) -> QueryPlan:
     """Σ over the variables not kept of the signed conjunctions."""
     conjunctions = list(conjunctions)
-    compiler = Compiler(variables, world, wanted, len(conjunctions))
+    compiler = PlanCompiler(variables, world, wanted, len(conjunctions))
     found: Iterator[Term] = iter(())
     if compiler.groundings:
         found = (term for each in conjunctions for term in compiler.choose_terms(each))
@@ -86,10 +86,10 @@ def compile_plan(
     types = compiler.scope.types
     shape = tuple(world.size(types[name]) for name in wanted.keep)
     every = (*variables, *wanted.determined.items())
-    return Plan(every, wanted.keep, shape, compiler.groundings, terms)
+    return QueryPlan(every, wanted.keep, shape, compiler.groundings, terms)
 
 
-def list_atom(atom: Atom, world: Interpretation) -> Tuples:
+def list_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
     """The listed tuples that an atom is about; a constant of another type matches none."""
     terms = (
         term.name
@@ -103,7 +103,7 @@ def list_atom(atom: Atom, world: Interpretation) -> Tuples:
 def by_what_is_listed(conjunction: Conjunction, world: Interpretation) -> Conjunction:
     """`true` and `false` as what must and must not match: complemented relations swap sides."""
 
-    def listed(atoms: tuple[Atom, ...], wanted: bool) -> tuple[Atom, ...]:
+    def listed(atoms: tuple[RelationAtom, ...], wanted: bool) -> tuple[RelationAtom, ...]:
         return tuple(a for a in atoms if world.relations[a.relation].complemented != wanted)
 
     true, false = conjunction.true, conjunction.false
@@ -124,7 +124,7 @@ class _Piece:
     free: tuple[TypedVariable, ...]
 
 
-class Compiler:
+class PlanCompiler:
     """Plans terms over the same variables, remembering contractions: choices share most."""
 
     def __init__(
@@ -258,7 +258,7 @@ class Compiler:
 
     def _matches(self, test: Test) -> Contraction:
         size = float(min(self._size(name) for name in test.variables))
-        shape = Shape(size, dict.fromkeys(test.variables, size))
+        shape = FactorSize(size, dict.fromkeys(test.variables, size))
         return Contraction(Matches(test), shape, 0.0)
 
     def _binding(self, name: str, term: SimpleTerm) -> Contraction:
@@ -266,12 +266,14 @@ class Compiler:
         test = Test(Condition("=", term, Variable(name)))
         if isinstance(term, Constant):
             universe = Universe(name, self.scope.types[name])
-            return Contraction(Restrict(universe, test), Shape(1.0, {name: 1.0}), 0.0)
+            return Contraction(Restrict(universe, test), FactorSize(1.0, {name: 1.0}), 0.0)
         return self._matches(test)
 
     def _universe(self, name: str) -> Contraction:
         size = float(self._size(name))
-        return Contraction(Universe(name, self.scope.types[name]), Shape(size, {name: size}), size)
+        return Contraction(
+            Universe(name, self.scope.types[name]), FactorSize(size, {name: size}), size
+        )
 
     def _size(self, name: str) -> int:
         return self.world.size(self.scope.types[name])

@@ -20,7 +20,7 @@ from lapis.relational.algebra import Test, make_test
 from lapis.relational.comparison import compare_constants
 
 
-class Atom(NamedTuple):
+class RelationAtom(NamedTuple):
     relation: str
     terms: tuple[SimpleTerm, ...]
 
@@ -29,15 +29,15 @@ class Atom(NamedTuple):
         return frozenset(term.name for term in self.terms if isinstance(term, Variable))
 
 
-Negative = Atom | Test  # an atom that must be false, or a test that denies a comparison
+Negative = RelationAtom | Test  # an atom that must be false, or a test that denies a comparison
 
 
 class Conjunction(NamedTuple):
     """coefficient · 1[all of `true`, none of `false`, all tests]."""
 
     coefficient: int = 1
-    true: tuple[Atom, ...] = ()
-    false: tuple[Atom, ...] = ()
+    true: tuple[RelationAtom, ...] = ()
+    false: tuple[RelationAtom, ...] = ()
     tests: tuple[Test, ...] = ()
     bindings: tuple[tuple[str, SimpleTerm], ...] = ()  # variables that another term stands for
 
@@ -82,8 +82,10 @@ def literals_hold(literals: Iterable[Literal]) -> Conjunction:
     """1[every literal is true]."""
     literals = tuple(literals)
     return Conjunction(
-        true=tuple(Atom(each.predicate, each.terms) for each in literals if each.positive),
-        false=tuple(Atom(each.predicate, each.terms) for each in literals if not each.positive),
+        true=tuple(RelationAtom(each.predicate, each.terms) for each in literals if each.positive),
+        false=tuple(
+            RelationAtom(each.predicate, each.terms) for each in literals if not each.positive
+        ),
     )
 
 
@@ -192,7 +194,7 @@ def expand(
 
 
 @overload
-def substitute(item: Atom, terms: Mapping[str, SimpleTerm]) -> Atom: ...
+def substitute(item: RelationAtom, terms: Mapping[str, SimpleTerm]) -> RelationAtom: ...
 @overload
 def substitute(item: Test, terms: Mapping[str, SimpleTerm]) -> Test: ...
 def substitute(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
@@ -201,15 +203,15 @@ def substitute(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
     def swapped(term: SimpleTerm) -> SimpleTerm:
         return terms.get(term.name, term) if isinstance(term, Variable) else term
 
-    if isinstance(item, Atom):
-        return Atom(item.relation, tuple(map(swapped, item.terms)))
+    if isinstance(item, RelationAtom):
+        return RelationAtom(item.relation, tuple(map(swapped, item.terms)))
     left, right = swapped(item.condition.left), swapped(item.condition.right)
     return Test(item.condition._replace(left=left, right=right), item.expected)
 
 
 def _both_ways(conjunction: Conjunction, negative: Negative) -> list[Conjunction]:
     """Without the negative, minus with its opposite."""
-    if isinstance(negative, Atom):
+    if isinstance(negative, RelationAtom):
         others = tuple(other for other in conjunction.false if other != negative)
         without = conjunction._replace(false=others)
         return [without, negate(without._replace(true=(*without.true, negative)))]

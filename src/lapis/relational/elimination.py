@@ -29,7 +29,7 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
-from lapis.relational.plan import OVERHEAD, Shape, joined, summed
+from lapis.relational.plan import OVERHEAD, FactorSize, joined, summed
 
 T = TypeVar("T")
 Name = TypeVar("Name")
@@ -57,7 +57,7 @@ class Contraction(NamedTuple):
     """An expression, the estimated shape of its result, and the estimated rows touched."""
 
     expression: Expression
-    shape: Shape
+    shape: FactorSize
     cost: float
 
     @property

@@ -49,9 +49,9 @@ from lapis.relational.factor import (
     select,
 )
 from lapis.relational.plan import (
-    Plan,
-    Product,
-    Shape,
+    FactorProduct,
+    FactorSize,
+    QueryPlan,
     count_distinct,
     fold_numbers,
     matching,
@@ -84,7 +84,7 @@ class Extension:
         """Whether some listed tuple matches the terms."""
         return bool(len(select(terms, self.tuples)))
 
-    def shape(self, terms: tuple[str | int, ...]) -> Shape:
+    def shape(self, terms: tuple[str | int, ...]) -> FactorSize:
         """The estimated size of the tuples that match the terms."""
         return matching(self.num_tuples, self.distinct, terms)
 
@@ -106,15 +106,15 @@ class Interpretation:
     def with_relation(self, name: str, extension: Extension) -> Interpretation:
         return replace(self, relations={**self.relations, name: extension})
 
-    def run(self, plan: Plan) -> list[Product]:
+    def run(self, plan: QueryPlan) -> list[FactorProduct]:
         """The answer to each term of a plan."""
         return run_plans([plan], self)[0]
 
-    def count_table(self, plan: Plan) -> np.ndarray:
+    def count_table(self, plan: QueryPlan) -> np.ndarray:
         """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
         return tabulate(plan, self.run(plan))
 
-    def find_positive(self, plan: Plan, types: tuple[str, ...]) -> Extension:
+    def find_positive(self, plan: QueryPlan, types: tuple[str, ...]) -> Extension:
         """The values of `plan.keep`, of these types, that some grounding has.
 
         Where no term has a row the sum is the same constant. If that is positive, nearly all values
@@ -136,12 +136,12 @@ class Interpretation:
             return Extension(types, counts.rows[counts.value == -constant], complemented=True)
         return Extension(types, counts.rows[counts.value > -constant])
 
-    def explain_run(self, plan: Plan) -> list[str]:
+    def explain_run(self, plan: QueryPlan) -> list[str]:
         """The statements that run a plan; none in memory."""
         return []
 
 
-def _spread(factor: Factor, plan: Plan) -> Factor:
+def _spread(factor: Factor, plan: QueryPlan) -> Factor:
     """The factor over all kept variables: the same value whatever the missing ones are."""
     for name, size in zip(plan.keep, plan.shape, strict=True):
         if name not in factor.variables:
@@ -169,8 +169,8 @@ def interpret(
 
 
 def run_plans(
-    plans: Sequence[Plan], world: Interpretation, max_memory: int | None = None
-) -> list[list[Product]]:
+    plans: Sequence[QueryPlan], world: Interpretation, max_memory: int | None = None
+) -> list[list[FactorProduct]]:
     """The answers to the terms of plans over the same variables; equal parts are one factor.
 
     Rows that slices add up to are refused beyond `max_memory` bytes.

@@ -4,8 +4,8 @@
 
 over the assignments k of the kept variables. A plan is a value: it can be printed (`explain`),
 priced, and run in memory or in a database. The expressions of its terms share subexpressions. The
-answer to a term is a `Product`; answers add up to a number, a table over the kept variables, or
-rows.
+answer to a term is a `FactorProduct`; answers add up to a number, a table over the kept variables,
+or rows.
 
 Join orders, filters and refusals are decided from one estimate of sizes. Sizes are estimated from
 the rows n and the distinct values d of each column, as in relational optimisers (Selinger et al.
@@ -56,7 +56,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     variables: tuple[TypedVariable, ...]  # what the groundings range over
     keep: tuple[str, ...]  # counts are wanted for each assignment of these
     shape: tuple[int, ...]  # the sizes of their domains
@@ -99,7 +99,7 @@ def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expressio
     return frozenset(expression for expression, count in uses.items() if count > 1)
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: QueryPlan) -> str:
     """The plan as indented text: one block for each term, joins from the outside in."""
     ranges = ", ".join(f"{name}:{type_name}" for name, type_name in plan.variables)
     lines = [
@@ -165,7 +165,7 @@ def _show_test(test: Test) -> str:
     return text if test.expected else f"not ({text})"
 
 
-class Product(NamedTuple):
+class FactorProduct(NamedTuple):
     """scale · Π factors: the answer to one term."""
 
     scale: int
@@ -177,15 +177,15 @@ class Product(NamedTuple):
         return reduce(multiply, self.factors) if self.factors else None
 
 
-def fold_numbers(scale: int, factors: Sequence[Factor]) -> Product:
+def fold_numbers(scale: int, factors: Sequence[Factor]) -> FactorProduct:
     """The product with the factors over no variables multiplied into the scale."""
     for factor in factors:
         if not factor.variables:
             scale *= factor.total()
-    return Product(scale, tuple(factor for factor in factors if factor.variables))
+    return FactorProduct(scale, tuple(factor for factor in factors if factor.variables))
 
 
-def total(plan: Plan, answers: Sequence[Product]) -> int:
+def total(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
     """Σ of the answers over all values of the kept variables."""
     found = 0
     for answer in answers:
@@ -198,7 +198,7 @@ def total(plan: Plan, answers: Sequence[Product]) -> int:
     return found
 
 
-def tabulate(plan: Plan, answers: Sequence[Product]) -> np.ndarray:
+def tabulate(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
     """int64 or object[plan.shape], Σ of the answers, the same along variables that one lacks."""
     parts = [(answer.scale, answer.factor) for answer in answers]
     # Every partial sum is at most Σ |scale|·max|factor|.
@@ -224,7 +224,7 @@ def tabulate(plan: Plan, answers: Sequence[Product]) -> np.ndarray:
     return table
 
 
-def list_rows(plan: Plan, answers: Sequence[Product]) -> Factor:
+def list_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Factor:
     """Σ of the answers as one factor over the kept variables, which all of them must list.
 
     Rows are sorted and without zeros, so that every engine answers alike.
@@ -241,14 +241,14 @@ def list_rows(plan: Plan, answers: Sequence[Product]) -> Factor:
 OVERHEAD = 300.0  # the price of one operation on nothing, in rows
 
 
-class Shape(NamedTuple):
+class FactorSize(NamedTuple):
     """The estimated size of a factor."""
 
     rows: float
     distinct: Mapping[str, float]  # values taken by each variable
 
 
-def joined(left: Shape, right: Shape) -> Shape:
+def joined(left: FactorSize, right: FactorSize) -> FactorSize:
     """The size of left · right over the variables of both."""
     rows = left.rows * right.rows
     distinct = dict(left.distinct)
@@ -258,16 +258,16 @@ def joined(left: Shape, right: Shape) -> Shape:
             distinct[name] = min(distinct[name], count)
         else:
             distinct[name] = count
-    return Shape(min(rows, math.prod(distinct.values())), distinct)
+    return FactorSize(min(rows, math.prod(distinct.values())), distinct)
 
 
-def summed(shape: Shape, keep: tuple[str, ...]) -> Shape:
+def summed(shape: FactorSize, keep: tuple[str, ...]) -> FactorSize:
     """The size after summing out all variables but `keep`."""
     distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
-    return Shape(min(shape.rows, math.prod(distinct.values())), distinct)
+    return FactorSize(min(shape.rows, math.prod(distinct.values())), distinct)
 
 
-def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]) -> Shape:
+def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]) -> FactorSize:
     """The size of the tuples that match terms, from the rows and distinct values of a relation."""
     found = float(rows)
     values: dict[str, float] = {}
@@ -279,7 +279,7 @@ def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...])
             values[term] = min(values[term], count)
         else:
             values[term] = float(count)
-    return Shape(found, {name: min(count, found) for name, count in values.items()})
+    return FactorSize(found, {name: min(count, found) for name, count in values.items()})
 
 
 def count_distinct(column: np.ndarray) -> int:

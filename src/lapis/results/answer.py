@@ -19,7 +19,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
-from lapis.results.columns import Coded, Entries, as_objects
+from lapis.results.columns import Coded, ColumnEntries, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import finish, label, new_axes, plot_bars
 from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
@@ -212,7 +212,7 @@ class Answer(AtomResult):
             **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
-    def answered(self) -> Entries:
+    def answered(self) -> ColumnEntries:
         """The entries, each with the method that gave it where not all is exact."""
         fields: dict[str, np.ndarray | Coded | None] = {}
         if self.stderr is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.errors import check_word
 from lapis.results.atoms import AtomGroup, Atoms, Key
-from lapis.results.columns import Coded, Column, Entries, Spelled, same_for_all
+from lapis.results.columns import Coded, Column, ColumnEntries, Spelled, same_for_all
 from lapis.results.result import Columns, FrameKind, Result, Table, View, frame_of, new_view
 
 
@@ -122,7 +122,7 @@ class AtomResult(Result):
         """
         return {name: frame_of(self.table(name), kind) for name in self.asked.by_predicate}
 
-    def entries(self, **fields: np.ndarray | Coded | None) -> Entries:
+    def entries(self, **fields: np.ndarray | Coded | None) -> ColumnEntries:
         """List an entry for each atom: its name, its values and its world.
 
         Parameters
@@ -138,7 +138,7 @@ class AtomResult(Result):
         found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
         if self.asked.is_divided:
             found["world"] = self.world_column
-        return Entries(self.asked, found | fields)
+        return ColumnEntries(self.asked, found | fields)
 
     def by_key(self, values: np.ndarray) -> dict[Any, Any]:
         """Key values by the names of the atoms.

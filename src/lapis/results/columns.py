@@ -125,7 +125,7 @@ def row_blocks(num_rows: int) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK, num_rows))
 
 
-class Entries(Iterator[dict[str, Any]]):
+class ColumnEntries(Iterator[dict[str, Any]]):
     """An entry for each atom, with fields kept as columns; None is null in all entries.
 
     Who iterates gets a dict at a time; `json_blocks` writes thousands of entries at once.

@@ -67,7 +67,7 @@ def tell(report: Report | None, event: Progress) -> None:
 
 STOPPED = "stopped"  # the code of the error that `Stop.check` raises
 Report = Callable[[Progress], None]
-Wish = Callable[[], bool]
+StopCallback = Callable[[], bool]
 
 # Called for every kernel that is compiled, not for those kept on disk (`runtime/kernels.py`).
 compilations: list[Report] = []
@@ -121,9 +121,9 @@ class Stop:
     """Whether to end: a wish from outside, Ctrl-C (`press`), or a deadline of the work clock."""
 
     def __init__(
-        self, wish: Wish | threading.Event | None = None, deadline: float = math.inf
+        self, wish: StopCallback | threading.Event | None = None, deadline: float = math.inf
     ) -> None:
-        self.wish: Wish | None = wish if wish is None or callable(wish) else wish.is_set
+        self.wish: StopCallback | None = wish if wish is None or callable(wish) else wish.is_set
         self.deadline = deadline
         self.pressed = False
 

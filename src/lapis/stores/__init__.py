@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lapis.stores.store import Store, Table, fetch_all, fetch_number
+    from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
     from lapis.stores.store_engine import StoreEngine
     from lapis.stores.stored_database import open_tables
     from lapis.stores.urls import open_store
 
 PLACES = {
     "Store": "store",
-    "Table": "store",
+    "StoredTable": "store",
     "fetch_all": "store",
     "fetch_number": "store",
     "StoreEngine": "store_engine",
@@ -22,7 +22,7 @@ PLACES = {
 __all__ = [
     "Store",
     "StoreEngine",
-    "Table",
+    "StoredTable",
     "fetch_all",
     "fetch_number",
     "open_store",

@@ -38,7 +38,7 @@ from lapis.stores.dialect import DUCKDB, Dialect
 from lapis.stores.store import (
     Columns,
     Store,
-    Table,
+    StoredTable,
     fetch_all,
     read_batches,
     refuse_target,
@@ -75,7 +75,7 @@ class DuckDBStore(Store):
     def dialect(self) -> Dialect:
         return DUCKDB
 
-    def load(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str, columns: Columns) -> StoredTable:
         selected = []
         for column, values in columns.items():
             quoted = DUCKDB.identifier(column)
@@ -89,12 +89,12 @@ class DuckDBStore(Store):
         finally:
             self._connection.unregister("lapis_loaded")
 
-    def create(self, name: str, select: str) -> Table:
+    def create(self, name: str, select: str) -> StoredTable:
         reference = self._reference(name)
         with _complaints():
             found = self._run(f"CREATE TABLE {reference} AS {select}")
             described = self._run(f"DESCRIBE {reference}")
-        return Table(name, tuple(row[0] for row in described), found[0][0], reference)
+        return StoredTable(name, tuple(row[0] for row in described), found[0][0], reference)
 
     def fetch(self, select: str) -> Iterator[Columns]:
         # A cursor of its own leaves the connection free while batches are read.

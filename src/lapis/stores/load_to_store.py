@@ -14,7 +14,7 @@ from lapis.data.database import Domain
 from lapis.data.lazy_database import LazyDomain, LazyNames, LazyRows
 from lapis.problem.problem import Evidence, LazyEvidence, Problem
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.stores.store import Store, Table, fetch_all, fetch_number
+from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
 
 _numbers = itertools.count()
 
@@ -27,12 +27,12 @@ def fresh_name(kind: str) -> str:
 class TableRows(LazyRows):
     """The rows of a table with columns c0, c1, …; one of no arguments has a column n."""
 
-    def __init__(self, store: Store, table: Table, arity: int) -> None:
+    def __init__(self, store: Store, table: StoredTable, arity: int) -> None:
         self.store, self.arity = store, arity
         self._table = table
 
     @property
-    def table(self) -> Table:
+    def table(self) -> StoredTable:
         return self._table
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class LoadedRows(TableRows):
         self.rows = rows  # int32[n, arity], distinct
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> StoredTable:
         columns = {f"c{place}": column for place, column in enumerate(self.rows.T)}
         if not columns:  # one of no arguments needs a column to hold its one row with
             columns = {"n": np.ones(len(self.rows), np.int32)}
@@ -79,12 +79,12 @@ class LoadedRows(TableRows):
 class TableNames(LazyNames):
     """The constants in a table with columns code, name and value."""
 
-    def __init__(self, store: Store, table: Table) -> None:
+    def __init__(self, store: Store, table: StoredTable) -> None:
         self.store = store
         self._table = table
 
     @property
-    def table(self) -> Table:
+    def table(self) -> StoredTable:
         return self._table
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class LoadedNames(TableNames):
         self.domain = domain
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> StoredTable:
         columns = {
             "code": np.arange(len(self.domain), dtype=np.int32),
             "name": self.domain.names,
@@ -176,10 +176,10 @@ class ScratchTables:
         self.store = store
         self._names: list[str] = []
 
-    def create(self, select: str) -> Table:
+    def create(self, select: str) -> StoredTable:
         return self.store.create(self._name(), select)
 
-    def load(self, columns: Mapping[str, np.ndarray]) -> Table:
+    def load(self, columns: Mapping[str, np.ndarray]) -> StoredTable:
         return self.store.load(self._name(), columns)
 
     def close(self) -> None:

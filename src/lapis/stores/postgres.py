@@ -25,7 +25,7 @@ from lapis.stores.dialect import POSTGRESQL, Dialect
 from lapis.stores.store import (
     Columns,
     Store,
-    Table,
+    StoredTable,
     fetch_all,
     read_batches,
     refuse_target,
@@ -73,7 +73,7 @@ class PostgresStore(Store):
     def dialect(self) -> Dialect:
         return POSTGRESQL
 
-    def load(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str, columns: Columns) -> StoredTable:
         table = to_arrow(columns)
         reference = self._reference(name)
         listed = ", ".join(
@@ -85,15 +85,15 @@ class PostgresStore(Store):
             with self._connection.cursor() as cursor:
                 cursor.adbc_ingest(name, table, mode="append", db_schema_name=self._schema)
             self._analyze(reference, table.num_rows)
-        return Table(name, tuple(columns), table.num_rows, reference)
+        return StoredTable(name, tuple(columns), table.num_rows, reference)
 
-    def create(self, name: str, select: str) -> Table:
+    def create(self, name: str, select: str) -> StoredTable:
         reference = self._reference(name)
         with self._complaints():
             rows = self._run(f"CREATE UNLOGGED TABLE {reference} AS {select}")
             self._analyze(reference, rows)
         columns = fetch_all(self, f"SELECT * FROM {reference} LIMIT 0")
-        return Table(name, tuple(columns), rows, reference)
+        return StoredTable(name, tuple(columns), rows, reference)
 
     def fetch(self, select: str) -> Iterator[Columns]:
         connection = self._idle.pop() if self._idle else self._connect()

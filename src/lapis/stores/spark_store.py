@@ -53,7 +53,7 @@ from lapis.stores.dialect import SPARK, Dialect
 from lapis.stores.store import (
     Columns,
     MapColumns,
-    Table,
+    StoredTable,
     TaskStore,
     read_batches,
     refuse_target,
@@ -100,7 +100,7 @@ class SparkStore(TaskStore):
     def dialect(self) -> Dialect:
         return SPARK
 
-    def load(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str, columns: Columns) -> StoredTable:
         table = to_arrow(columns)
         reference = self._new_reference(name, "view" if table.num_rows <= FEW else "table")
         with self._complaints():
@@ -110,15 +110,15 @@ class SparkStore(TaskStore):
                     frame.createTempView(reference)
                 else:
                     frame.write.mode("append").format("parquet").saveAsTable(reference)
-        return Table(name, tuple(columns), table.num_rows, reference)
+        return StoredTable(name, tuple(columns), table.num_rows, reference)
 
-    def create(self, name: str, select: str) -> Table:
+    def create(self, name: str, select: str) -> StoredTable:
         reference = self._new_reference(name, "table")
         with self._complaints():
             try:
                 self.session.sql(select).write.format("parquet").saveAsTable(reference)
                 written = self.session.table(reference)
-                return Table(name, tuple(written.columns), written.count(), reference)
+                return StoredTable(name, tuple(written.columns), written.count(), reference)
             except BaseException:
                 self.drop(name)
                 raise
@@ -192,8 +192,14 @@ class SparkStore(TaskStore):
         return f"parquet.{SPARK.identifier(str(path.absolute()))}"
 
     def map_rows(
-        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
-    ) -> Table:
+        self,
+        name: str,
+        rows: StoredTable,
+        by: str,
+        parts: int,
+        function: MapColumns,
+        sample: Columns,
+    ) -> StoredTable:
         reference = self._new_reference(name, "table")
         schema = ", ".join(
             f"{column} {'DOUBLE' if values.dtype.kind == 'f' else 'BIGINT'}"
@@ -206,7 +212,7 @@ class SparkStore(TaskStore):
                 found = cut.sortWithinPartitions(by).mapInArrow(run_task(function), schema)
                 found.write.format("parquet").saveAsTable(reference)
                 written = self.session.table(reference)
-                return Table(name, tuple(sample), written.count(), reference)
+                return StoredTable(name, tuple(sample), written.count(), reference)
             except BaseException:
                 self.drop(name)
                 raise
@@ -215,7 +221,7 @@ class SparkStore(TaskStore):
         with self._complaints():
             FolderPlace(self.session, target).refuse()
 
-    def write_folder(self, rows: Table, target: str) -> None:
+    def write_folder(self, rows: StoredTable, target: str) -> None:
         with self._complaints():
             FolderPlace(self.session, target).write(rows.reference)
 

@@ -38,9 +38,9 @@ from lapis.relational.algebra import (
 )
 from lapis.relational.comparison import compare_constants
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import QueryPlan
 from lapis.stores.dialect import Dialect
-from lapis.stores.store import Table
+from lapis.stores.store import StoredTable
 
 
 class TableLookup(Protocol):
@@ -49,10 +49,10 @@ class TableLookup(Protocol):
     @property
     def world(self) -> Interpretation: ...
 
-    def relation_table(self, name: str) -> Table:
+    def relation_table(self, name: str) -> StoredTable:
         """Columns c0, c1, … of codes; a table of no arguments has a column n."""
 
-    def domain_table(self, type_name: str) -> Table:
+    def domain_table(self, type_name: str) -> StoredTable:
         """Columns code, name, and value: the number that the name is, or NULL."""
 
 
@@ -65,7 +65,7 @@ class Integer(NamedTuple):
 
 def write_parts(
     expressions: Sequence[Expression],
-    plan: Plan,
+    plan: QueryPlan,
     tables: TableLookup,
     dialect: Dialect,
     integer: Integer,
@@ -84,7 +84,7 @@ def write_parts(
     return writer.definitions() + "\nUNION ALL ".join(selects)
 
 
-def bound(expression: Expression, plan: Plan, world: Interpretation) -> int:
+def bound(expression: Expression, plan: QueryPlan, world: Interpretation) -> int:
     """At least Σ of the expression's values over all its variables."""
     sizes = {name: world.size(type_name) for name, type_name in plan.variables}
     known: dict[Expression, tuple[int, frozenset[str]]] = {}
@@ -115,7 +115,9 @@ def bound(expression: Expression, plan: Plan, world: Interpretation) -> int:
 class SqlWriter:
     """Names expressions and writes each as a common table expression once."""
 
-    def __init__(self, plan: Plan, tables: TableLookup, dialect: Dialect, integer: Integer) -> None:
+    def __init__(
+        self, plan: QueryPlan, tables: TableLookup, dialect: Dialect, integer: Integer
+    ) -> None:
         self.shared = plan.shared
         self.types = dict(plan.variables)
         self.tables = tables
@@ -186,7 +188,7 @@ class SqlWriter:
             value = f"({value}) % {self.integer.modulus}"
         return f"CAST({value} AS {self.integer.type})"
 
-    def _domain(self, variable: str) -> Table:
+    def _domain(self, variable: str) -> StoredTable:
         return self.tables.domain_table(self.types[variable])
 
     def _tuples(self, tuples: Tuples) -> str:

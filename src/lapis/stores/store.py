@@ -4,8 +4,8 @@ Whatever we load or compute there is in a schema with a unique name. It is dropp
 closed, on failure and on Ctrl-C too (`with open_store(url) as store`). A result is built there as
 well and published in one step at the end (`publish`), so that no incomplete table is visible.
 
-Statements are texts over `Table`s, which write themselves quoted: f"SELECT n FROM {table}". No
-text of the data is ever part of one: constants are codes.
+Statements are texts over `StoredTable`s, which write themselves quoted: f"SELECT n FROM {table}".
+No text of the data is ever part of one: constants are codes.
 
 Arrow batches as columns of numpy, integers exact.
 """
@@ -32,7 +32,7 @@ MapColumns = Callable[[Iterable[Columns]], Iterator[Columns]]
 
 
 @dataclass(frozen=True)
-class Table:
+class StoredTable:
     """A table that is finished; in a statement it is written as its text."""
 
     name: str  # among ours
@@ -48,10 +48,10 @@ class Store(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    def load(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str, columns: Columns) -> StoredTable:
         """A table of arrays. NaN becomes NULL; object arrays hold text."""
 
-    def create(self, name: str, select: str) -> Table:
+    def create(self, name: str, select: str) -> StoredTable:
         """A table of what a query gives."""
 
     def fetch(self, select: str) -> Iterator[Columns]:
@@ -101,8 +101,14 @@ class TaskStore(Store, Protocol):
     """An engine that runs our code in tasks of its own."""
 
     def map_rows(
-        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
-    ) -> Table:
+        self,
+        name: str,
+        rows: StoredTable,
+        by: str,
+        parts: int,
+        function: MapColumns,
+        sample: Columns,
+    ) -> StoredTable:
         """A table of what a function makes of the rows, in so many parts.
 
         Rows that are equal in the column `by` are in one part, and next to each other. The function
@@ -113,7 +119,7 @@ class TaskStore(Store, Protocol):
     def check_folder(self, target: str) -> None:
         """Refuse a place where no folder can be made."""
 
-    def write_folder(self, rows: Table, target: str) -> None:
+    def write_folder(self, rows: StoredTable, target: str) -> None:
         """A table as a folder of Parquet files, written by tasks; whole or not at all."""
 
 

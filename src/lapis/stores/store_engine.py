@@ -20,7 +20,7 @@ from lapis.relational.algebra import Expression
 from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan, Product, fold_numbers
+from lapis.relational.plan import FactorProduct, QueryPlan, fold_numbers
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,
@@ -29,7 +29,7 @@ from lapis.stores.load_to_store import (
     TableNames,
 )
 from lapis.stores.sql import Integer, SqlWriter, bound, write_parts
-from lapis.stores.store import Columns, Store, Table, fetch_all
+from lapis.stores.store import Columns, Store, StoredTable, fetch_all
 
 
 class StoreEngine:
@@ -40,7 +40,7 @@ class StoreEngine:
         self.store = store
         self._loaded: dict[tuple[str, str], LoadedRows | LoadedNames] = {}
 
-    def run(self, plan: Plan) -> list[Product]:
+    def run(self, plan: QueryPlan) -> list[FactorProduct]:
         parts = _parts(plan)
         known = dict(zip(parts, self._answer(parts, plan), strict=True)) if parts else {}
         return [
@@ -48,7 +48,7 @@ class StoreEngine:
             for term in plan.terms
         ]
 
-    def statements(self, plan: Plan) -> list[str]:
+    def statements(self, plan: QueryPlan) -> list[str]:
         """The SQL that runs the plan: one statement, or one for each modulus."""
         parts = _parts(plan)
         if not parts:
@@ -56,14 +56,14 @@ class StoreEngine:
         largest = self._bound(parts, plan)
         return [self._write(parts, plan, integer) for integer in self._integers(largest)]
 
-    def source(self, part: Expression, plan: Plan) -> str:
+    def source(self, part: Expression, plan: QueryPlan) -> str:
         """A query in parentheses for the rows of one part: c0, c1, … and n."""
         integer = exact_type(self._bound([part], plan), self.store.dialect)
         writer = SqlWriter(plan, self, self.store.dialect, Integer(integer))
         name = writer.name(part)
         return f"({writer.definitions()}SELECT * FROM {name})"
 
-    def total(self, part: Expression, plan: Plan) -> int:
+    def total(self, part: Expression, plan: QueryPlan) -> int:
         """The value of a part over no variables."""
         (factor,) = self._answer([part], plan)
         return factor.total()
@@ -74,7 +74,7 @@ class StoreEngine:
             self.store.drop(loaded.table.name)
         self._loaded.clear()
 
-    def relation_table(self, name: str) -> Table:
+    def relation_table(self, name: str) -> StoredTable:
         extension = self.world.relations[name]
         if isinstance(extension, StoredExtension):
             return extension.rows.table
@@ -82,7 +82,7 @@ class StoreEngine:
             self._loaded["relation", name] = LoadedRows(self.store, extension.tuples)
         return self._loaded["relation", name].table
 
-    def domain_table(self, type_name: str) -> Table:
+    def domain_table(self, type_name: str) -> StoredTable:
         domain = self.world.domains[type_name]
         if isinstance(domain, LazyDomain) and isinstance(domain.stored, TableNames):
             return domain.stored.table
@@ -90,7 +90,7 @@ class StoreEngine:
             self._loaded["domain", type_name] = LoadedNames(self.store, domain)
         return self._loaded["domain", type_name].table
 
-    def _bound(self, parts: Sequence[Expression], plan: Plan) -> int:
+    def _bound(self, parts: Sequence[Expression], plan: QueryPlan) -> int:
         return max(bound(part, plan, self.world) for part in parts)
 
     def _integers(self, largest: int) -> list[Integer]:
@@ -101,10 +101,10 @@ class StoreEngine:
             return [Integer(fitting)]
         return [Integer(dialect.wide, modulus) for modulus in moduli(largest)]
 
-    def _write(self, parts: Sequence[Expression], plan: Plan, integer: Integer) -> str:
+    def _write(self, parts: Sequence[Expression], plan: QueryPlan, integer: Integer) -> str:
         return write_parts(parts, plan, self, self.store.dialect, integer)
 
-    def _answer(self, parts: Sequence[Expression], plan: Plan) -> Iterator[Factor]:
+    def _answer(self, parts: Sequence[Expression], plan: QueryPlan) -> Iterator[Factor]:
         integers = self._integers(self._bound(parts, plan))
         runs = [fetch_all(self.store, self._write(parts, plan, integer)) for integer in integers]
         columns = runs[0]
@@ -133,7 +133,7 @@ def exact_type(largest: int, dialect: Dialect) -> str:
     return found
 
 
-def _parts(plan: Plan) -> list[Expression]:
+def _parts(plan: QueryPlan) -> list[Expression]:
     return list(dict.fromkeys(part for term in plan.terms for part in term.parts))
 
 

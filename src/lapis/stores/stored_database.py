@@ -204,14 +204,18 @@ class _Binding:
                 code="data-arity",
             )
 
-    def _number(self, type_name: str, places: Sequence[tuple[TableSource, int]]) -> _Numbered:
+    def _number(
+        self, type_name: str, places: Sequence[tuple[TableSource, int]]
+    ) -> _StoredConstants:
         """The constants of a type, with codes."""
         dialect = self.store.dialect
         named = (*self.model.types[type_name], *self.database.declared.get(type_name, ()))
         integers = all(source.integers[position] for source, position in places)
         if not places:
             domain = Domain(type_name, tuple(dict.fromkeys(named)))
-            return _Numbered(LazyDomain(type_name, LoadedNames(self.store, domain)), None, False)
+            return _StoredConstants(
+                LazyDomain(type_name, LoadedNames(self.store, domain)), None, False
+            )
         integers = integers and all(map(_is_integer, named))
         values_of = [
             f"CAST({dialect.identifier(source.columns[position])} AS BIGINT)"
@@ -248,7 +252,7 @@ class _Binding:
 
     def _number_range(
         self, type_name: str, selects: list[str], scratch: ScratchTables
-    ) -> _Numbered | None:
+    ) -> _StoredConstants | None:
         """Integers without gaps: codes are values less the smallest.
 
         Often one column has them all, as the first of a relation between people has all people.
@@ -288,7 +292,7 @@ class _Binding:
 
     def _numbered(
         self, type_name: str, rows: str, integers: bool, smallest: int | None = None
-    ) -> _Numbered:
+    ) -> _StoredConstants:
         """A type's constants from rows of code and v."""
         dialect = self.store.dialect
         text = dialect.as_text("v") if integers else "v"
@@ -299,9 +303,11 @@ class _Binding:
             f"{', v AS number' * integers} FROM ({rows}) r",
         )
         domain = LazyDomain(type_name, TableNames(self.store, table))
-        return _Numbered(domain, smallest, integers)
+        return _StoredConstants(domain, smallest, integers)
 
-    def _relation(self, predicate: Predicate, numbered: Mapping[str, _Numbered]) -> LazyRelation:
+    def _relation(
+        self, predicate: Predicate, numbered: Mapping[str, _StoredConstants]
+    ) -> LazyRelation:
         rows: LazyRows
         source = self.database.sources.get(predicate.name)
         if source is None:
@@ -343,7 +349,7 @@ class _Binding:
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class _StoredConstants:
     """A type's constants on the store."""
 
     domain: LazyDomain

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from lapis.counting.differences.differences import Target
+from lapis.counting.differences.differences import FlipTarget
 from lapis.counting.weight_keys import WeightKeys
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.relational.algebra import Expression, Join, Project, Universe
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import Plan, Product, Term
+from lapis.relational.plan import FactorProduct, QueryPlan, Term
 from lapis.stores.load_to_store import StoredExtension, TableRows, fresh_name, store_extension
 from lapis.stores.sql import bound
 from lapis.stores.store import Store
@@ -38,17 +38,17 @@ class StoredWorld(Interpretation):
         added = store_extension(self.store, extension)
         return replace(self, relations={**self.relations, name: added})
 
-    def run(self, plan: Plan) -> list[Product]:
+    def run(self, plan: QueryPlan) -> list[FactorProduct]:
         return StoreEngine(self, self.store).run(plan)
 
-    def explain_run(self, plan: Plan) -> list[str]:
+    def explain_run(self, plan: QueryPlan) -> list[str]:
         return StoreEngine(self, self.store).statements(plan)
 
-    def find_positive(self, plan: Plan, types: tuple[str, ...]) -> StoredExtension:
+    def find_positive(self, plan: QueryPlan, types: tuple[str, ...]) -> StoredExtension:
         return find_positive(plan, types, self)
 
     def differences(
-        self, target: Target, features: Sequence[Feature], keys: WeightKeys
+        self, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
     ) -> StoredDifferences:
         """The differences of features that all are direct."""
         from lapis.stores.counting.differences import stored_differences
@@ -78,7 +78,7 @@ def open_world(problem: Problem, store: Store) -> StoredWorld:
     return StoredWorld(problem.domains, relations, store)
 
 
-def find_positive(plan: Plan, types: tuple[str, ...], world: StoredWorld) -> StoredExtension:
+def find_positive(plan: QueryPlan, types: tuple[str, ...], world: StoredWorld) -> StoredExtension:
     """The x for which the plan's terms sum to more than 0, or those for which they do not."""
     engine = StoreEngine(world, world.store)
     constant = 0
@@ -103,7 +103,7 @@ def _select(
     listed: list[tuple[int, Expression]],
     constant: int,
     complemented: bool,
-    plan: Plan,
+    plan: QueryPlan,
     engine: StoreEngine,
 ) -> str:
     if not plan.keep:
@@ -123,7 +123,7 @@ def _select(
     return f"SELECT {columns} FROM ({sums}) t GROUP BY {columns} HAVING sum(n) {wanted}"
 
 
-def _product(term: Term, plan: Plan) -> Expression | None:
+def _product(term: Term, plan: QueryPlan) -> Expression | None:
     """Π of the parts over all kept variables, in their order; None if no part has any."""
     parts = [part for part in term.parts if part.variables]
     if not parts:

@@ -24,7 +24,7 @@ CHUNK = 20  # paths handed to a process at a time
 FEW = 400  # paths for which other processes are not worth starting
 
 
-class Search(NamedTuple):
+class RuleSearch(NamedTuple):
     """What every learner of rules is given to work with."""
 
     model: Model  # the declarations
@@ -40,7 +40,7 @@ class Search(NamedTuple):
     def data(self) -> TrainingData:
         return self.scorer.data
 
-    def with_pricing(self, pricing: Pricing) -> Search:
+    def with_pricing(self, pricing: Pricing) -> RuleSearch:
         """The search with gains priced otherwise."""
         scorer = copy(self.scorer)
         scorer.pricing = pricing

@@ -19,7 +19,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.path_differences import PartSums
 from lapis.structure.scores import Scorer
@@ -27,10 +27,12 @@ from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 
 WAYS: tuple[Literal["keep", "drop"], ...] = ("keep", "drop")
-RuleLearner = Callable[[Search, StructureOptions], Selection]
+RuleLearner = Callable[[RuleSearch, StructureOptions], Selection]
 
 
-def learn_best_way(learner: RuleLearner, search: Search, options: StructureOptions) -> Selection:
+def learn_best_way(
+    learner: RuleLearner, search: RuleSearch, options: StructureOptions
+) -> Selection:
     """Return the learner's rules of the better way: dangling variables kept or dropped."""
     if search.data.groups:
         raise LapisError(
@@ -52,7 +54,7 @@ def penalised_value(found: Selection, price: float) -> float:
     return found.value - price * sum(len(clause.candidate) for clause in found.clauses)
 
 
-def held_out_score(learner: RuleLearner, search: Search, options: StructureOptions) -> float:
+def held_out_score(learner: RuleLearner, search: RuleSearch, options: StructureOptions) -> float:
     """Σ over worlds of the WPLL of rules that were learned from the other worlds."""
     total = 0.0
     for number in range(search.data.num_worlds):
@@ -64,7 +66,7 @@ def held_out_score(learner: RuleLearner, search: Search, options: StructureOptio
     return total
 
 
-def choose_worlds(search: Search, numbers: list[int]) -> TrainingData:
+def choose_worlds(search: RuleSearch, numbers: list[int]) -> TrainingData:
     problems = [build_problem(search.model, search.databases[number]) for number in numbers]
     return join_worlds(search.model, problems, search.data.targets)
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from lapis.runtime.progress import Progress, Report, Stop
 from lapis.structure.clauses import Path, PathAtom, canonical_variables, has_dangling
-from lapis.structure.learners.lift_graph import Edge, LiftedGraph
+from lapis.structure.learners.lift_graph import Hyperedge, LiftedGraph
 
 MAX_EXAMPLES = 30
 MAX_VARIABLES = 6
@@ -33,7 +33,7 @@ class FoundPath(NamedTuple):
     """A variabilised path and the hyperedges of the paths behind it."""
 
     path: Path
-    edges: frozenset[Edge]
+    edges: frozenset[Hyperedge]
 
 
 Nodes = tuple[int, ...]  # a ground path: the node that each variable of the path stands for
@@ -44,7 +44,7 @@ class PathExamples:
     """The ground paths behind a variabilised path."""
 
     kept: dict[Nodes, None] = field(default_factory=dict)  # an ordered set
-    edges: set[Edge] = field(default_factory=set)
+    edges: set[Hyperedge] = field(default_factory=set)
 
 
 def find_paths(
@@ -80,7 +80,7 @@ def find_paths(
     -------
     The variabilised paths, each with the hyperedges of the ground paths that were found.
     """
-    touching: dict[int, list[Edge]] = defaultdict(list)
+    touching: dict[int, list[Hyperedge]] = defaultdict(list)
     level: dict[Path, PathExamples] = defaultdict(PathExamples)
     for edge in sorted(graph.edges):
         nodes = tuple(dict.fromkeys(edge.nodes))
@@ -127,7 +127,7 @@ class PathLimits(NamedTuple):
 
 def extend(
     level: Mapping[Path, PathExamples],
-    touching: Mapping[int, list[Edge]],
+    touching: Mapping[int, list[Hyperedge]],
     limits: PathLimits,
     stop: Stop | None,
 ) -> dict[Path, PathExamples]:
@@ -146,7 +146,7 @@ def extend(
         for example in own.kept:
             number = {node: variable for variable, node in enumerate(example)}
             edges = tuple(
-                [Edge(atom.predicate, tuple([example[v] for v in atom[1]])) for atom in path]
+                [Hyperedge(atom.predicate, tuple([example[v] for v in atom[1]])) for atom in path]
             )
             for edge in dict.fromkeys([edge for v in starts for edge in touching[example[v]]]):
                 nodes = example
@@ -175,7 +175,7 @@ def extend(
 
 
 def add_example(
-    examples: PathExamples, nodes: Nodes, edges: tuple[Edge, ...], max_examples: int
+    examples: PathExamples, nodes: Nodes, edges: tuple[Hyperedge, ...], max_examples: int
 ) -> None:
     examples.edges.update(edges)
     if max_examples == 0 or len(examples.kept) < max_examples:

@@ -24,7 +24,7 @@ from lapis.problem.problem import build_problem
 from lapis.registry.method import find_method
 from lapis.registry.options import StructureOptions
 from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import (
     Candidate,
     spell_unit,
@@ -34,7 +34,7 @@ from lapis.structure.clauses import (
 )
 from lapis.structure.dangling_choice import learn_best_way
 from lapis.structure.explain import examples, say_clause
-from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
+from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRule, LearnedRules, Penalty
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
@@ -90,7 +90,7 @@ def learn_rules(
     file = CheckpointFile(options.checkpoint, method, fingerprint(data, options))
     log = open_log(file, wish)
     scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
-    search = Search(model, databases, scorer, jobs, started, progress, wish, log)
+    search = RuleSearch(model, databases, scorer, jobs, started, progress, wish, log)
     with pressed_by_interrupt(wish):
         try:
             learner = find_method("structure", method).load()
@@ -213,7 +213,7 @@ def build_result(
     ]
     for name, weight in found.units.items():
         text, true = spell_unit(data.predicates[name]), len(data.tuples[name])
-        rules.append(Rule(text, weight, None, None, true, data.num_atoms[name]))
+        rules.append(LearnedRule(text, weight, None, None, true, data.num_atoms[name]))
     return LearnedRules(
         method, tuple(rules), with_learned(model, rules), found.value, found.unit_value,
         not found.is_whole, seconds, warnings=tuple(warn_of_loss(found)),
@@ -261,7 +261,7 @@ def build_cluster_result(
     )  # fmt: skip
 
 
-def with_learned(model: Model, rules: Sequence[Rule], declarations: str = "") -> Model:
+def with_learned(model: Model, rules: Sequence[LearnedRule], declarations: str = "") -> Model:
     lines = [f"{rule.weight!r} {rule.text}\n" for rule in rules]
     learned = parse_model(print_model(model) + declarations + "".join(lines))
     return replace(learned, name=model.name)
@@ -269,7 +269,7 @@ def with_learned(model: Model, rules: Sequence[Rule], declarations: str = "") ->
 
 def count_rule(
     data: TrainingData, sums: PartSums, candidate: Candidate, weight: float, gain: float
-) -> Rule:
+) -> LearnedRule:
     """A clause with the number of groundings that are true, and that show all its atoms.
 
     One of negative weight is given as the conjunction that breaks it, whose weight is positive.
@@ -291,9 +291,11 @@ def count_rule(
     words = say_clause(candidate, data.predicates, fails=weight < 0)
     if weight < 0:  # said the other way round
         text = write_failure(candidate, data.predicates)
-        return Rule(
+        return LearnedRule(
             text, -weight, gain, support, false, groundings, words, tuple(broken), tuple(kept)
         )
     text = write_clause(candidate, data.predicates)
     true = groundings - false
-    return Rule(text, weight, gain, support, true, groundings, words, tuple(kept), tuple(broken))
+    return LearnedRule(
+        text, weight, gain, support, true, groundings, words, tuple(kept), tuple(broken)
+    )

@@ -15,7 +15,7 @@ from lapis.results.result import Columns, Result, View, new_view
 from lapis.structure.pricing import HeldOut
 
 
-class Rule(NamedTuple):
+class LearnedRule(NamedTuple):
     """One learned clause."""
 
     text: str
@@ -48,7 +48,7 @@ class LearnedRules(Result):
     """Learned clauses, heaviest first, then unit clauses."""
 
     method: str
-    rules: tuple[Rule, ...]
+    rules: tuple[LearnedRule, ...]
     model: Model
     value: float  # the measure of the model on the data, without penalties
     unit_value: float  # of unit clauses alone
@@ -149,7 +149,7 @@ def spell_held_out(held: HeldOut) -> dict[str, Any]:
     }
 
 
-def describe(rule: Rule) -> str:
+def describe(rule: LearnedRule) -> str:
     if rule.gain is None:
         return ""
     return f"gain {rule.gain:.4f}, {rule.support:,} in support, {rule.true:,}/{rule.groundings:,}"

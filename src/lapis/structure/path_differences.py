@@ -62,14 +62,14 @@ class AtomClasses(NamedTuple):
         return found
 
 
-class Column(NamedTuple, Generic[F]):
+class PathColumn(NamedTuple, Generic[F]):
     """A sparse function of some arguments of the target's atoms."""
 
     axes: tuple[int, ...]
     factor: F  # over the axes
 
 
-class Product(NamedTuple):
+class ColumnProduct(NamedTuple):
     """scale · Π columns."""
 
     columns: tuple[int, ...]
@@ -80,7 +80,7 @@ class Unified(NamedTuple):
     """The atoms U as one atom, and how N_U,S is made of columns."""
 
     members: tuple[int, ...]
-    products: tuple[Product, ...]  # for each S
+    products: tuple[ColumnProduct, ...]  # for each S
 
 
 class Joins(ABC, Generic[F]):
@@ -234,7 +234,7 @@ class PathDifferences(ABC):
 class HeldPath(PathDifferences):
     """Columns are factors in memory, rows sorted."""
 
-    columns: tuple[Column[Factor], ...]  # the last one is truth
+    columns: tuple[PathColumn[Factor], ...]  # the last one is truth
 
     def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
         return count_values(self.data, self.predicate, self.columns, world)
@@ -247,7 +247,7 @@ class HeldPath(PathDifferences):
 
 
 def count_values(
-    data: TrainingData, predicate: str, columns: Sequence[Column[Factor]], world: int
+    data: TrainingData, predicate: str, columns: Sequence[PathColumn[Factor]], world: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The atoms of a world in classes: the columns' values, float64[num_classes, num_columns], and
     how many atoms have them. Rows of factors are sorted, and no domain is empty."""
@@ -260,7 +260,7 @@ def count_values(
 
 
 def _functions(
-    data: TrainingData, predicate: str, columns: Sequence[Column[Factor]], world: int
+    data: TrainingData, predicate: str, columns: Sequence[PathColumn[Factor]], world: int
 ) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
     """Columns of the same axes as one function; a table gives back the columns' values."""
     types = data.predicates[predicate].types
@@ -276,7 +276,7 @@ def _functions(
         yield _join_functions(axes, members, parts, values)
 
 
-def group_columns(columns: Sequence[Column[F]]) -> dict[tuple[int, ...], list[int]]:
+def group_columns(columns: Sequence[PathColumn[F]]) -> dict[tuple[int, ...], list[int]]:
     """The numbers of the columns by their axes."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, column in enumerate(columns):
@@ -286,13 +286,13 @@ def group_columns(columns: Sequence[Column[F]]) -> dict[tuple[int, ...], list[in
 
 def open_path(
     joins: Joins[F], path: Path, predicate: str
-) -> tuple[tuple[Unified, ...], tuple[Column[F], ...]]:
+) -> tuple[tuple[Unified, ...], tuple[PathColumn[F], ...]]:
     """What one predicate's atoms can be at once, as products of columns; and the columns."""
-    columns: dict[tuple[tuple[int, ...], int], tuple[int, Column[F]]] = {}
+    columns: dict[tuple[tuple[int, ...], int], tuple[int, PathColumn[F]]] = {}
 
     def add(axes: tuple[int, ...], factor: F) -> int:
         key = axes, id(factor)
-        return columns.setdefault(key, (len(columns), Column(axes, factor)))[0]
+        return columns.setdefault(key, (len(columns), PathColumn(axes, factor)))[0]
 
     own = [bit for bit, atom in enumerate(path) if atom.predicate == predicate]
     types = variable_types(path, joins.data.predicates)
@@ -323,7 +323,7 @@ def open_path(
     if not arity:  # `PathDifferences.at` adds its truth, world by world
         return tuple(unified), tuple(column for _, column in columns.values())
     truth = joins.column([PathAtom(predicate, tuple(range(arity)))], range(arity))
-    every = (*(column for _, column in columns.values()), Column(tuple(range(arity)), truth))
+    every = (*(column for _, column in columns.values()), PathColumn(tuple(range(arity)), truth))
     return tuple(unified), every
 
 
@@ -333,7 +333,7 @@ def _multiply_parts(
     types: Mapping[int, str],
     joins: Joins[F],
     add: Callable[[tuple[int, ...], F], int],
-) -> Product:
+) -> ColumnProduct:
     """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
     numbers = []
     scale = np.ones(joins.data.num_worlds)
@@ -354,7 +354,7 @@ def _multiply_parts(
     for name, type_name in types.items():
         if name not in mentioned:
             scale *= np.diff(joins.data.offset[type_name])
-    return Product(tuple(numbers), scale)
+    return ColumnProduct(tuple(numbers), scale)
 
 
 def _unify(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:

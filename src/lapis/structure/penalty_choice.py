@@ -45,7 +45,7 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Candidate, Path
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.path_differences import PartSums
@@ -58,18 +58,18 @@ LEVELS = tuple(2.0**power for power in range(7, -2, -1))  # nats for each litera
 USUAL = 4.0  # where nothing is held out
 
 
-class Candidates(NamedTuple):
+class PenaltyCandidates(NamedTuple):
     """Scored clauses, in nats, best first."""
 
     plain: Sequence[ClauseScore]
     coupling: Sequence[ClauseScore]
 
 
-class Run(NamedTuple):
+class FoldRun(NamedTuple):
     """A fold with its candidates."""
 
-    search: Search
-    candidates: Candidates
+    search: RuleSearch
+    candidates: PenaltyCandidates
     test: TrainingData
     test_joins: PartSums
 
@@ -85,9 +85,9 @@ def repeats_target(data: TrainingData, path: Path) -> bool:
 
 
 def grow_model(
-    search: Search,
+    search: RuleSearch,
     ensemble: Ensemble,
-    candidates: Candidates,
+    candidates: PenaltyCandidates,
     prices: Prices,
     l2: float | None,
     max_clauses: int | None = None,
@@ -105,9 +105,9 @@ def grow_model(
 
 
 def choose_prices(
-    search: Search,
+    search: RuleSearch,
     parts: Parts,
-    find: Callable[[Search], Candidates],
+    find: Callable[[RuleSearch], PenaltyCandidates],
     l2: float | None,
 ) -> tuple[Prices, HeldOut] | None:
     """Prices by held-out likelihood, and how far gains carry; None where the search is stopped.
@@ -118,7 +118,7 @@ def choose_prices(
     runs = []
     for train, test in parts.folds:
         own = search._replace(scorer=Scorer(train, pricing=nat_pricing(train, width=width)))
-        runs.append(Run(own, find(own), test, PartSums(test)))
+        runs.append(FoldRun(own, find(own), test, PartSums(test)))
     prices = usual_prices(search.data)
     for stage in Prices._fields:
         curves = [follow_levels(run, stage, prices, l2) for run in runs]
@@ -132,12 +132,12 @@ def choose_prices(
     return None if search.stop.is_over() else (prices, held)
 
 
-def follow_levels(run: Run, stage: str, prices: Prices, l2: float | None) -> np.ndarray:
+def follow_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) -> np.ndarray:
     """float64[num_levels, num_targets], nats of the held-out atoms as the price falls.
 
     The second stage goes on from the model of the first at the prices chosen for it.
     """
-    none = Candidates((), ())
+    none = PenaltyCandidates((), ())
     start = run.candidates._replace(coupling=()) if stage == "coupling" else none
     ensemble = new_ensemble(run.search)
     grow_model(run.search, ensemble, start, prices, l2)
@@ -195,7 +195,7 @@ def choose_level(nats: np.ndarray, num_errors: float) -> int:
 
 
 def judge(
-    search: Search, parts: Parts, runs: Sequence[Run], prices: Prices, l2: float | None
+    search: RuleSearch, parts: Parts, runs: Sequence[FoldRun], prices: Prices, l2: float | None
 ) -> HeldOut:
     """What the models at these prices gain in the parts that they were not learned from."""
     held, training, num_held, num_learned = np.zeros((4, len(search.data.targets)))
@@ -223,7 +223,7 @@ NUM_DEALS = 2  # of a single world's constants
 LEAST = 8  # constants of a part
 
 
-class Fold(NamedTuple):
+class TrainingFold(NamedTuple):
     """Training data, and what was held out of it."""
 
     train: TrainingData
@@ -233,7 +233,7 @@ class Fold(NamedTuple):
 class Parts(NamedTuple):
     """How training data are held out, part by part."""
 
-    folds: tuple[Fold, ...]
+    folds: tuple[TrainingFold, ...]
     split_by: str  # "worlds", or the type whose constants are dealt
     judged: tuple[str, ...]  # the targets that differ from part to part
 
@@ -249,7 +249,7 @@ def hold_out(data: TrainingData, seed: int) -> Parts | None:
     type_name = choose_type(data)
     if type_name is None:
         return None
-    folds: list[Fold] = []
+    folds: list[TrainingFold] = []
     for _ in range(NUM_DEALS):
         part_of = deal_constants(data, type_name, generator)
         kept = [part_of == part for part in range(len(SHARES))]
@@ -259,12 +259,16 @@ def hold_out(data: TrainingData, seed: int) -> Parts | None:
     return Parts(tuple(folds), type_name, judged)
 
 
-def make_folds(data: TrainingData, parts: Sequence[Sequence[Interpretation]]) -> tuple[Fold, ...]:
+def make_folds(
+    data: TrainingData, parts: Sequence[Sequence[Interpretation]]
+) -> tuple[TrainingFold, ...]:
     """Each part as the test of the others."""
     folds = []
     for held in range(len(parts)):
         rest = [world for number, part in enumerate(parts) if number != held for world in part]
-        folds.append(Fold(*(join_interpretations(data, worlds) for worlds in (rest, parts[held]))))
+        folds.append(
+            TrainingFold(*(join_interpretations(data, worlds) for worlds in (rest, parts[held])))
+        )
     return tuple(folds)
 
 

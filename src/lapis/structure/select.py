@@ -46,7 +46,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import share_parameters
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import (
     Candidate,
     Path,
@@ -137,7 +137,7 @@ def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
     return found
 
 
-def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) -> Selection:
+def select(search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria) -> Selection:
     """The final model from the candidates that are retained."""
     penalty, l2 = criteria.penalty, criteria.shrinkage
     kept = retain(scores, penalty)
@@ -162,13 +162,13 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
     return finish_selection(search, ensemble, usable, unit_value)
 
 
-def new_ensemble(search: Search) -> Ensemble:
+def new_ensemble(search: RuleSearch) -> Ensemble:
     """Unit clauses alone."""
     return Ensemble(search.data, search.scorer.joins, pricing=search.scorer.pricing)
 
 
 def finish_selection(
-    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], unit_value: float
+    search: RuleSearch, ensemble: Ensemble, scores: Sequence[ClauseScore], unit_value: float
 ) -> Selection:
     """The ensemble's clauses, heaviest first, with what they bring alone."""
     gains = {s.candidate: s.gain for s in scores}
@@ -183,7 +183,7 @@ def finish_selection(
 
 
 def add_in_order(
-    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
+    search: RuleSearch, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
 ) -> None:
     for done, score in enumerate(scores):
         if search.stop.is_over() or len(ensemble.clauses) == criteria.max_clauses:
@@ -203,7 +203,7 @@ def add_in_order(
 
 
 def grow(
-    search: Search,
+    search: RuleSearch,
     ensemble: Ensemble,
     scores: Sequence[ClauseScore],
     penalties: Iterable[float],
@@ -256,14 +256,14 @@ class CoupledGroup(NamedTuple):
         return self.share * point.value, self.share * point.gradient
 
 
-def coupled_groups(search: Search, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
+def coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
     """The groups of which some clause has several atoms."""
     data = search.data
     return [group for group in data.groups if any(data.couples(c.path, group[0]) for c in clauses)]
 
 
 def ground_group(
-    search: Search, clauses: Sequence[Candidate], units: Sequence[str], group: tuple[str, ...]
+    search: RuleSearch, clauses: Sequence[Candidate], units: Sequence[str], group: tuple[str, ...]
 ) -> CoupledGroup:
     """The group's networks; raises TooLarge where they cannot be summed exactly."""
     data = search.data
@@ -278,7 +278,7 @@ def ground_group(
     return CoupledGroup(group, objective, data.atom_share[group[0]])
 
 
-def is_summable(search: Search, ensemble: Ensemble, candidate: Candidate) -> bool:
+def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) -> bool:
     """Whether all coupled groups can still be summed exactly when a clause enters.
 
     The networks are those that `refit_groups` sums.
@@ -296,7 +296,7 @@ def is_summable(search: Search, ensemble: Ensemble, candidate: Candidate) -> boo
     return True
 
 
-def refit_groups(search: Search, ensemble: Ensemble, l2: float | None) -> None:
+def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> None:
     """Weights and value of the ensemble by the likelihoods of all groups."""
     from scipy.optimize import minimize
 

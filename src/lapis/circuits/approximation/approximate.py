@@ -72,7 +72,7 @@ from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
 from lapis.circuits.compilation.compile import compile_factors, impossible
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
 from lapis.circuits.learning.candidates import NEVER, refresh_best
-from lapis.circuits.learning.learn import Search
+from lapis.circuits.learning.learn import CircuitSearch
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import best_order
 from lapis.network.csr import row_starts
@@ -385,7 +385,7 @@ def learn_structure(
     progress: Report | None = None,
 ) -> Circuit:
     """A circuit of at most `max_edges` edges that explains rows of states, with its parameters."""
-    search = Search(
+    search = CircuitSearch(
         rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
         neighbours(graph),
     )  # fmt: skip
@@ -408,7 +408,7 @@ def learn_structure(
     return circuit
 
 
-def lower_cost(search: Search) -> None:
+def lower_cost(search: CircuitSearch) -> None:
     """Halve the cost of an edge; every candidate is looked at again."""
     search.edge_cost *= 0.5
     candidates = search.candidates

@@ -48,7 +48,7 @@ MAX_IMPOSSIBLE = 1e-3  # probability of impossible worlds under Q, beyond which 
 TOLERANCE = 1e-7  # of J, relative to its size, where the ascent ends
 
 
-class Terms(NamedTuple):
+class ModelTerms(NamedTuple):
     """The tables of a model over the variables that evidence leaves open, less a constant each."""
 
     scope_start: np.ndarray  # int64[num_factors + 1]
@@ -69,7 +69,7 @@ class Fitted(NamedTuple):
     converged: bool
 
 
-def find_terms(graph: FactorGraph, row: np.ndarray) -> Terms:
+def find_terms(graph: FactorGraph, row: np.ndarray) -> ModelTerms:
     """The tables given a row of states, negative where nothing is known."""
     scopes: list[np.ndarray] = []
     places: list[np.ndarray] = []
@@ -88,7 +88,7 @@ def find_terms(graph: FactorGraph, row: np.ndarray) -> Terms:
             scopes.append(scope[seen < 0])
             places.append(place)
             weights.append(table[place] - base)
-    return Terms(
+    return ModelTerms(
         row_starts([*map(len, scopes)]),
         np.concatenate([*scopes, np.empty(0, np.int32)]).astype(np.int32),
         row_starts([*map(len, places)]),
@@ -101,7 +101,7 @@ def find_terms(graph: FactorGraph, row: np.ndarray) -> Terms:
 
 def fit_variational(
     family: Family,
-    terms: Terms,
+    terms: ModelTerms,
     max_iterations: int = MAX_ITERATIONS,
     stop: Stop | None = None,
     progress: Report | None = None,
@@ -129,7 +129,7 @@ def fit_variational(
 
 
 def fit_best(
-    family: Family, terms: Terms, stop: Stop | None = None, progress: Report | None = None
+    family: Family, terms: ModelTerms, stop: Stop | None = None, progress: Report | None = None
 ) -> Fitted:
     """The better of two climbs: straight from the shares of the family, and annealed.
 
@@ -150,7 +150,7 @@ def fit_best(
 class Climb:
     """Evaluates J and its natural gradient; holds the memory for it."""
 
-    def __init__(self, family: Family, terms: Terms) -> None:
+    def __init__(self, family: Family, terms: ModelTerms) -> None:
         self.family, self.terms = family, terms
         num_nodes = len(family.kind)
         self.value = np.empty((2, num_nodes, BATCH))
@@ -215,7 +215,7 @@ def certified_bound(fitted: Fitted, graph: FactorGraph, row: np.ndarray) -> floa
 def table_marginals(family: Family, graph: FactorGraph) -> np.ndarray:
     """float64[len(graph.log_value)], Q(x_scope) for all entries of all tables; none is observed."""
     first = np.repeat(graph.table_start[:-1], np.diff(graph.table_start))
-    everything = Terms(
+    everything = ModelTerms(
         graph.scope_start, graph.scope, graph.table_start, np.arange(len(first)) - first,
         graph.log_value, 0.0, graph.size,
     )  # fmt: skip

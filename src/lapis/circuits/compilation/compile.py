@@ -20,7 +20,7 @@ from lapis.circuits.compilation.gates import FULL, ONE, ZERO, Gates, new_gates
 from lapis.circuits.compilation.search import search
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.exact.elimination_order import Order
+from lapis.inference.exact.elimination_order import EliminationOrder
 from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Progress, Report, Stop
 
@@ -152,7 +152,7 @@ def impossible() -> LapisError:
     )
 
 
-def too_large(order: Order, max_edges: int) -> TooLarge:
+def too_large(order: EliminationOrder, max_edges: int) -> TooLarge:
     more = "" if order.is_complete else " or more"
     fits = order.is_complete and order.entries <= MARGINAL_ENTRIES
     other = "circuit marginals (exact, no circuit)" if fits else "circuit approximate"

@@ -45,9 +45,9 @@ from lapis.circuits.compilation.counting_kernel import (
     RUNNING,
     STEP,
     TOO_DEEP,
-    Count,
+    ClauseIndex,
+    CountingState,
     Formula,
-    Model,
     begin,
     forget_clauses,
     forget_components,
@@ -65,26 +65,26 @@ MAX_LEARNED = 20_000  # clauses, and as many again for each that the model has
 WORK_ROOM = 1 << 27
 
 
-class Counted(NamedTuple):
+class ModelCount(NamedTuple):
     log_value: float
     components: int  # in the cache at the end
     work: int  # literals looked at
 
 
-def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> Counted:
+def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
     """log Σ_x Π_f f(x); TooLarge if that takes more work than it may."""
     consistent = make_consistent(graph)
     if consistent is None:
-        return Counted(-np.inf, 0, 0)
+        return ModelCount(-np.inf, 0, 0)
     found = weighted_clauses(consistent.graph)
     if any(not clause for clause in found.clauses):
-        return Counted(-np.inf, 0, 0)
+        return ModelCount(-np.inf, 0, 0)
     model, formula, units = lay_out(found)
     if not all(put_fact(formula, literal) for literal in units):
-        return Counted(-np.inf, 0, 0)
+        return ModelCount(-np.inf, 0, 0)
     count = new_count(found.num_variables, int(model.num_clauses[0]))
     if not begin(model, formula, count):
-        return Counted(-np.inf, 0, int(formula.counter[STEP]))
+        return ModelCount(-np.inf, 0, int(formula.counter[STEP]))
     status = RUNNING
     while status != DONE:
         status = run(model, formula, count, SLICE)
@@ -100,12 +100,12 @@ def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> Counted:
             learned = formula.used[int(model.num_clauses[0]) : int(formula.counter[CLAUSES])]
             forget_clauses(formula, int(model.num_clauses[0]), float(np.median(learned)))
     value = float(count.number[0, 1])
-    return Counted(
+    return ModelCount(
         value + found.log_constant, int(count.counter[ENTRIES]), int(formula.counter[STEP])
     )
 
 
-def lay_out(found: WeightedClauses) -> tuple[Model, Formula, list[int]]:
+def lay_out(found: WeightedCnf) -> tuple[ClauseIndex, Formula, list[int]]:
     """The arrays of the kernels, and the literals of unit clauses."""
     num_variables = found.num_variables
     units = [clause[0] for clause in found.clauses if len(clause) == 1]
@@ -136,7 +136,7 @@ def lay_out(found: WeightedClauses) -> tuple[Model, Formula, list[int]]:
     owner = np.repeat(np.arange(len(long), dtype=np.int32), lengths)
     by_variable = np.argsort(literals >> 1, kind="stable")
     weight = found.log_weight
-    model = Model(
+    model = ClauseIndex(
         row_starts(np.bincount(literals >> 1, minlength=num_variables)),
         owner[by_variable], weight, np.logaddexp(weight[0::2], weight[1::2]),
         np.array([len(long)], np.int64),
@@ -144,9 +144,9 @@ def lay_out(found: WeightedClauses) -> tuple[Model, Formula, list[int]]:
     return model, formula, units
 
 
-def new_count(num_variables: int, num_clauses: int) -> Count:
+def new_count(num_variables: int, num_clauses: int) -> CountingState:
     """Room for the search; untouched memory costs nothing."""
-    return Count(
+    return CountingState(
         np.zeros((num_variables + 2, NUM_FIELDS), np.int64), np.zeros((num_variables + 2, 2)),
         np.empty(WORK_ROOM, np.int32), np.empty(1 << 22, np.int64), np.zeros(8, np.int64),
         np.zeros(num_variables, np.int64), np.zeros(num_clauses, np.int64),
@@ -160,7 +160,7 @@ def new_count(num_variables: int, num_clauses: int) -> Count:
 MAX_PRIMES = 8  # variables of a table whose prime implicates are looked for
 
 
-class WeightedClauses(NamedTuple):
+class WeightedCnf(NamedTuple):
     num_variables: int
     clauses: list[tuple[int, ...]]  # literals: 2·variable, plus 1 where negative
     log_weight: np.ndarray  # float64[2 · num_variables]
@@ -170,7 +170,7 @@ class WeightedClauses(NamedTuple):
 Box = tuple[tuple[int, ...], float]  # states, −1 for all, and the logarithm of the value
 
 
-def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
+def weighted_clauses(graph: FactorGraph) -> WeightedCnf:
     """The clauses of a model without impossible states (`factor_graph.py`)."""
     size = graph.size.tolist()
     # Boolean of each variable's state 0 (of two states: of state 1); then those of boxes.
@@ -214,7 +214,7 @@ def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
                 clauses.add((*sorted(negated), 2 * theta))
     weight = np.zeros(2 * num_variables)
     weight[list(log_weight)] = list(log_weight.values())
-    return WeightedClauses(num_variables, sorted(clauses), weight, log_constant)
+    return WeightedCnf(num_variables, sorted(clauses), weight, log_constant)
 
 
 def impossible_boxes(table: np.ndarray) -> list[tuple[int, ...]]:

@@ -296,7 +296,7 @@ PRODUCT, TOTAL = 0, 1  # of a frame's numbers: of the branch, of the branches do
 DEPTH, WORK, ENTRIES, KEY_END, NOW, LIST = 0, 1, 2, 3, 4, 5  # of Count.counter
 
 
-class Model(NamedTuple):
+class ClauseIndex(NamedTuple):
     """The clauses by variable, for components; and the weights."""
 
     occurs_start: np.ndarray  # int64[num_variables + 1]
@@ -306,7 +306,7 @@ class Model(NamedTuple):
     num_clauses: np.ndarray  # int64[1], of the model, longer than two
 
 
-class Count(NamedTuple):
+class CountingState(NamedTuple):
     frame: np.ndarray  # int64[num_variables + 2, NUM_FIELDS]
     number: np.ndarray  # float64[num_variables + 2, 2]
     work: np.ndarray  # int32[...], components: ends of variables and clauses, then these

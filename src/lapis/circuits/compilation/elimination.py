@@ -33,7 +33,7 @@ from lapis.circuits.compilation.gates import (
     make_node,
 )
 from lapis.circuits.factor_graph import FactorGraph
-from lapis.inference.exact.elimination_order import Order, best_order, low_degree_order
+from lapis.inference.exact.elimination_order import EliminationOrder, best_order, low_degree_order
 from lapis.inference.exact.junction_tree import build_tree
 from lapis.network.csr import row_starts
 from lapis.network.cubes import Cubes
@@ -173,7 +173,7 @@ SEARCHED, MAX_SEARCHES = 1e3, 12  # an order of more entries is looked for again
 
 def elimination_order(
     graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
-) -> Order:
+) -> EliminationOrder:
     """A cheap order; not complete if its tables would pass `max_entries`."""
     size = graph.size
     if len(size) <= MAX_SEARCHED:
@@ -187,8 +187,8 @@ def elimination_order(
     tree = build_tree(cubes, order)
     entries, width = float(tree.table_start[-1]), int(np.diff(tree.scope_start).max(initial=0))
     if len(order) < len(size):
-        return Order(none, max(entries, 2.0**SPARSE_SCOPE), SPARSE_SCOPE, False)
-    return Order(order, entries, width, entries <= max_entries)
+        return EliminationOrder(none, max(entries, 2.0**SPARSE_SCOPE), SPARSE_SCOPE, False)
+    return EliminationOrder(order, entries, width, entries <= max_entries)
 
 
 def repeated_order(
@@ -197,7 +197,7 @@ def repeated_order(
     seed: int,
     num_searches: int = MAX_SEARCHES,
     stop: Stop | None = None,
-) -> Order:
+) -> EliminationOrder:
     """The cheapest of several searches: a compiled order is used often, ties are many."""
     best = None
     for number in range(num_searches):

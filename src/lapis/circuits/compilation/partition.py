@@ -32,7 +32,7 @@ from lapis.circuits.compilation.elimination import (
 )
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent, without_idle
 from lapis.errors import TooLarge
-from lapis.inference.exact.elimination_order import Order
+from lapis.inference.exact.elimination_order import EliminationOrder
 from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Stop
 
@@ -46,7 +46,7 @@ HOPELESS = 1e12  # entries beyond which an order is given up
 LOST = 1e-290
 
 
-class Partition(NamedTuple):
+class PartitionValue(NamedTuple):
     log_value: float
     exact: bool  # no product was too small for a double
     entries: float  # of all tables that were summed
@@ -71,11 +71,11 @@ def find_partition(
     max_bytes: int = MAX_BYTES,
     hopeless: float = HOPELESS,
     stop: Stop | None = None,
-) -> Partition:
+) -> PartitionValue:
     """log Σ_x Π_f f(x); TooLarge if that takes more than the limits."""
     consistent = make_consistent(graph)
     if consistent is None:
-        return Partition(-np.inf, True, 0.0, 0)
+        return PartitionValue(-np.inf, True, 0.0, 0)
     small = without_leaves(consistent.graph)
     order = repeated_order(small, hopeless, 0, stop=stop)
     if not order.is_complete or order.entries > max_entries:
@@ -102,11 +102,11 @@ def find_partition(
         )  # fmt: skip
         top = float(message.max())
         if top == 0.0:
-            return Partition(-np.inf, not lost, order.entries, order.width)
+            return PartitionValue(-np.inf, not lost, order.entries, order.width)
         message /= top
         log_value += math.log(top)
         exact = exact and not lost
-    return Partition(log_value, exact, order.entries, order.width)
+    return PartitionValue(log_value, exact, order.entries, order.width)
 
 
 def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | None:
@@ -225,7 +225,7 @@ def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, li
     return log_value, exact, found
 
 
-def too_wide(order: Order, num_bytes: float) -> TooLarge:
+def too_wide(order: EliminationOrder, num_bytes: float) -> TooLarge:
     return TooLarge(
         f"elimination would join {order.width + 1} variables in a table and compute "
         f"{order.entries:.1e} entries" + (f", {num_bytes / 1e9:.1f} GB at once" * (num_bytes > 0)),

@@ -63,7 +63,7 @@ class Cache(NamedTuple):
     node: np.ndarray  # int32[room]
 
 
-class Search(NamedTuple):
+class SearchArrays(NamedTuple):
     size: np.ndarray  # int32[num_positions], states of the variable at each position
     first_state: np.ndarray  # int64[num_positions], its first indicator
     free: np.ndarray  # int32[num_positions], the node Σ λ of it
@@ -105,7 +105,7 @@ def search(
         np.empty(room, np.int32),
     )
     longest = num_positions * 2 + len(key) * 3 + int(size.max(initial=1)) + 16
-    state = Search(
+    state = SearchArrays(
         size.astype(np.int32),
         first_state,
         free,
@@ -359,7 +359,7 @@ class Diagrams(NamedTuple):
     root: np.ndarray  # int32[num_factors]
 
 
-class _Nodes(NamedTuple):
+class _SearchNodes(NamedTuple):
     position: np.ndarray
     child_start: np.ndarray
     child: np.ndarray
@@ -374,7 +374,7 @@ def build_diagrams(graph: FactorGraph, position: np.ndarray) -> Diagrams:
     """All tables, with variables decided by position, int32[num_variables], the lowest first."""
     room = 2 * len(graph.log_value) + 2
     number = np.zeros(1)
-    nodes = _Nodes(
+    nodes = _SearchNodes(
         np.empty(room, np.int32),
         np.zeros(room + 1, np.int64),
         np.empty(room, np.int32),

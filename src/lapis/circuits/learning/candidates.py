@@ -33,7 +33,7 @@ from lapis.runtime.kernels import allocating_entry, entry, inner
 NEVER = -np.inf
 
 
-class Candidates(NamedTuple):
+class SplitCandidates(NamedTuple):
     """A row for each distribution, a column for each variable that it might be split on."""
 
     gain: np.ndarray  # float64[room, num_variables], log-likelihood less k_p; -inf: not allowed
@@ -44,15 +44,15 @@ class Candidates(NamedTuple):
     first: np.ndarray  # int64[room], its first parameter
 
 
-def new_candidates(room: int, num_variables: int) -> Candidates:
+def new_candidates(room: int, num_variables: int) -> SplitCandidates:
     shape = (room, num_variables)
-    return Candidates(
+    return SplitCandidates(
         np.full(shape, NEVER), np.full(shape, NEVER), np.zeros(shape, np.int32),
         np.full(room, NEVER), np.zeros(room, np.int32), np.zeros(room, np.int64),
     )  # fmt: skip
 
 
-def grown(candidates: Candidates) -> Candidates:
+def grown(candidates: SplitCandidates) -> SplitCandidates:
     """The same with twice the room."""
     room, num_variables = candidates.gain.shape
     larger = new_candidates(2 * room, num_variables)

@@ -166,7 +166,7 @@ def new_tree(
     return HiddenTree(order, parent, transition, emission)
 
 
-class Beliefs(NamedTuple):
+class UpwardMessages(NamedTuple):
     """What rows say from below; lists are by variable."""
 
     belief: list[np.ndarray]  # float32[num_rows, K], P(rows below | own state), up to a factor
@@ -174,7 +174,7 @@ class Beliefs(NamedTuple):
     log_likelihood: np.ndarray  # float64[num_rows]
 
 
-def gather(tree: HiddenTree, rows: np.ndarray) -> Beliefs:
+def gather(tree: HiddenTree, rows: np.ndarray) -> UpwardMessages:
     """From the leaves to the root."""
     num_rows, num_variables = rows.shape
     scale = np.zeros(num_rows)
@@ -192,7 +192,7 @@ def gather(tree: HiddenTree, rows: np.ndarray) -> Beliefs:
             belief[p] /= largest[:, None]
             scale += np.log(largest, dtype=np.float64)
     root = int(tree.order[0])
-    return Beliefs(belief, message, np.log(message[root][:, 0], dtype=np.float64) + scale)
+    return UpwardMessages(belief, message, np.log(message[root][:, 0], dtype=np.float64) + scale)
 
 
 def log_likelihoods(tree: HiddenTree, rows: np.ndarray) -> np.ndarray:

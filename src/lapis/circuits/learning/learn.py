@@ -39,7 +39,7 @@ from lapis.circuits.learning.candidates import (
 from lapis.circuits.learning.priors import counts_in_total
 from lapis.circuits.learning.split import (
     MAX_STATES,
-    Graph,
+    GrowingCircuit,
     new_layout,
     new_walk,
     product_of_marginals,
@@ -54,7 +54,7 @@ REPORT_EVERY = 0.2  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class SearchResult:
     """What a search found, and how."""
 
     circuit: Circuit | None  # None for the learner without one
@@ -78,7 +78,7 @@ def learn_circuit(
     allowed: np.ndarray | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
-) -> Learned:
+) -> SearchResult:
     """Learn a circuit from complete rows, or a network with decision trees alone.
 
     Parameters
@@ -112,7 +112,7 @@ def learn_circuit(
     LapisError
         If the data are empty, incomplete, or have a variable of too many states.
     """
-    search = Search(data, names, states, edge_cost, parameter_cost, prior, allowed)
+    search = CircuitSearch(data, names, states, edge_cost, parameter_cost, prior, allowed)
     stop = stop or Stop()
     began = told = time.monotonic()
     converged = False
@@ -132,7 +132,7 @@ def learn_circuit(
     return search.finish(time.monotonic() - began, converged)
 
 
-class Search:
+class CircuitSearch:
     """The circuit so far, its distributions and the data of each."""
 
     def __init__(
@@ -284,7 +284,7 @@ class Search:
         below[own] = True
         self.is_descendant[np.ix_(above, below)] = True
 
-    def finish(self, seconds: float, converged: bool) -> Learned:
+    def finish(self, seconds: float, converged: bool) -> SearchResult:
         is_leaf = np.array(self.split_on) < 0
         sizes = np.array([len(self.states[own]) for own in self.variable])
         used = np.where(is_leaf, sizes, 0)
@@ -301,11 +301,13 @@ class Search:
         if self.with_circuit:
             first_of = np.array(self.first_parameter)
             circuit = finish_circuit(self.graph, network, first_of, self.num_parameters)
-        return Learned(circuit, network, self.log_likelihood, self.num_splits, seconds, converged)
+        return SearchResult(
+            circuit, network, self.log_likelihood, self.num_splits, seconds, converged
+        )
 
 
 def finish_circuit(
-    graph: Graph, network: TreeNetwork, first_parameter: np.ndarray, num_parameters: int
+    graph: GrowingCircuit, network: TreeNetwork, first_parameter: np.ndarray, num_parameters: int
 ) -> Circuit:
     """The circuit of a network from the graph made by its splits.
 

@@ -53,7 +53,7 @@ SLACK = 0.005  # nats a row
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class CircuitFit:
     """A circuit or a network learned from rows, and how; one of the two at least."""
 
     circuit: Circuit | None  # None if edges cost nothing
@@ -80,7 +80,7 @@ class Fit:
         return log_probabilities(self.circuit, different)[number]
 
 
-class Trial(NamedTuple):
+class CostTrial(NamedTuple):
     """A pair of costs, and what came of it."""
 
     edge_cost: float
@@ -90,16 +90,16 @@ class Trial(NamedTuple):
 
 
 def choose_costs(
-    learn: Callable[[float, float], Fit],
+    learn: Callable[[float, float], CircuitFit],
     edge_costs: Sequence[float],
     parameter_costs: Sequence[float],
     valid: np.ndarray,
     stop: Stop,
     progress: Report | None = None,
-) -> tuple[Fit, Trial, list[Trial]]:
+) -> tuple[CircuitFit, CostTrial, list[CostTrial]]:
     """The fit of those that `learn` finds for pairs of costs that is best on held-out rows."""
-    trials: list[Trial] = []
-    best: tuple[Fit, Trial] | None = None
+    trials: list[CostTrial] = []
+    best: tuple[CircuitFit, CostTrial] | None = None
     prices = sorted(set(edge_costs), reverse=True)
     for parameter_cost in sorted(set(parameter_costs), reverse=True):
         highest = -np.inf
@@ -108,7 +108,7 @@ def choose_costs(
                 break
             fit = learn(price, parameter_cost)
             value = float(fit.log_likelihoods(valid).mean())
-            trial = Trial(price, parameter_cost, fit.num_edges, value)
+            trial = CostTrial(price, parameter_cost, fit.num_edges, value)
             if best is None or value > best[1].valid_log_likelihood:
                 best = fit, trial
             trials.append(trial)
@@ -129,13 +129,13 @@ EDGE_COSTS, PARAMETER_COSTS = (0.1,), (0.0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TuningOutcome:
     """The circuit, the costs that it was learned with, and all that were tried."""
 
-    fit: Fit
+    fit: CircuitFit
     edge_cost: float | None  # None for a tree
     parameter_cost: float | None
-    trials: list[Trial]  # if there was a choice
+    trials: list[CostTrial]  # if there was a choice
     seconds: float
 
 
@@ -171,7 +171,7 @@ def learn_rows(
     seed: int = 0,
     progress: Report | None = None,
     stop: Stop | None = None,
-) -> Outcome:
+) -> TuningOutcome:
     """Learn a circuit, or a network with decision trees, from rows.
 
     Parameters
@@ -229,7 +229,7 @@ def learn_rows(
             hint="they belong to greedy, quick",
         )
     began = time.monotonic()
-    trials: list[Trial] = []
+    trials: list[CostTrial] = []
     chosen: tuple[float | None, float | None] = (None, None)
     with pressed_by_interrupt(task.stop):
         if method == "tree":
@@ -242,12 +242,12 @@ def learn_rows(
                 chosen = best = trial.edge_cost, trial.parameter_cost
             if not trials or (num_starts > 1 and not task.stop.is_over()):
                 fit = learn_splits(task, method, *best, num_starts)
-    return Outcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
+    return TuningOutcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
 
 
 def learn_splits(
     task: RowTask, method: Method, edge_cost: float, parameter_cost: float, num_starts: int = 1
-) -> Fit:
+) -> CircuitFit:
     """One circuit of LearnAC or a mixture; a network alone if edges cost nothing."""
     num_components = task.num_components or 1
     if num_components * num_starts == 1 and (task.train >= 0).all():
@@ -256,7 +256,7 @@ def learn_splits(
             parameter_cost=parameter_cost, prior=task.prior, method=method,
             max_edges=task.max_edges, progress=task.progress, stop=task.stop,
         )  # fmt: skip
-        return Fit(found.circuit, found.network, found.num_splits, found.converged)
+        return CircuitFit(found.circuit, found.network, found.num_splits, found.converged)
     mixture = learn_mixture(
         task.train, task.names, task.states, num_components=num_components, num_starts=num_starts,
         valid=task.valid, edge_cost=edge_cost, parameter_cost=parameter_cost, prior=task.prior,
@@ -265,10 +265,10 @@ def learn_splits(
     )  # fmt: skip
     circuit = join_circuits(mixture.weight, mixture.circuit)
     network = mixture.network[0] if len(mixture.network) == 1 else None
-    return Fit(circuit, network, mixture.num_splits, mixture.converged)
+    return CircuitFit(circuit, network, mixture.num_splits, mixture.converged)
 
 
-def learn_trees(task: RowTask) -> Fit:
+def learn_trees(task: RowTask) -> CircuitFit:
     """The average of hidden trees from different starts."""
     check_shape(task.train, task.names)
     if task.prior == "thesis":
@@ -293,10 +293,10 @@ def learn_trees(task: RowTask) -> Fit:
         circuits.append(as_circuit(tree, task.names, task.states))
         converged &= is_done
     weight = np.full(len(circuits), 1 / len(circuits))
-    return Fit(join_circuits(weight, circuits), None, 0, converged)
+    return CircuitFit(join_circuits(weight, circuits), None, 0, converged)
 
 
-def finish_fit(fit: Fit, task: RowTask) -> Fit:
+def finish_fit(fit: CircuitFit, task: RowTask) -> CircuitFit:
     """Merge parts of the circuit; refuse one that is larger than allowed even without splits.
 
     A circuit with a network beside it stays the same distribution.
@@ -325,7 +325,7 @@ Key = tuple[int, ...]
 
 def merge_nodes(circuit: Circuit, tolerance: float = 0.0) -> Circuit:
     """The circuit with equal nodes joined; with a tolerance, also sums with close weights."""
-    made = _Nodes(tolerance)
+    made = _SharedNodes(tolerance)
     number = np.empty(circuit.num_nodes, np.int64)
     start = circuit.start.tolist()
     for node, (kind, leaf) in enumerate(
@@ -353,7 +353,7 @@ def merge_close(circuit: Circuit, valid: np.ndarray) -> Circuit:
     return best
 
 
-class _Nodes:
+class _SharedNodes:
     """Nodes made so far, each once."""
 
     def __init__(self, tolerance: float) -> None:

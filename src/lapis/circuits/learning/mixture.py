@@ -41,7 +41,7 @@ from lapis.circuits.circuit import (
     state_starts,
 )
 from lapis.circuits.evaluation import expected_parameters, log_values
-from lapis.circuits.learning.learn import Learned, Method, check_shape, learn_circuit
+from lapis.circuits.learning.learn import Method, SearchResult, check_shape, learn_circuit
 from lapis.circuits.learning.priors import counts_in_total
 from lapis.circuits.queries import complete_rows
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
@@ -135,7 +135,7 @@ def learn_mixture(
     examples = Examples(rows, count, marginal_states(rows, count, states), valid)
     limit = None if max_edges is None else max_edges // (num_components * num_starts) - 3
 
-    def learn(part: np.ndarray, price: float) -> Learned:
+    def learn(part: np.ndarray, price: float) -> SearchResult:
         return learn_circuit(
             part, names, states, edge_cost=price, parameter_cost=parameter_cost, prior=prior,
             method=method, max_edges=limit, stop=stop,
@@ -167,7 +167,7 @@ def learn_mixture(
 def learn_one(
     examples: Examples,
     num_components: int,
-    learn: Callable[[np.ndarray, float], Learned],
+    learn: Callable[[np.ndarray, float], SearchResult],
     edge_cost: float,
     prior: np.ndarray,  # float64[num_variables], counts in total
     rng: np.random.Generator,

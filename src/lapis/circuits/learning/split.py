@@ -39,7 +39,7 @@ MAX_STATES = 64
 NO_LIMIT = 1 << 60
 
 
-class Graph(NamedTuple):
+class GrowingCircuit(NamedTuple):
     """A circuit while it is learned; `leaf` of a parameter is its number in the learner."""
 
     kind: np.ndarray  # int8[num_nodes]
@@ -53,7 +53,7 @@ class Graph(NamedTuple):
     node_of_parameter: np.ndarray  # int32[num_parameters], -1 for those of split distributions
 
 
-class Layout(NamedTuple):
+class StateLayout(NamedTuple):
     """Where the states of a variable are in a scope."""
 
     size: np.ndarray  # int32[num_variables]
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
     state_bit: np.ndarray  # uint64[num_states]
 
 
-class Walk(NamedTuple):
+class SplitWalk(NamedTuple):
     """What the last walk found, and memory for the next; a mark is valid if it equals `stamp`."""
 
     stamp: np.ndarray  # int64[1]
@@ -79,7 +79,7 @@ class Walk(NamedTuple):
     stack: np.ndarray  # int64[2, num_nodes], nodes and how far their neighbours are done
 
 
-def new_layout(states: Sequence[Sequence[str]]) -> Layout:
+def new_layout(states: Sequence[Sequence[str]]) -> StateLayout:
     size = np.array([len(names) for names in states], np.int32)
     word, shift = np.zeros(len(size), np.int32), np.zeros(len(size), np.uint64)
     at = 0
@@ -92,19 +92,19 @@ def new_layout(states: Sequence[Sequence[str]]) -> Layout:
     full = np.array([(1 << width) - 1 for width in size.tolist()], np.uint64)
     own = np.concatenate([np.arange(width, dtype=np.uint64) for width in size])
     bit = np.uint64(1) << (own + np.repeat(shift, size))
-    return Layout(size, first, word, shift, full, np.repeat(word, size), bit)
+    return StateLayout(size, first, word, shift, full, np.repeat(word, size), bit)
 
 
-def new_walk(num_nodes: int) -> Walk:
+def new_walk(num_nodes: int) -> SplitWalk:
     copies, used, many = np.zeros((3, num_nodes), np.uint64)
-    return Walk(
+    return SplitWalk(
         np.zeros(1, np.int64), np.zeros((num_nodes, 3), np.int64), copies, used, many,
         np.zeros(num_nodes, np.bool_), np.zeros((3, num_nodes), np.int32), np.zeros(3, np.int64),
         np.zeros((2, num_nodes), np.int64),
     )  # fmt: skip
 
 
-def product_of_marginals(layout: Layout, first_parameter: np.ndarray) -> Graph:
+def product_of_marginals(layout: StateLayout, first_parameter: np.ndarray) -> GrowingCircuit:
     """Π_X Σ_j λ_Xj θ_Xj, the circuit that learning starts with."""
     num_states = int(layout.size.sum())
     num_variables = len(layout.size)
@@ -156,7 +156,7 @@ def finish(kind, leaf, start, child, layout, num_states, num_parameters):  # typ
         for e in range(start[n], start[n + 1]):
             parent[filled[child[e]]] = n
             filled[child[e]] += 1
-    return Graph(
+    return GrowingCircuit(
         kind, leaf, start, child, parent_start, parent, scope, node_of_state, node_of_parameter
     )
 

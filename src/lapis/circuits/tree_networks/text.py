@@ -49,9 +49,9 @@ TOLERANCE = 1e-6  # of the sum of a distribution
 UNNUMBERED = 1 << 60
 
 
-class Tree(NamedTuple):
+class DecisionTree(NamedTuple):
     asked: int  # the variable, or -1
-    cases: list[Tree]
+    cases: list[DecisionTree]
     table: np.ndarray | None  # float64[size], logarithms, of a leaf
     number: int = UNNUMBERED  # of the split
 
@@ -129,7 +129,7 @@ class TreeReader:
         self.source = source
         self.names: list[str] = []
         self.states: list[list[str]] = []
-        self.trees: dict[int, Tree] = {}
+        self.trees: dict[int, DecisionTree] = {}
         self.begin = self.end = 0
         self.token = ""
         self.advance()
@@ -224,10 +224,10 @@ class TreeReader:
         self.trees[own] = self.read_tree(own, parents)
         self.expect("}")
 
-    def read_tree(self, own: int, open_: set[int]) -> Tree:
+    def read_tree(self, own: int, open_: set[int]) -> DecisionTree:
         """A table, or a tree for each state of one of the open variables."""
         if self.token == "table":
-            return Tree(-1, [], self.read_table(len(self.states[own])))
+            return DecisionTree(-1, [], self.read_table(len(self.states[own])))
         number = UNNUMBERED
         if self.token == "split":
             self.advance()
@@ -235,7 +235,7 @@ class TreeReader:
                 self.refuse("the number of a split expected here")
             number = int(self.advance())
             self.expect(":")
-        cases: dict[int, Tree] = {}
+        cases: dict[int, DecisionTree] = {}
         asked = -1
         while len(cases) < (len(self.states[asked]) if asked >= 0 else 1):
             self.expect("case")
@@ -256,7 +256,7 @@ class TreeReader:
                 self.refuse_at(begin, end, "this state has a case already")
             self.expect(":")
             cases[state] = self.read_tree(own, open_ - {asked})
-        return Tree(asked, [cases[state] for state in range(len(cases))], None, number)
+        return DecisionTree(asked, [cases[state] for state in range(len(cases))], None, number)
 
     def read_table(self, size: int) -> np.ndarray:
         begin = self.begin

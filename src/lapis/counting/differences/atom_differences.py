@@ -26,7 +26,7 @@ avoided; `lapis.counting.differences.argument_classes` works on the groups as th
 
 Differences atom by atom, for formulas whose quantifiers have no closed form.
 
-An incremental `World` gives each atom's difference exactly, in time proportional to its
+An incremental `FlippingWorld` gives each atom's difference exactly, in time proportional to its
 neighbourhood; it just has to be asked for every atom.
 """
 
@@ -42,8 +42,8 @@ import numpy as np
 from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.argument_classes import Function, look_up
 from lapis.counting.differences.differences import (
-    Difference,
-    Target,
+    FlipTarget,
+    SignedConjunctions,
     clause_difference,
     is_direct,
     num_levels,
@@ -55,7 +55,7 @@ from lapis.counting.differences.sparse_vectors import (
     place_vectors,
     stack_vectors,
 )
-from lapis.counting.flipping_world import World
+from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.weight_keys import WeightKey, WeightKeys, number_weights, violated_rules
 from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
@@ -66,14 +66,14 @@ from lapis.relational.factor import Factor, multiply, sort_rows
 from lapis.relational.interpretation import Interpretation, run_plans
 
 if TYPE_CHECKING:
-    from lapis.counting.differences.block_classes import Candidates
+    from lapis.counting.differences.block_classes import BlockCandidates
 
 
 class Differences(Protocol):
     """What both ways offer."""
 
     @property
-    def target(self) -> Target: ...
+    def target(self) -> FlipTarget: ...
 
     @property
     def interpretation(self) -> Interpretation: ...
@@ -102,7 +102,7 @@ class CountedDifferences(Differences, Protocol):
     def count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
         """Vectors, truth values and how many atoms have them; not yet grouped."""
 
-    def count_candidates(self) -> Candidates:
+    def count_candidates(self) -> BlockCandidates:
         """The values of all blocks."""
 
 
@@ -111,7 +111,7 @@ class DifferenceSource(Protocol):
     """A world that finds differences by itself."""
 
     def differences(
-        self, target: Target, features: Sequence[Feature], keys: WeightKeys
+        self, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
     ) -> CountedDifferences:
         """The differences of features that all are direct."""
 
@@ -120,7 +120,7 @@ class DifferenceSource(Protocol):
 class AtomDifferences:
     """d(g) of every ground atom g of a predicate, for g true and for g false in the data."""
 
-    target: Target
+    target: FlipTarget
     interpretation: Interpretation
     keys: WeightKeys
     when_false: AtomVectors
@@ -160,7 +160,7 @@ def open_differences(
 
 
 def evaluate_differences(
-    problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
+    problem: Problem, target: FlipTarget, world: Mapping[str, np.ndarray] | None
 ) -> AtomDifferences | CountedDifferences:
     """Evaluates the difference terms of features that all are direct, where the world is."""
     features = problem.normal_form.features
@@ -174,11 +174,11 @@ def evaluate_differences(
 
 
 def differences_in(
-    world: Interpretation, target: Target, features: Sequence[Feature], keys: WeightKeys
+    world: Interpretation, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
 ) -> AtomDifferences:
     """The differences in a world in memory, of features that all are direct."""
-    when_false: list[Term] = []
-    when_true: list[Term] = []
+    when_false: list[DifferenceTerm] = []
+    when_true: list[DifferenceTerm] = []
     for feature in features:
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
@@ -190,8 +190,10 @@ def differences_in(
     return AtomDifferences(target, world, keys, *vectors, violated_rules(features, world))
 
 
-def flip_target(problem: Problem, predicate: str) -> Target:
-    return Target(problem.model.predicates[predicate], problem.normal_form.derived, problem.domains)
+def flip_target(problem: Problem, predicate: str) -> FlipTarget:
+    return FlipTarget(
+        problem.model.predicates[predicate], problem.normal_form.derived, problem.domains
+    )
 
 
 EMPTY_VECTOR = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
@@ -210,7 +212,7 @@ class _Group(NamedTuple):
     vectors: SparseVectors
 
 
-class Part(NamedTuple):
+class TermGroup(NamedTuple):
     """A term's group: the function that its value is read off, and the table to read it."""
 
     function: int  # −1 for a group without positions
@@ -224,7 +226,7 @@ class AtomVectors:
     """Difference vectors of all atoms of a predicate."""
 
     functions: tuple[Function, ...]
-    terms: tuple[tuple[int, tuple[Part, ...], WeightKey], ...]
+    terms: tuple[tuple[int, tuple[TermGroup, ...], WeightKey], ...]
 
     def at_signatures(self, signatures: np.ndarray) -> SparseVectors:
         """The vector of each signature int64[n, num_functions]."""
@@ -255,7 +257,9 @@ class AtomVectors:
 
 
 def build_atom_vectors(
-    when_false: Sequence[Term], when_true: Sequence[Term], positions: tuple[str, ...]
+    when_false: Sequence[DifferenceTerm],
+    when_true: Sequence[DifferenceTerm],
+    positions: tuple[str, ...],
 ) -> tuple[AtomVectors, AtomVectors]:
     """Numbers the values of the terms' groups, for false and for true atoms.
 
@@ -270,14 +274,14 @@ def build_atom_vectors(
     return vectors, vectors if when_false == when_true else _build(when_true, groups)
 
 
-def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
+def _build(terms: Sequence[DifferenceTerm], groups: Mapping[int, _Group]) -> AtomVectors:
     by_positions: dict[tuple[int, ...], dict[int, _Group]] = {}
     for term in terms:
         for factor in term.groups:
             group = groups[id(factor)]
             by_positions.setdefault(group.positions, {})[id(factor)] = group
     functions: list[Function] = []
-    parts: dict[int, Part] = {}
+    parts: dict[int, TermGroup] = {}
     for axes, members in by_positions.items():
         if axes:
             function, tables = _combine(axes, list(members.values()))
@@ -286,7 +290,7 @@ def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
         else:
             number, tables = -1, [np.arange(2) for _ in members]
         for (name, group), table in zip(members.items(), tables, strict=True):
-            parts[name] = Part(number, table, group.plus, group.vectors)
+            parts[name] = TermGroup(number, table, group.plus, group.vectors)
     return AtomVectors(
         tuple(functions),
         tuple(
@@ -327,7 +331,7 @@ def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function,
 
 
 def _multiply(
-    coefficient: int, parts: Sequence[Part], chosen: Sequence[np.ndarray], key: WeightKey
+    coefficient: int, parts: Sequence[TermGroup], chosen: Sequence[np.ndarray], key: WeightKey
 ) -> Factor:
     """coefficient · Π parts as a factor over "@row" and the plus variables, sorted by row."""
     num_rows = len(chosen[0]) if chosen else 1
@@ -349,7 +353,7 @@ def _pack(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) ->
     return pack([factor.column(name) for name in variables], shape, len(factor))
 
 
-class Term(NamedTuple):
+class DifferenceTerm(NamedTuple):
     """coefficient · Π groups, added to the weight that `key` selects."""
 
     coefficient: int
@@ -358,8 +362,8 @@ class Term(NamedTuple):
 
 
 def evaluate_difference(
-    difference: Difference, target: Target, key: WeightKey, world: Interpretation
-) -> tuple[list[Term], list[Term]]:
+    difference: SignedConjunctions, target: FlipTarget, key: WeightKey, world: Interpretation
+) -> tuple[list[DifferenceTerm], list[DifferenceTerm]]:
     """The terms of d(g) for false and for true atoms, over positions and plus variables.
 
     Equal groups are one and the same factor.
@@ -372,7 +376,7 @@ def evaluate_difference(
     ]
     when_false, when_true = (
         [
-            Term(answer.scale, answer.factors, key)
+            DifferenceTerm(answer.scale, answer.factors, key)
             for answer in answers
             if answer.scale and all(map(len, answer.factors))
         ]
@@ -385,10 +389,10 @@ def evaluate_difference(
 class ListedDifferences:
     """d(g) by asking a world; the same offer as `AtomDifferences`."""
 
-    target: Target
+    target: FlipTarget
     interpretation: Interpretation  # of the base predicates
     keys: WeightKeys
-    world: World
+    world: FlippingWorld
     violated: tuple[int, ...]
 
     @property
@@ -410,9 +414,9 @@ class ListedDifferences:
 
 
 def listed_differences(
-    problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
+    problem: Problem, target: FlipTarget, world: Mapping[str, np.ndarray] | None
 ) -> ListedDifferences:
-    flips = World(problem, world=world)
+    flips = FlippingWorld(problem, world=world)
     return ListedDifferences(
         target, base_world(problem, world), number_weights(problem), flips, flips.violated_rules
     )

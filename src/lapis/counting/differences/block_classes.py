@@ -84,7 +84,7 @@ class BlockClasses:
         return SparseVectors(self.vector_start, self.weight_id, self.difference)
 
 
-class Candidates(NamedTuple):
+class BlockCandidates(NamedTuple):
     """Some candidates of some blocks: `multiplicity` values with the same vector and truth."""
 
     block: np.ndarray  # int64[n], a number for each block or merged blocks
@@ -133,7 +133,7 @@ def block_classes(
     return _group(candidates, target.predicate, keys.num_weights, violated)
 
 
-def count_candidates(differences: AtomDifferences) -> Candidates:
+def count_candidates(differences: AtomDifferences) -> BlockCandidates:
     """The candidates of all blocks, blocks merged that no crossing relation mentions."""
     predicate = differences.target.predicate
     marked = predicate.block
@@ -190,7 +190,7 @@ def count_candidates(differences: AtomDifferences) -> Candidates:
     vectors = differences.when_false.at_signatures(values[:, :-1])
     is_true = values[:, -1] > 0
     num_blocks = np.bincount(block, minlength=len(first))
-    return Candidates(owner, vectors, is_true, signatures.multiplicity, num_blocks)
+    return BlockCandidates(owner, vectors, is_true, signatures.multiplicity, num_blocks)
 
 
 def _list_blocks(sizes: Sequence[int]) -> np.ndarray:
@@ -222,7 +222,7 @@ def _renumber(function: Function, numbered: Factor, axis_of: Mapping[int, int]) 
     return Function((0, *(axis_of[place] for place in marked)), rows, product.value)
 
 
-def _list_candidates(listed: ListedDifferences) -> Candidates:
+def _list_candidates(listed: ListedDifferences) -> BlockCandidates:
     predicate = listed.target.predicate
     num_atoms = listed.interpretation.num_atoms(predicate.name)
     if num_atoms > MAX_LISTED:
@@ -244,7 +244,7 @@ def _list_candidates(listed: ListedDifferences) -> Candidates:
         parts.append(vectors)
         truths.append(truth)
     none = add_entries(0, *[np.empty(0, np.int64)] * 3)
-    return Candidates(
+    return BlockCandidates(
         np.repeat(np.arange(len(blocks)), len(values)),
         stack_vectors([none, *parts]),
         np.concatenate([np.empty(0, bool), *truths]),
@@ -254,7 +254,7 @@ def _list_candidates(listed: ListedDifferences) -> Candidates:
 
 
 def _group(
-    candidates: Candidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
+    candidates: BlockCandidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
 ) -> BlockClasses:
     """Merges equal candidates of a block, then equal blocks."""
     num_blocks = len(candidates.num_blocks)

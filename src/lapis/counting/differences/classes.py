@@ -193,23 +193,23 @@ DENSE_ENTRIES = 1_000_000  # up to this size a matrix is dense
 DENSE_RATIO = 4  # beyond it, dense where at least one entry in so many is not zero
 
 
-class PseudoLikelihood(NamedTuple):
+class ClassLikelihood(NamedTuple):
     value: float
     gradient: np.ndarray  # float64[num_weights]; zero where the value is −∞
 
 
 def pseudo_log_likelihood(
     classes: DifferenceClasses | BlockClasses, weights: np.ndarray
-) -> PseudoLikelihood:
+) -> ClassLikelihood:
     """Value and gradient at weights float64[num_weights]."""
     if classes.violated_rules or (isinstance(classes, BlockClasses) and classes.broken_blocks):
-        return PseudoLikelihood(-np.inf, np.zeros(classes.num_weights))
+        return ClassLikelihood(-np.inf, np.zeros(classes.num_weights))
     found = (
         stack_blocks([classes], classes.num_weights).at(weights)
         if isinstance(classes, BlockClasses)
         else stack_atoms([atom_rows(classes)], classes.num_weights).at(weights)
     )
-    return PseudoLikelihood(found.value, found.gradient)
+    return ClassLikelihood(found.value, found.gradient)
 
 
 class AtomRows(NamedTuple):

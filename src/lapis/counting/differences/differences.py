@@ -25,7 +25,7 @@ everything stays a signed sum of conjunctions, over the relations {x : W(x) = m}
 The values of a block (`arg!`) exclude each other, so there the question is what each value adds to
 the block left empty, D(v) = n(only v) − n(none). That is d of the atom in the world with its block
 cleared: p = 0, and each other literal of the predicate loses its matches inside the block
-(`Target.clears_block`).
+(`FlipTarget.clears_block`).
 
 The sums over definitions need z_U to be an indicator: g and x must determine the witness. A
 quantifier below another one, or a bound variable that g does not mention, breaks it; `is_direct`
@@ -48,8 +48,8 @@ from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Cube, Definition, Literal, SimpleTerm, TypedVariable
 from lapis.relational.conjunction import (
-    Atom,
     Conjunction,
+    RelationAtom,
     Scope,
     conditions_come_out,
     equal,
@@ -63,7 +63,7 @@ MAX_CHANGES = 6  # ways an atom may change the number of a definition's witnesse
 MAX_TERMS = 2048  # conjunctions that the difference of one clause may become
 
 
-class Target(NamedTuple):
+class FlipTarget(NamedTuple):
     """The predicate whose atoms are flipped, and the definitions that its atoms may change."""
 
     predicate: Predicate
@@ -96,7 +96,7 @@ class Target(NamedTuple):
         )
 
 
-class Difference(NamedTuple):
+class SignedConjunctions(NamedTuple):
     """Signed conjunctions over positions and variables (with types), for false and true atoms."""
 
     variables: Mapping[str, str]  # positions included
@@ -106,8 +106,8 @@ class Difference(NamedTuple):
 
 
 def clause_difference(
-    clause: Clause, variables: Sequence[TypedVariable], target: Target
-) -> Difference:
+    clause: Clause, variables: Sequence[TypedVariable], target: FlipTarget
+) -> SignedConjunctions:
     """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
     falsified = [literal.negate() for literal in clause.literals]
     conditions = conditions_come_out(clause.conditions, False)
@@ -116,13 +116,15 @@ def clause_difference(
     return found._replace(when_false=when_false, when_true=when_true)
 
 
-def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
+def cube_difference(
+    cube: Cube, variables: Sequence[TypedVariable], target: FlipTarget
+) -> SignedConjunctions:
     """As `clause_difference`, for the number of groundings in which a cube is true."""
     conditions = conditions_come_out(cube.conditions, True)
     return _difference(cube.literals, conditions, variables, target)
 
 
-def is_direct(clause: Clause, target: Target) -> bool:
+def is_direct(clause: Clause, target: FlipTarget) -> bool:
     """Whether `clause_difference` applies: every touched definition has determined witnesses.
 
     Not more than MAX_CHANGES of them, as n ways of changing W expand into up to 3^n products, and
@@ -141,7 +143,7 @@ def is_direct(clause: Clause, target: Target) -> bool:
     ) and (not touched or num_terms(clause.literals, target) <= MAX_TERMS)
 
 
-def num_terms(literals: Sequence[Literal], target: Target) -> int:
+def num_terms(literals: Sequence[Literal], target: FlipTarget) -> int:
     """How many conjunctions the difference of these literals becomes, at most."""
     own = 1 + target.clears_block  # what `_hold` makes of a literal of the target's predicate
 
@@ -156,7 +158,7 @@ def num_terms(literals: Sequence[Literal], target: Target) -> int:
     return prod(map(ways, literals)) - 1
 
 
-def _refuse_terms(literals: Sequence[Literal], target: Target) -> None:
+def _refuse_terms(literals: Sequence[Literal], target: FlipTarget) -> None:
     terms = num_terms(literals, target)
     if terms > MAX_TERMS:
         raise TooLarge(
@@ -167,13 +169,13 @@ def _refuse_terms(literals: Sequence[Literal], target: Target) -> None:
         )
 
 
-def num_levels(target: Target) -> int:
+def num_levels(target: FlipTarget) -> int:
     """The largest m for which the relations {x : W(x) = m} occur."""
     touched = [d for d in target.definitions.values() if target.touches(d.predicate.name)]
     return max((_num_changes(definition, target) for definition in touched), default=0)
 
 
-def _num_changes(definition: Definition, target: Target) -> int:
+def _num_changes(definition: Definition, target: FlipTarget) -> int:
     """In how many ways an atom changes the number of witnesses: subsets of literals, by cube."""
     return sum(2 ** len(_touched(cube.literals, target)) - 1 for cube in definition.cubes)
 
@@ -181,7 +183,7 @@ def _num_changes(definition: Definition, target: Target) -> int:
 class _Flip(NamedTuple):
     """The atom that is flipped, and its value in the data."""
 
-    target: Target
+    target: FlipTarget
     truth: bool
     fresh: _FreshNames
 
@@ -195,8 +197,8 @@ def _difference(
     literals: Sequence[Literal],
     conditions: Conjunction,
     variables: Sequence[TypedVariable],
-    target: Target,
-) -> Difference:
+    target: FlipTarget,
+) -> SignedConjunctions:
     """1[all literals and conditions hold], with g = 1, minus that with g = 0."""
     _refuse_terms(literals, target)
     fresh = _FreshNames()
@@ -208,7 +210,7 @@ def _difference(
         )
         for truth in (False, True)
     ]
-    return Difference({**dict(variables), **target.types}, fresh.types, *sides)
+    return SignedConjunctions({**dict(variables), **target.types}, fresh.types, *sides)
 
 
 def _flip_together(
@@ -227,7 +229,7 @@ def _flip_together(
     return changes
 
 
-def _hold(literal: Literal, target: Target) -> list[Conjunction]:
+def _hold(literal: Literal, target: FlipTarget) -> list[Conjunction]:
     """1[the literal holds], in the data or with the flipped atom's block cleared.
 
     Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
@@ -264,9 +266,9 @@ def _flip_derived(
     result = []
     for level in range(len(changes) + 1):
         if level == 0:
-            holds = Conjunction(turn, false=(Atom(name, terms),))
+            holds = Conjunction(turn, false=(RelationAtom(name, terms),))
         else:
-            holds = Conjunction(-turn, true=(Atom(exact_level(name, level), terms),))
+            holds = Conjunction(-turn, true=(RelationAtom(exact_level(name, level), terms),))
         for chosen, coefficient in _polynomial(signs, level):
             own = (indicators[number] for number in chosen)
             result.append(multiply(holds, Conjunction(coefficient), *own))
@@ -307,7 +309,7 @@ def _witness_changes(
             yield multiply(change, conditions)
 
 
-def _has_determined_witnesses(definition: Definition, target: Target) -> bool:
+def _has_determined_witnesses(definition: Definition, target: FlipTarget) -> bool:
     """Whether g and x leave at most one witness for every way of touching a cube."""
     types = {**dict(definition.variables), **dict(definition.bound), **target.types}
     heads = tuple(name for name, _ in definition.variables)
@@ -338,7 +340,7 @@ def _has_determined_witnesses(definition: Definition, target: Target) -> bool:
     return True
 
 
-def _touched(literals: Sequence[Literal], target: Target) -> list[int]:
+def _touched(literals: Sequence[Literal], target: FlipTarget) -> list[int]:
     return [number for number, literal in enumerate(literals) if target.touches(literal.predicate)]
 
 

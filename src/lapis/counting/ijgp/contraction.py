@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.counting.ijgp.table import (
+    MessageTable,
     Scope,
-    Table,
     check_rows,
     full,
     group,
@@ -48,16 +48,16 @@ Sizes = Sequence[int]  # domain size of each variable of the network
 
 
 def contract(
-    tables: Iterable[Table], variables: Iterable[int], keep: Iterable[int], sizes: Sizes
-) -> list[Table]:
+    tables: Iterable[MessageTable], variables: Iterable[int], keep: Iterable[int], sizes: Sizes
+) -> list[MessageTable]:
     """Pieces whose product is Σ over `variables` − `keep` of Π tables.
 
     A variable that no table mentions counts with its domain size. All tables are over
     `variables`; the pieces are over distinct subsets of `keep`, the number (scope ()) among them.
     """
     kept = frozenset(keep)
-    pieces: list[Table] = []
-    rest: list[Table] = []
+    pieces: list[MessageTable] = []
+    rest: list[MessageTable] = []
     for table in tables:
         (pieces if kept.issuperset(table.scope) else rest).append(table)
     mentioned = {variable for table in rest for variable in table.scope}
@@ -68,13 +68,13 @@ def contract(
     return merge_scopes(pieces)
 
 
-def total(tables: Iterable[Table], variables: Iterable[int], sizes: Sizes) -> float:
+def total(tables: Iterable[MessageTable], variables: Iterable[int], sizes: Sizes) -> float:
     """Σ over all variables of Π tables."""
     (piece,) = contract(tables, variables, (), sizes)
     return float(piece.values[0])
 
 
-def dense(pieces: Iterable[Table], scope: Scope, sizes: Sizes) -> np.ndarray:
+def dense(pieces: Iterable[MessageTable], scope: Scope, sizes: Sizes) -> np.ndarray:
     """float64[sizes of scope], the product of the pieces written out."""
     shape = tuple(sizes[each] for each in scope)
     check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)
@@ -84,10 +84,10 @@ def dense(pieces: Iterable[Table], scope: Scope, sizes: Sizes) -> np.ndarray:
     return array
 
 
-def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> Table:
-    vectors: dict[int, Table] = {}
-    sparse: list[Table] = []
-    complements: list[Table] = []
+def _sum_component(tables: list[MessageTable], kept: frozenset[int], sizes: Sizes) -> MessageTable:
+    vectors: dict[int, MessageTable] = {}
+    sparse: list[MessageTable] = []
+    complements: list[MessageTable] = []
     for table in merge_scopes(tables):
         if len(table.scope) == 1:
             vectors[table.scope[0]] = table
@@ -97,12 +97,14 @@ def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> T
     outer = tuple(sorted(mentioned & kept))
     if len(outer) <= 1 and len(sparse) + len(complements) == 1:
         return _send_through((*sparse, *complements)[0], outer, vectors, sizes)
-    terms: list[Table] = []
+    terms: list[MessageTable] = []
     _eliminate(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
     return _add(terms, outer, sizes)
 
 
-def _send_through(table: Table, outer: Scope, vectors: Mapping[int, Table], sizes: Sizes) -> Table:
+def _send_through(
+    table: MessageTable, outer: Scope, vectors: Mapping[int, MessageTable], sizes: Sizes
+) -> MessageTable:
     """Σ over all but at most one variable of one table times vectors: most messages are that.
 
     `_eliminate` would give the same, one variable and one grouping of rows at a time.
@@ -133,13 +135,13 @@ class _Branch:
     """factor · Σ over `todo` of the product of all tables."""
 
     factor: float
-    vectors: Mapping[int, Table]
-    sparse: list[Table]  # over two or more variables
-    complements: list[Table]  # likewise; each mentions a variable of `todo`
+    vectors: Mapping[int, MessageTable]
+    sparse: list[MessageTable]  # over two or more variables
+    complements: list[MessageTable]  # likewise; each mentions a variable of `todo`
     todo: set[int]
 
 
-def _eliminate(branch: _Branch, sizes: Sizes, terms: list[Table]) -> None:
+def _eliminate(branch: _Branch, sizes: Sizes, terms: list[MessageTable]) -> None:
     """Append sparse tables over kept variables whose sum is the branch's value."""
     if not branch.todo:
         terms.append(_multiply_out(branch))
@@ -157,7 +159,7 @@ def _eliminate(branch: _Branch, sizes: Sizes, terms: list[Table]) -> None:
     _eliminate(replace(branch, sparse=sparse, complements=others), sizes, terms)
 
 
-def _uncovered(branch: _Branch, variable: int) -> list[Table]:
+def _uncovered(branch: _Branch, variable: int) -> list[MessageTable]:
     """The complements with `variable` that the sparse tables with `variable` do not bind."""
     bound = {each for table in branch.sparse if variable in table.scope for each in table.scope}
     return [
@@ -202,8 +204,11 @@ def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
 
 
 def _sum_product(
-    variable: int, tables: list[Table], covered: list[Table], weight: Table | None
-) -> Table:
+    variable: int,
+    tables: list[MessageTable],
+    covered: list[MessageTable],
+    weight: MessageTable | None,
+) -> MessageTable:
     """Σ over `variable` of the product; `covered` tables are bound by the others."""
     first, *others = tables
     if weight is not None and not others and not covered and len(first.scope) == 2:
@@ -217,7 +222,7 @@ def _sum_product(
     return sum_out(product, variable) if variable in product.scope else product
 
 
-def _multiply_out(branch: _Branch) -> Table:
+def _multiply_out(branch: _Branch) -> MessageTable:
     """The product of sparse tables over kept variables as one sparse table."""
     product = scalar(branch.factor)
     for table in branch.sparse:
@@ -228,7 +233,7 @@ def _multiply_out(branch: _Branch) -> Table:
     return product
 
 
-def _add(terms: list[Table], scope: Scope, sizes: Sizes) -> Table:
+def _add(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> MessageTable:
     """Σ of sparse tables over parts of `scope`, as one table over `scope`."""
     shape = tuple(sizes[each] for each in scope)
     if len(terms) == 1 and terms[0].scope == scope:
@@ -249,7 +254,7 @@ def _add(terms: list[Table], scope: Scope, sizes: Sizes) -> Table:
     return table.with_values(table.values + constant, constant)
 
 
-def _broadcast(table: Table, scope: Scope) -> np.ndarray:
+def _broadcast(table: MessageTable, scope: Scope) -> np.ndarray:
     """The table as an array that broadcasts over the sizes of `scope`."""
     array = np.full(table.num_cells, table.default)
     array[table.codes] = table.values

@@ -81,7 +81,7 @@ from lapis.counting.ijgp.counter import (
 from lapis.counting.ijgp.encoding import constant_code, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
-from lapis.counting.ijgp.table import Table, pack
+from lapis.counting.ijgp.table import MessageTable, pack
 from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import number_weights
 from lapis.data.database import Domain
@@ -114,7 +114,7 @@ MAX_TERMS = 1000  # of a clause
 FLIPPED, HELD, IN_BLOCK = "flipped", "held", "in block"  # what a literal is in a term
 
 
-class Term(NamedTuple):
+class CubeTerm(NamedTuple):
     """One C_U with its sign: the cube that remains, over the atom's arguments and the rest."""
 
     cube: Cube
@@ -128,7 +128,7 @@ class Share(NamedTuple):
     """C_U as a function: scale · Π pieces."""
 
     scale: float
-    pieces: tuple[Table, ...]
+    pieces: tuple[MessageTable, ...]
     names: tuple[str, ...]  # of the network's variables, which the pieces' scopes number
 
 
@@ -195,7 +195,7 @@ class TermEstimate:
 
     def __init__(
         self,
-        term: Term,
+        term: CubeTerm,
         offset: int,
         used: Sequence[str],
         world: Interpretation,
@@ -258,7 +258,7 @@ def complete(problem: Problem, world: World) -> Interpretation:
     return complete_world(problem.normal_form, problem.model, problem.domains, world)
 
 
-def base_predicates(term: Term, problem: Problem) -> list[str]:
+def base_predicates(term: CubeTerm, problem: Problem) -> list[str]:
     """Those that the term's literals depend on, directly or through definitions."""
     used = {literal.predicate for literal in term.cube.literals}
     for definition in reversed(problem.normal_form.definitions):
@@ -283,7 +283,7 @@ def propagates_exactly(problem: Problem, predicate: str, settings: IjgpSettings)
     return all(estimate.is_exact for estimate in terms)
 
 
-def output_scope(names: Sequence[str], term: Term) -> tuple[int, ...]:
+def output_scope(names: Sequence[str], term: CubeTerm) -> tuple[int, ...]:
     """The variables of a network that are arguments of g or select the weight."""
     return tuple(n for n, name in enumerate(names) if name.startswith("@") or name in term.plus)
 
@@ -299,7 +299,7 @@ def refuse_hard_rules(problem: Problem) -> None:
             )
 
 
-def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Iterator[Term]:
+def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Iterator[CubeTerm]:
     """The terms of d(g) for one clause."""
     cube = negate_clause(clause)
     own = [n for n, literal in enumerate(cube.literals) if literal.predicate == target.name]
@@ -315,7 +315,7 @@ def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Ite
             yield _term(cube, dict(zip(own, chosen, strict=True)), feature, target)
 
 
-def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predicate) -> Term:
+def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predicate) -> CubeTerm:
     """The cube with flipped literals gone, and what they and blocks demand as equalities."""
     binding: dict[str, SimpleTerm] = {}
     equalities: list[Condition] = []
@@ -350,7 +350,7 @@ def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predic
 
     rest = Cube(tuple(literals), cube.conditions).substitute(binding)
     arguments = zip((each.name for each in positions), target.types, strict=True)
-    return Term(
+    return CubeTerm(
         rest._replace(conditions=rest.conditions + tuple(equalities)),
         (*arguments, *(each for each in feature.variables if each[0] not in binding)),
         tuple(map(name, feature.plus)),
@@ -359,13 +359,15 @@ def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predic
     )
 
 
-class Entries(NamedTuple):
+class SparseEntries(NamedTuple):
     row: np.ndarray  # int64[num_entries]
     weight: np.ndarray  # int64[num_entries], among the rule's weights
     value: np.ndarray  # float64[num_entries], not zero
 
 
-def look_up(share: Share, term: Term, rows: np.ndarray, world: Interpretation) -> Iterator[Entries]:
+def look_up(
+    share: Share, term: CubeTerm, rows: np.ndarray, world: Interpretation
+) -> Iterator[SparseEntries]:
     """C_U at the atoms int32[n, arity], for each weight of the rule; zeros left out."""
     types = dict(term.variables)
     free = [name for name in dict.fromkeys(term.plus) if not name.startswith("@")]
@@ -390,7 +392,7 @@ def look_up(share: Share, term: Term, rows: np.ndarray, world: Interpretation) -
         weight = np.zeros(len(kept), np.int64)
         for name in term.plus:
             weight = weight * world.size(types[name]) + columns[name][kept]
-        yield Entries(begin + kept // max(1, num_choices), weight, value[kept])
+        yield SparseEntries(begin + kept // max(1, num_choices), weight, value[kept])
 
 
 def one_by_one(

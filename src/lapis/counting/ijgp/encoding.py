@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.counting.ijgp.table import (
+    MessageTable,
     Scope,
-    Table,
     check_codes,
     check_rows,
     full,
@@ -59,7 +59,7 @@ class LiteralPattern:
         columns = [chosen.column(name) for name in self.names]
         return sort_distinct(pack(columns, self.shape, len(chosen)))
 
-    def table(self, extension: Extension) -> Table:
+    def table(self, extension: Extension) -> MessageTable:
         """R or 1 − R for the predicate's extension."""
         codes = self.codes(extension.tuples)
         inside = 1.0 if self.positive != extension.complemented else 0.0
@@ -68,7 +68,7 @@ class LiteralPattern:
             values = np.full(math.prod(self.shape), outside)
             values[codes] = inside
             return full(self.scope, self.shape, values)
-        return Table(self.scope, self.shape, outside, codes, np.full(len(codes), inside))
+        return MessageTable(self.scope, self.shape, outside, codes, np.full(len(codes), inside))
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class ConstraintNetwork:
     names: tuple[str, ...]  # logical variables that the cube mentions
     sizes: tuple[int, ...]
     literals: tuple[LiteralPattern, ...]
-    conditions: tuple[Table, ...]
+    conditions: tuple[MessageTable, ...]
     multiplicity: int  # Π of the domain sizes of the variables that the cube does not mention
 
     def scopes(self) -> list[Scope]:
         """Of the literals, then of the conditions."""
         return [each.scope for each in self.literals] + [each.scope for each in self.conditions]
 
-    def tables(self, world: Interpretation) -> list[Table]:
+    def tables(self, world: Interpretation) -> list[MessageTable]:
         """The literals' tables in a world, then the conditions' tables."""
         known = world.relations
         return [*(each.table(known[each.predicate]) for each in self.literals), *self.conditions]
@@ -157,7 +157,7 @@ def constant_code(constant: Constant, domain: Domain) -> int:
 
 def _encode_condition(
     condition: Condition, index: Mapping[str, int], domains: Mapping[str, Domain]
-) -> Table:
+) -> MessageTable:
     """1 where the condition is false; `domains` are those of the variables."""
     test = Test(condition, expected=False)
     names = tuple(sorted(test.variables, key=index.__getitem__))
@@ -169,7 +169,7 @@ def _encode_condition(
         pairs = list_matches(Matches(Test(condition._replace(operator="="))), domains)
         codes = np.sort(pack([pairs.column(name) for name in names], shape, len(pairs)))
         inside = 0.0 if condition.operator == "=" else 1.0
-        return Table(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
+        return MessageTable(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
     check_rows(float(math.prod(shape)) / len(names), dict(enumerate(shape)), range(len(shape)))
     grid = indicator(names, unpack(np.arange(math.prod(shape)), shape))
     fails = passes(test, grid, domains)
@@ -179,7 +179,7 @@ def _encode_condition(
     rarer = 2 * int(np.count_nonzero(fails)) > len(fails)
     codes = np.flatnonzero(fails != rarer)
     inside = 0.0 if rarer else 1.0
-    return Table(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
+    return MessageTable(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
 
 
 def _has_few_matches(test: Test, domains: Mapping[str, Domain]) -> bool:

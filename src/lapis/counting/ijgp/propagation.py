@@ -46,11 +46,13 @@ import numpy as np
 
 from lapis.counting.ijgp.contraction import contract, dense, total
 from lapis.counting.ijgp.join_graph import JoinGraph
-from lapis.counting.ijgp.table import Scope, Table, align, full, merge_scopes, pack
+from lapis.counting.ijgp.table import MessageTable, Scope, align, full, merge_scopes, pack
 from lapis.errors import LapisError
 from lapis.registry.options import CountDifferences
 
-Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
+Message = dict[
+    Scope, MessageTable
+]  # a product of tables over parts of the separator; empty: all ones
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
 _ROUNDING = 1e-12  # bounds the error of a sum of numbers up to 1, for each of them
@@ -86,7 +88,7 @@ class Propagation:
         self,
         graph: JoinGraph,
         sizes: Sequence[int],
-        tables: Sequence[Table],
+        tables: Sequence[MessageTable],
         settings: IjgpSettings,
         output: Scope = (),
     ) -> None:
@@ -234,7 +236,7 @@ class Propagation:
                 self._log_bound[number] = (math.log(own) if own >= 0.5 else -math.inf) + sum(others)
         return min(self._log_bound.values(), default=0.0)
 
-    def belief(self, scope: Scope) -> list[Table]:
+    def belief(self, scope: Scope) -> list[MessageTable]:
         """Pieces whose product is proportional to the solutions by value of `output` variables."""
         number = self._output_cluster
         tables = self._gather(number, self._message)
@@ -262,13 +264,13 @@ class Propagation:
                 value[variable] = int(np.searchsorted(weight, rng.random() * weight[-1], "right"))
         return value if all(self._allows(table, value) for table in self.tables) else None
 
-    def _point(self, variable: int, value: int) -> Table:
+    def _point(self, variable: int, value: int) -> MessageTable:
         """1 at one value of a variable, 0 elsewhere."""
         values = np.zeros(self.sizes[variable])
         values[value] = 1.0
         return full((variable,), (self.sizes[variable],), values)
 
-    def _allows(self, table: Table, value: Mapping[int, int]) -> bool:
+    def _allows(self, table: MessageTable, value: Mapping[int, int]) -> bool:
         columns = [np.array([value[each]]) for each in table.scope]
         return bool(table.lookup(pack(columns, table.shape, 1))[0])
 
@@ -285,7 +287,7 @@ class Propagation:
                 waiting += found
         return list(order)
 
-    def _merge_own(self, cluster: int) -> list[Table]:
+    def _merge_own(self, cluster: int) -> list[MessageTable]:
         return merge_scopes(self.tables[each] for each in self.graph.clusters[cluster].tables)
 
     def _restart(self) -> None:
@@ -374,7 +376,7 @@ class Propagation:
                     return False
         return True
 
-    def _send(self, number: int, pieces: list[Table], damping: float) -> None:
+    def _send(self, number: int, pieces: list[MessageTable], damping: float) -> None:
         by_scope = {each.scope: each for each in pieces}
         computed, log_scale = _restrict(by_scope, self._support[number])
         self._log_scale[number] = log_scale + math.log(max(by_scope[()].values[0], _SMALLEST))
@@ -391,7 +393,7 @@ class Propagation:
         for follower in self._followers(number):
             self._due[follower] = self._due.get(follower, 0.0) + change * (1.0 - damping)
 
-    def _compute(self, number: int, messages: Sequence[Message]) -> list[Table]:
+    def _compute(self, number: int, messages: Sequence[Message]) -> list[MessageTable]:
         """m_ab from the other messages, as pieces; not normalised."""
         sender = self._sender[number]
         tables = self._gather(sender, messages, without=number ^ 1)
@@ -400,7 +402,7 @@ class Propagation:
 
     def _gather(
         self, cluster: int, messages: Sequence[Message], without: int | None = None
-    ) -> list[Table]:
+    ) -> list[MessageTable]:
         """A cluster's tables and the messages into it."""
         arrived = [number for number in self._incoming[cluster] if number != without]
         return [
@@ -454,14 +456,14 @@ class Propagation:
         return roots, [number ^ 1 for number in reversed(outward)]
 
 
-def _indicate(table: Table, is_exact: bool) -> Table:
+def _indicate(table: MessageTable, is_exact: bool) -> MessageTable:
     """1 where a sum of 0/1 tables is positive; sums too large to be exact count as positive."""
     if not is_exact:
         return table.with_values(np.ones(len(table.values)), 1.0 if table.default else 0.0)
     return table.with_values((table.values > 0.5).astype(np.float64), float(table.default > 0.5))
 
 
-def _is_clear(table: Table, support: Table, noise: float) -> bool:
+def _is_clear(table: MessageTable, support: MessageTable, noise: float) -> bool:
     """Whether every supported entry of a message is too large to be a rounding error."""
     _, (values, allowed) = align([table, support])
     explicit = bool((values[allowed > 0.0] > noise).all())
@@ -491,7 +493,7 @@ def _restrict(message: Message, support: Message) -> tuple[Message, float]:
         if codes is table.codes:
             restricted[scope] = table.with_values(values, default)
         else:
-            restricted[scope] = Table(scope, table.shape, default, codes, values)
+            restricted[scope] = MessageTable(scope, table.shape, default, codes, values)
     return restricted, log_scale
 
 
@@ -515,5 +517,5 @@ def _blend(old: Message, new: Message, damping: float) -> Message:
         codes, (before, after) = align([old[scope], table])
         values = damping * before + (1.0 - damping) * after
         default = damping * old[scope].default + (1.0 - damping) * table.default
-        blended[scope] = Table(scope, table.shape, default, codes, values)
+        blended[scope] = MessageTable(scope, table.shape, default, codes, values)
     return blended

@@ -34,7 +34,7 @@ ROW_LIMIT = 1 << 25  # rows of the largest table, half a GB
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class MessageTable:
     scope: Scope
     shape: tuple[int, ...]  # domain size of each variable of the scope
     default: float
@@ -49,7 +49,7 @@ class Table:
         return dict(zip(self.scope, np.unravel_index(self.codes, self.shape), strict=True))
 
     @cached_property
-    def above_default(self) -> Table:
+    def above_default(self) -> MessageTable:
         """The sparse table that, added to the default, gives this one."""
         self.columns  # noqa: B018  # unpacked here once, shared with every copy
         return self.with_values(self.values - self.default, 0.0)
@@ -76,16 +76,16 @@ class Table:
         position = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         return np.where(self.codes[position] == codes, self.values[position], self.default)
 
-    def with_values(self, values: np.ndarray, default: float | None = None) -> Table:
+    def with_values(self, values: np.ndarray, default: float | None = None) -> MessageTable:
         """The same rows with other values; keeps the unpacked columns."""
-        other = Table(
+        other = MessageTable(
             self.scope, self.shape, self.default if default is None else default, self.codes, values
         )
         if "columns" in self.__dict__:
             other.__dict__["columns"] = self.columns
         return other
 
-    def assign(self, code: int, value: float) -> Table:
+    def assign(self, code: int, value: float) -> MessageTable:
         """The table with another value at one assignment."""
         position = int(np.searchsorted(self.codes, code))
         if position < len(self.codes) and self.codes[position] == code:
@@ -94,7 +94,7 @@ class Table:
             return self.with_values(values)
         codes = np.insert(self.codes, position, code)
         values = np.insert(self.values, position, value)
-        other = Table(self.scope, self.shape, self.default, codes, values)
+        other = MessageTable(self.scope, self.shape, self.default, codes, values)
         if "columns" in self.__dict__ and len(self.scope) > 1:
             assignment = np.unravel_index(code, self.shape)
             other.__dict__["columns"] = {
@@ -104,14 +104,14 @@ class Table:
         return other
 
 
-def scalar(value: float) -> Table:
+def scalar(value: float) -> MessageTable:
     """A number, as the table over no variables."""
-    return Table((), (), 0.0, np.zeros(1, np.int64), np.array([value]))
+    return MessageTable((), (), 0.0, np.zeros(1, np.int64), np.array([value]))
 
 
-def full(scope: Scope, shape: Sequence[int], values: np.ndarray) -> Table:
+def full(scope: Scope, shape: Sequence[int], values: np.ndarray) -> MessageTable:
     """A table that lists every assignment, in order of code."""
-    return Table(scope, tuple(shape), 0.0, np.arange(len(values), dtype=np.int64), values)
+    return MessageTable(scope, tuple(shape), 0.0, np.arange(len(values), dtype=np.int64), values)
 
 
 def pack(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
@@ -131,15 +131,17 @@ def check_codes(shape: Sequence[int]) -> None:
         )
 
 
-def multiply(left: Table, right: Table) -> Table:
+def multiply(left: MessageTable, right: MessageTable) -> MessageTable:
     """The product of two tables over the same scope, whatever their defaults."""
     if left.codes is right.codes or np.array_equal(left.codes, right.codes):
         return left.with_values(left.values * right.values, left.default * right.default)
     codes, values = align([left, right])
-    return Table(left.scope, left.shape, left.default * right.default, codes, values[0] * values[1])
+    return MessageTable(
+        left.scope, left.shape, left.default * right.default, codes, values[0] * values[1]
+    )
 
 
-def align(tables: Sequence[Table]) -> tuple[np.ndarray, list[np.ndarray]]:
+def align(tables: Sequence[MessageTable]) -> tuple[np.ndarray, list[np.ndarray]]:
     """The rows that any of the tables lists, and every table's values there."""
     first = tables[0].codes
     if all(table.codes is first or np.array_equal(table.codes, first) for table in tables[1:]):
@@ -158,21 +160,21 @@ def sort_distinct(codes: np.ndarray) -> np.ndarray:
     return distinct
 
 
-def merge_scopes(tables: Iterable[Table]) -> list[Table]:
+def merge_scopes(tables: Iterable[MessageTable]) -> list[MessageTable]:
     """The same product with one table for each scope."""
-    merged: dict[Scope, Table] = {}
+    merged: dict[Scope, MessageTable] = {}
     for table in tables:
         known = merged.get(table.scope)
         merged[table.scope] = table if known is None else multiply(known, table)
     return list(merged.values())
 
 
-def scale_by_vector(table: Table, vector: Table) -> Table:
+def scale_by_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
     """A sparse table times a function of one of its variables."""
     return table.with_values(table.values * vector.values[table.columns[vector.scope[0]]])
 
 
-def scale_by_cover(table: Table, covered: Table) -> Table:
+def scale_by_cover(table: MessageTable, covered: MessageTable) -> MessageTable:
     """A sparse table times any table over some of its variables, looked up row by row."""
     codes = pack(
         [table.columns[variable] for variable in covered.scope], covered.shape, len(table.codes)
@@ -180,7 +182,7 @@ def scale_by_cover(table: Table, covered: Table) -> Table:
     return table.with_values(table.values * covered.lookup(codes))
 
 
-def sum_out(table: Table, variable: int) -> Table:
+def sum_out(table: MessageTable, variable: int) -> MessageTable:
     """Σ over one variable of a sparse table."""
     scope = tuple(each for each in table.scope if each != variable)
     size = table.size
@@ -191,7 +193,7 @@ def sum_out(table: Table, variable: int) -> Table:
     return group(scope, shape, pack(columns, shape, len(table.codes)), table.values)
 
 
-def send_vector(table: Table, vector: Table) -> Table:
+def send_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
     """Σ over the vector's variable of a sparse table over two variables times the vector."""
     (source,) = vector.scope
     (target,) = (each for each in table.scope if each != source)
@@ -201,22 +203,24 @@ def send_vector(table: Table, vector: Table) -> Table:
     return full((target,), out.shape, out)
 
 
-def group(scope: Scope, shape: tuple[int, ...], codes: np.ndarray, values: np.ndarray) -> Table:
+def group(
+    scope: Scope, shape: tuple[int, ...], codes: np.ndarray, values: np.ndarray
+) -> MessageTable:
     """The sparse table that sums the values of equal codes."""
     space = math.prod(shape)
     if len(scope) <= 1:
         return full(scope, shape, np.bincount(codes, values, space))
     if space <= 4 * len(codes):
         present = np.flatnonzero(np.bincount(codes, minlength=space))
-        return Table(scope, shape, 0.0, present, np.bincount(codes, values, space)[present])
+        return MessageTable(scope, shape, 0.0, present, np.bincount(codes, values, space)[present])
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
     begin = np.flatnonzero(np.diff(codes, prepend=-1))
     sums = np.add.reduceat(values[order], begin) if len(begin) else np.empty(0)
-    return Table(scope, shape, 0.0, codes[begin], sums)
+    return MessageTable(scope, shape, 0.0, codes[begin], sums)
 
 
-def join(left: Table, right: Table, drop: int | None = None) -> Table:
+def join(left: MessageTable, right: MessageTable, drop: int | None = None) -> MessageTable:
     """The product of two sparse tables, summed over the shared variable `drop` if one is given."""
     shared = tuple(each for each in left.scope if each in right.scope)
     if len(shared) == len(left.scope):
@@ -227,7 +231,9 @@ def join(left: Table, right: Table, drop: int | None = None) -> Table:
     return _multiply_matrices(left, right, shared, drop)
 
 
-def _multiply_matrices(left: Table, right: Table, shared: Scope, drop: int | None) -> Table:
+def _multiply_matrices(
+    left: MessageTable, right: MessageTable, shared: Scope, drop: int | None
+) -> MessageTable:
     """Rows: what stays of left's variables. Columns: what only right has. Inner: the shared."""
     from scipy.sparse import csr_matrix
 
@@ -235,7 +241,7 @@ def _multiply_matrices(left: Table, right: Table, shared: Scope, drop: int | Non
     outer = tuple(each for each in left.scope if each != drop)
     extra = tuple(each for each in right.scope if each not in shared)
 
-    def codes(table: Table, variables: Scope) -> np.ndarray:
+    def codes(table: MessageTable, variables: Scope) -> np.ndarray:
         columns = [table.columns[each] for each in variables]
         return pack(columns, [size[each] for each in variables], len(table.codes))
 
@@ -268,7 +274,7 @@ def _multiply_matrices(left: Table, right: Table, shared: Scope, drop: int | Non
     packed = pack([unpacked[each] for each in scope], shape, product.nnz)
     order = np.argsort(packed)
     values = np.asarray(product.data, np.float64)[order]
-    return Table(scope, shape, 0.0, packed[order], values)
+    return MessageTable(scope, shape, 0.0, packed[order], values)
 
 
 def _unpack(codes: np.ndarray, scope: Scope, size: dict[int, int]) -> dict[int, np.ndarray]:

@@ -40,9 +40,9 @@ from lapis.inference.bounds.self_avoiding import (
     bound_log_odds,
     build_walks,
 )
-from lapis.inference.bounds.self_avoiding_kernel import Graph
-from lapis.inference.bounds.terms import Terms, find_terms
-from lapis.inference.exact.junction_tree import Potentials, Tree
+from lapis.inference.bounds.self_avoiding_kernel import TermGraph
+from lapis.inference.bounds.terms import ScoreTerms, find_terms
+from lapis.inference.exact.junction_tree import JunctionTree, Potentials
 from lapis.inference.marginals import Marginals
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.network.components import keep_part
@@ -54,20 +54,20 @@ from lapis.runtime.progress import Stop
 ROUNDING = 2.0**-50
 
 
-class Bounds(NamedTuple):
+class MarginalBounds(NamedTuple):
     lower: np.ndarray  # float64[num_base_atoms]
     upper: np.ndarray  # float64[num_base_atoms]
     log_partition: tuple[float, float]  # ∓inf where nothing is known
 
 
-def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> Bounds:
+def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> MarginalBounds:
     """Bounds of all atoms of a network; those answered exactly have no width."""
     lower, upper = found.marginal.copy(), found.marginal.copy()
     if found.exact:
         whole = (-math.inf, math.inf)
         if found.log_partition is not None:
             whole = found.log_partition, found.log_partition
-        return Bounds(lower, upper, whole)
+        return MarginalBounds(lower, upper, whole)
     component = network.component
     kept = np.isin(component, component[: network.num_base_atoms][~found.is_exact])
     part, atom = keep_part(network, kept)
@@ -75,15 +75,15 @@ def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> Bound
     own = atom[: part.num_base_atoms]
     lower[own], upper[own] = bounds.lower, bounds.upper
     if found.solved_log_partition is None and not kept.all():
-        return Bounds(lower, upper, (-math.inf, math.inf))
+        return MarginalBounds(lower, upper, (-math.inf, math.inf))
     known = found.solved_log_partition or 0.0
     if kept.all():
         known = network.constant_score
     low, high = bounds.log_partition
-    return Bounds(lower, upper, (low + known, high + known))
+    return MarginalBounds(lower, upper, (low + known, high + known))
 
 
-def bound_network(network: Network, stop: Stop | None = None) -> Bounds:
+def bound_network(network: Network, stop: Stop | None = None) -> MarginalBounds:
     """Bounds of a network all of whose components are wanted, by what its core says."""
     reduction = reduce(network)
     core = reduction.core
@@ -105,7 +105,9 @@ def bound_network(network: Network, stop: Stop | None = None) -> Bounds:
         doubt,
     )  # fmt: skip
     base = place[: network.num_base_atoms]
-    return Bounds(np.clip(least[base], 0.0, 1.0), np.clip(most[base], 0.0, 1.0), (low, high))
+    return MarginalBounds(
+        np.clip(least[base], 0.0, 1.0), np.clip(most[base], 0.0, 1.0), (low, high)
+    )
 
 
 def logistic(log_odds: np.ndarray) -> np.ndarray:
@@ -125,8 +127,8 @@ def rounding_of(reduction: Reduction) -> float:
 
 def bound_log_partition(
     core: Network,
-    terms: Terms,
-    graph: Graph,
+    terms: ScoreTerms,
+    graph: TermGraph,
     lower: np.ndarray,
     upper: np.ndarray,
     stop: Stop | None,
@@ -162,7 +164,7 @@ ELIMINATED_ROUNDING = 2.0**-44
 
 
 def bound_eliminated(
-    tree: Tree,
+    tree: JunctionTree,
     potentials: Potentials,
     size: np.ndarray,
     state_start: np.ndarray,

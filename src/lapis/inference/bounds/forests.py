@@ -44,7 +44,7 @@ from lapis.inference.bounds.forests_kernel import (
     order_forest,
     sum_up,
 )
-from lapis.inference.bounds.terms import Terms
+from lapis.inference.bounds.terms import ScoreTerms
 from lapis.network.csr import row_starts
 from lapis.runtime.progress import Stop
 
@@ -61,7 +61,7 @@ class UpperBound(NamedTuple):
     false: np.ndarray  # float64[num_atoms]
 
 
-class Spread(NamedTuple):
+class ForestSpread(NamedTuple):
     """How the score is spread: what each forest has of it, times 1/ρ."""
 
     field: np.ndarray  # float64[num_forests, num_atoms]
@@ -78,7 +78,7 @@ class Look(NamedTuple):
 
 
 def bound_above(
-    terms: Terms, component: np.ndarray, num_components: int, stop: Stop | None
+    terms: ScoreTerms, component: np.ndarray, num_components: int, stop: Stop | None
 ) -> UpperBound | None:
     """The bound by forests; None where there would be too many."""
     tables = find_tables(terms)
@@ -89,7 +89,7 @@ def bound_above(
     copies = np.bincount(forests.table, minlength=len(tables.scope_start) - 1)
     entry = entries_of(tables, forests)
     share = np.repeat(number / copies[forests.table], np.diff(forests.entry_start))
-    spread = Spread(np.tile(terms.field, (number, 1)), tables.entry[entry] * share)
+    spread = ForestSpread(np.tile(terms.field, (number, 1)), tables.entry[entry] * share)
     best, look = improve(tables, forests, spread, component, num_components, stop)
 
     lacking = np.zeros(num_components)
@@ -113,7 +113,7 @@ def distance(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
     return np.abs(np.subtract(wanted, found, where=known, out=np.zeros(len(wanted))))
 
 
-def find_forests(tables: Tables, num_atoms: int) -> Forests | None:
+def find_forests(tables: ScopeTables, num_atoms: int) -> Forests | None:
     """Forests until each table is in one; None where that takes too many."""
     count = len(tables.scope_start) - 1
     near = np.argsort(tables.scope, kind="stable")
@@ -140,7 +140,7 @@ def find_forests(tables: Tables, num_atoms: int) -> Forests | None:
     return Forests(row_starts(lengths), table, np.concatenate(above), row_starts(width))
 
 
-def entries_of(tables: Tables, forests: Forests) -> np.ndarray:
+def entries_of(tables: ScopeTables, forests: Forests) -> np.ndarray:
     """int64[num_entries of all copies], the entry of `tables` that each is a copy of."""
     width = np.diff(forests.entry_start)
     begin = np.repeat(tables.entry_start[forests.table] - forests.entry_start[:-1], width)
@@ -148,13 +148,13 @@ def entries_of(tables: Tables, forests: Forests) -> np.ndarray:
 
 
 def improve(
-    tables: Tables,
+    tables: ScopeTables,
     forests: Forests,
-    spread: Spread,
+    spread: ForestSpread,
     component: np.ndarray,
     num_components: int,
     stop: Stop | None,
-) -> tuple[Spread, Look]:
+) -> tuple[ForestSpread, Look]:
     """Move the spread towards agreement while that lowers the bound."""
     entry = entries_of(tables, forests)
     copies = np.bincount(forests.table, minlength=len(tables.scope_start) - 1)
@@ -171,7 +171,7 @@ def improve(
             apart = best.belief - mean[entry]
         away[:, ~np.isfinite(away).all(axis=0)] = 0.0
         apart[~np.isfinite(mean)[entry] | ~np.isfinite(spread.score)] = 0.0
-        moved = Spread(spread.field - step * away, spread.score - step * apart)
+        moved = ForestSpread(spread.field - step * away, spread.score - step * apart)
         found = look_at(tables, forests, moved, component, num_components)
         gain = float(best.value.sum() - found.value.sum())
         if gain > 0:
@@ -184,7 +184,11 @@ def improve(
 
 
 def look_at(
-    tables: Tables, forests: Forests, spread: Spread, component: np.ndarray, num_components: int
+    tables: ScopeTables,
+    forests: Forests,
+    spread: ForestSpread,
+    component: np.ndarray,
+    num_components: int,
 ) -> Look:
     """The bound of a spread, and what each forest believes."""
     number, num_atoms = spread.field.shape
@@ -212,7 +216,7 @@ def log_chances(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 MAX_SCOPE = 4
 
 
-class Tables(NamedTuple):
+class ScopeTables(NamedTuple):
     """Scores of the states of sets of atoms; the first atom of a scope is the highest bit."""
 
     scope_start: np.ndarray  # int64[num_tables + 1]
@@ -222,7 +226,7 @@ class Tables(NamedTuple):
     left_out: np.ndarray  # int64[...], clauses in no table
 
 
-def find_tables(terms: Terms) -> Tables:
+def find_tables(terms: ScoreTerms) -> ScopeTables:
     """The tables of all clauses of at most `MAX_SCOPE` atoms."""
     length = np.diff(terms.start)
     scopes: list[np.ndarray] = []  # of each length from MAX_SCOPE down, int32[..., length]
@@ -245,7 +249,7 @@ def find_tables(terms: Terms) -> Tables:
     for size in range(2, MAX_SCOPE + 1):
         enter(terms, np.flatnonzero(length == size), size, home, scope_start, scope, entry_start,
               entry)  # fmt: skip
-    return Tables(scope_start, scope, entry_start, entry, np.flatnonzero(home < 0))
+    return ScopeTables(scope_start, scope, entry_start, entry, np.flatnonzero(home < 0))
 
 
 def find_larger(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
@@ -266,7 +270,7 @@ def find_larger(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
 
 
 def enter(
-    terms: Terms, clauses: np.ndarray, size: int, home: np.ndarray, scope_start: np.ndarray,
+    terms: ScoreTerms, clauses: np.ndarray, size: int, home: np.ndarray, scope_start: np.ndarray,
     scope: np.ndarray, entry_start: np.ndarray, entry: np.ndarray,
 ) -> None:  # fmt: skip
     """Add clauses of one length to their tables, by the length of these."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.bounds.self_avoiding_kernel import Graph, logistic
+from lapis.inference.bounds.self_avoiding_kernel import TermGraph, logistic
 from lapis.runtime.kernels import entry, inner
 
 MAX_SWEEPS = 200
@@ -36,7 +36,7 @@ class MeanField(NamedTuple):
 
 
 def find_mean_field(
-    graph: Graph, component: np.ndarray, num_components: int, world: np.ndarray | None
+    graph: TermGraph, component: np.ndarray, num_components: int, world: np.ndarray | None
 ) -> MeanField:
     """The best of several climbs, by component; `world`, bool[num_atoms], keeps what is hard."""
     fixed = fixed_atoms(graph, world)
@@ -57,7 +57,7 @@ def find_mean_field(
     return best
 
 
-def fixed_atoms(graph: Graph, world: np.ndarray | None) -> np.ndarray | None:
+def fixed_atoms(graph: TermGraph, world: np.ndarray | None) -> np.ndarray | None:
     """int8[num_atoms], the values of atoms that keep the hard clauses, −1 where free."""
     fixed = np.full(len(graph.field), -1, np.int8)
     is_hard = np.isinf(graph.weight)

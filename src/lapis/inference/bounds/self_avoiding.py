@@ -40,14 +40,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.bounds.self_avoiding_kernel import (
-    Graph,
-    Walk,
+    SelfAvoidingWalk,
+    TermGraph,
     bound_chain,
     bound_roots,
     box_without,
     score_world,
 )
-from lapis.inference.bounds.terms import EPSILON, Terms
+from lapis.inference.bounds.terms import EPSILON, ScoreTerms
 from lapis.network.components import index_atoms
 from lapis.runtime.processes import num_cores
 from lapis.runtime.progress import Stop
@@ -64,10 +64,10 @@ class Boxes(NamedTuple):
     high: np.ndarray  # float64[num_atoms]
 
 
-def build_walks(terms: Terms) -> tuple[Graph, Boxes]:
+def build_walks(terms: ScoreTerms) -> tuple[TermGraph, Boxes]:
     """The graph to walk on, and what can be said of each atom without a step."""
     atom_start, atom_clause = index_atoms(terms.start, terms.literal, terms.num_atoms)
-    graph = Graph(
+    graph = TermGraph(
         terms.field, terms.slack, terms.start, terms.literal, terms.weight, atom_start,
         atom_clause, np.zeros((len(terms.literal), 2)),
     )  # fmt: skip
@@ -79,16 +79,16 @@ def build_walks(terms: Terms) -> tuple[Graph, Boxes]:
     return graph, Boxes(box[:, 0].copy(), box[:, 1].copy())
 
 
-def new_walk(graph: Graph) -> Walk:
+def new_walk(graph: TermGraph) -> SelfAvoidingWalk:
     depth, size = MAX_DEPTH, len(graph.field)
-    return Walk(
+    return SelfAvoidingWalk(
         np.zeros(depth, np.int32), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
         np.zeros(depth, np.int64), np.zeros((depth, 3)), np.zeros((depth, 4)),
         np.zeros(size, np.int64), np.zeros(len(graph.weight), bool), np.zeros(size, np.int32),
     )  # fmt: skip
 
 
-def bound_log_odds(graph: Graph, boxes: Boxes, wanted: np.ndarray, stop: Stop | None) -> None:
+def bound_log_odds(graph: TermGraph, boxes: Boxes, wanted: np.ndarray, stop: Stop | None) -> None:
     """Tighten the boxes of some atoms, int64[...], in place, on all cores."""
     budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
     cores = num_cores()
@@ -106,7 +106,7 @@ def bound_log_odds(graph: Graph, boxes: Boxes, wanted: np.ndarray, stop: Stop | 
 
 
 def bound_by_conditionals(
-    graph: Graph, component: np.ndarray, count: int, world: np.ndarray
+    graph: TermGraph, component: np.ndarray, count: int, world: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of log Z without the constant, float64[num_components] each, from a possible world.
 

@@ -15,7 +15,7 @@ TINY = 1e-300
 NEVER_TIGHT = -2.0
 
 
-class Graph(NamedTuple):
+class TermGraph(NamedTuple):
     """Terms both ways round, and what can be said of an atom whatever the others are."""
 
     field: np.ndarray  # float64[num_atoms]
@@ -28,7 +28,7 @@ class Graph(NamedTuple):
     without: np.ndarray  # float64[num_literals, 2], the box of a literal's atom without its clause
 
 
-class Walk(NamedTuple):
+class SelfAvoidingWalk(NamedTuple):
     """Where a walk is: one node for each step, and marks of atoms and clauses."""
 
     atom: np.ndarray  # int32[max_depth]

@@ -29,7 +29,7 @@ EPSILON = 2.0**-51  # of one operation, with room
 MAX_BLOCK = 64  # atoms of a block that is written as clauses
 
 
-class Terms(NamedTuple):
+class ScoreTerms(NamedTuple):
     """score(world) = constant + Σ field over true atoms + Σ weight over true clauses."""
 
     field: np.ndarray  # float64[num_atoms], ±inf where a hard clause decides
@@ -45,13 +45,13 @@ class Terms(NamedTuple):
         return len(self.field)
 
 
-class Rows(NamedTuple):
+class TermRows(NamedTuple):
     length: np.ndarray  # int64[num_rows]
     literal: np.ndarray  # int32[...]
     weight: np.ndarray  # float64[num_rows]
 
 
-def find_terms(network: Network, doubt: np.ndarray) -> Terms:
+def find_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
     """The terms of a network whose weights are off by `doubt`, float64[num_clauses], at most."""
     size = network.num_atoms
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
@@ -65,8 +65,8 @@ def find_terms(network: Network, doubt: np.ndarray) -> Terms:
     field[value >= 0] = np.where(value[value >= 0] > 0, np.inf, -np.inf)
     long = np.flatnonzero((length > 2) | (~soft & (length == 2)))
     start, literal = take_rows(network.clause_start, network.literal, long)
-    rows = [pairs, Rows(np.diff(start), literal, weight[long]), *block_rows(network)]
-    joined = Rows(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
+    rows = [pairs, TermRows(np.diff(start), literal, weight[long]), *block_rows(network)]
+    joined = TermRows(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
 
     loud = np.repeat(np.where(soft, np.abs(weight), 0.0), length)
     atom = np.abs(network.literal) - 1
@@ -78,7 +78,7 @@ def find_terms(network: Network, doubt: np.ndarray) -> Terms:
     all_weights = float(np.abs(network.weights) @ np.abs(network.constant_count)) + loud.sum()
     error = float(slack[np.isfinite(slack)].sum())
     error += EPSILON * (16 + len(network.weights)) * float(all_weights) + float(doubt.sum())
-    return Terms(
+    return ScoreTerms(
         field, row_starts(joined.length), joined.literal.astype(np.int32),
         joined.weight, network.constant_score + constant, slack, error,
     )  # fmt: skip
@@ -104,7 +104,7 @@ def decided_values(network: Network) -> np.ndarray:
 
 def merge_pairs(
     network: Network, weight: np.ndarray, pair: np.ndarray
-) -> tuple[Rows, np.ndarray, float]:
+) -> tuple[TermRows, np.ndarray, float]:
     """The couplings of soft clauses of two literals, what they add to fields, and a constant."""
     size = network.num_atoms
     ends = network.literal[network.clause_start[pair][:, None] + np.arange(2)]
@@ -117,14 +117,14 @@ def merge_pairs(
     coupling = total(place, alike, len(key))
     kept = coupling != 0
     both = np.stack((key[kept] // max(size, 1), key[kept] % max(size, 1)), axis=1)
-    rows = Rows(np.full(len(both), 2), -(both + 1).ravel(), coupling[kept])
+    rows = TermRows(np.full(len(both), 2), -(both + 1).ravel(), coupling[kept])
     constant = float(own[~up.all(axis=1)].sum() - coupling.sum())
     return rows, field, constant
 
 
-def block_rows(network: Network) -> list[Rows]:
+def block_rows(network: Network) -> list[TermRows]:
     """Hard clauses of the blocks that are not too large."""
-    found = [Rows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))]
+    found = [TermRows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))]
     size = np.diff(network.block_start)
     for number in np.unique(size[(size > 1) & (size <= MAX_BLOCK)]).tolist():
         chosen = np.flatnonzero(size == number)
@@ -134,5 +134,5 @@ def block_rows(network: Network) -> list[Rows]:
         exact = member[network.block_exact[chosen]]
         for rows in (-pairs, exact):
             length, hard = np.full(len(rows), rows.shape[1]), np.full(len(rows), np.inf)
-            found.append(Rows(length, rows.ravel(), hard))
+            found.append(TermRows(length, rows.ravel(), hard))
     return found

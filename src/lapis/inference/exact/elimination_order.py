@@ -47,7 +47,7 @@ MAX_TRIES = 300
 TRY_ENTRIES = 10  # a try costs about as much as this many table entries for each pair of variables
 
 
-class Order(NamedTuple):
+class EliminationOrder(NamedTuple):
     variable: np.ndarray  # int32[num_variables], or empty if it costs too much
     entries: float  # Σ clique table sizes, of an order given up those of the cliques it had
     width: int  # variables in the largest of these cliques, less one
@@ -61,7 +61,7 @@ def best_order(
     max_entries: float,
     rng: np.random.Generator,
     stop: Stop | None = None,
-) -> Order:
+) -> EliminationOrder:
     """A cheap order for variables of these sizes; those of a scope (CSR rows) are neighbours.
 
     Orders beyond `max_entries` are given up. If all are, the result is the one that had the
@@ -71,7 +71,7 @@ def best_order(
     adjacency = _join_scopes(num_variables, scope_start, scope)
     log_size = np.log2(size.astype(np.float64))
     none = np.empty(0, np.int32)
-    best = Order(none, np.inf, num_variables, False)
+    best = EliminationOrder(none, np.inf, num_variables, False)
 
     def attempt(by_fill: bool, noise: float, given: np.ndarray = none) -> None:
         nonlocal best
@@ -79,7 +79,9 @@ def best_order(
             stop.check("the search for an elimination order")
         jitter = noise * rng.random(num_variables) if noise else np.zeros(num_variables)
         limit = best.entries if best.is_complete else max_entries
-        found = Order(*_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit))
+        found = EliminationOrder(
+            *_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit)
+        )
         if found.is_complete or (not best.is_complete and found.width < best.width):
             best = found
 
@@ -104,7 +106,7 @@ def min_fill_width(num_variables: int, scope_start: np.ndarray, scope: np.ndarra
     adjacency = _join_scopes(num_variables, scope_start, np.asarray(scope, np.int32))
     light = np.full(num_variables, 1.0 / num_variables)  # ties go to the fewest neighbours
     no_jitter, none = np.zeros(num_variables), np.empty(0, np.int32)
-    return int(Order(*_greedy(adjacency, light, True, no_jitter, none, np.inf)).width)
+    return int(EliminationOrder(*_greedy(adjacency, light, True, no_jitter, none, np.inf)).width)
 
 
 def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ UNDERFLOW = 1e-290  # beliefs below this have lost digits
 LARGE_SUM = 1e6  # of many small scores: beyond it, fewer than ten digits after the point are left
 
 
-class Tree(NamedTuple):
+class JunctionTree(NamedTuple):
     """Cliques in order of elimination. Starts are int32 where these are wide enough, else int64."""
 
     order: np.ndarray  # int32[num_cliques], the variable eliminated
@@ -81,26 +81,26 @@ class Potentials(NamedTuple):
     message: np.ndarray  # float64[message_start[-1]]
     base: np.ndarray  # float64[num_roots], what was taken out of the messages of roots
 
-    def root_values(self, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+    def root_values(self, tree: JunctionTree) -> tuple[np.ndarray, np.ndarray]:
         """The root cliques, and log Z, or the best score, of their components."""
         roots = np.flatnonzero(tree.parent == ROOT)
         return roots, self.base + self.message[tree.message_start[roots]]
 
 
-class Beliefs(NamedTuple):
+class CliqueBeliefs(NamedTuple):
     """The downward pass."""
 
     state: np.ndarray  # float64[num_states], probability of each state of each variable
     cube: np.ndarray  # float64[num_cubes], probability of each cube that entered a clique
 
 
-def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
+def build_tree(cubes: Cubes, order: np.ndarray) -> JunctionTree:
     """The cliques of an elimination order; the tables must be small enough to index."""
     order = order.astype(np.int32)
     scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
         cubes.size, cubes.start, cubes.variable, order
     )
-    return Tree(
+    return JunctionTree(
         order,
         narrow(scope_start),
         scope_variable,
@@ -113,7 +113,7 @@ def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
 
 
 def collect(
-    tree: Tree,
+    tree: JunctionTree,
     cubes: Cubes,
     penalty: np.ndarray,
     maximise: bool = False,
@@ -151,7 +151,7 @@ def collect(
     return Potentials(table, message, base)
 
 
-def slices(tree: Tree, stop: Stop | None) -> list[tuple[int, int]]:
+def slices(tree: JunctionTree, stop: Stop | None) -> list[tuple[int, int]]:
     """The cliques in runs between which somebody may be asked; one run if there is nobody."""
     cuts = np.array([0, len(tree.order)])
     if stop is not None:
@@ -161,13 +161,13 @@ def slices(tree: Tree, stop: Stop | None) -> list[tuple[int, int]]:
 
 
 def distribute(
-    tree: Tree,
+    tree: JunctionTree,
     cubes: Cubes,
     potentials: Potentials,
     core_belief: np.ndarray | None = None,
     overwrite: bool = False,
     stop: Stop | None = None,
-) -> Beliefs:
+) -> CliqueBeliefs:
     """The downward pass after a `collect` by sums.
 
     `core_belief`, float64[message_start[-1]], holds P(S) of the cliques whose parent is CORE.
@@ -186,11 +186,11 @@ def distribute(
         )  # fmt: skip
         if stop is not None:
             stop.check(EXACTLY)
-    return Beliefs(state, cube)
+    return CliqueBeliefs(state, cube)
 
 
 def log_states(
-    tree: Tree, size: np.ndarray, potentials: Potentials, beliefs: Beliefs
+    tree: JunctionTree, size: np.ndarray, potentials: Potentials, beliefs: CliqueBeliefs
 ) -> np.ndarray:
     """float64[num_states], the logarithm of each belief, however small; the tables are lost.
 
@@ -212,7 +212,7 @@ def log_states(
     return state
 
 
-def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def work_space(tree: JunctionTree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
     return np.zeros(len(size), np.int32), np.zeros((8, longest_row(tree.scope_start) + 1), np.int64)
 
@@ -223,14 +223,14 @@ def longest_row(start: np.ndarray) -> int:
 
 
 def maximise_states(
-    tree: Tree, size: np.ndarray, potentials: Potentials, state: np.ndarray
+    tree: JunctionTree, size: np.ndarray, potentials: Potentials, state: np.ndarray
 ) -> None:
     """Set the eliminated variables in `state`, int32[num_variables], to a best choice."""
     pick_states(tree, size, potentials.table, potentials.message, np.empty((0, 0)), state[None])
 
 
 def sample_states(
-    tree: Tree,
+    tree: JunctionTree,
     size: np.ndarray,
     potentials: Potentials,
     states: np.ndarray,

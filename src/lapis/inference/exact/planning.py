@@ -14,9 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.elimination_order import MAX_DENSE, Order, best_order, low_degree_order
+from lapis.inference.exact.elimination_order import (
+    MAX_DENSE,
+    EliminationOrder,
+    best_order,
+    low_degree_order,
+)
 from lapis.inference.exact.enumerate import grouped
-from lapis.inference.exact.junction_tree import CORE, Tree, build_tree
+from lapis.inference.exact.junction_tree import CORE, JunctionTree, build_tree
 from lapis.network.csr import take_rows
 from lapis.network.cubes import Cubes, Variables, cut_long_cubes, falsifying_cubes, find_variables
 from lapis.network.network import Network
@@ -41,7 +46,7 @@ class Forest:
     variables: Variables
     cubes: Cubes  # over these variables and the chain variables after them
     component: np.ndarray  # int32[num_variables and chain variables]
-    tree: Tree
+    tree: JunctionTree
 
     @property
     def is_solved(self) -> np.ndarray:
@@ -83,7 +88,7 @@ def plan_trees(
     max_memory: int,
     rng: np.random.Generator,
     stop: Stop | None = None,
-) -> tuple[Tree, dict[int, Order]]:
+) -> tuple[JunctionTree, dict[int, EliminationOrder]]:
     """Trees of the components, int32[num_variables], that fit; and of the others what was tried."""
     max_entries = max_memory / 12  # a message has at most half the entries of its table
     everything = np.ones(len(cubes.size), bool)
@@ -97,7 +102,7 @@ def plan_trees(
 
     tree = build_tree(cubes, order)
     orders = [order]
-    failed: dict[int, Order] = {}
+    failed: dict[int, EliminationOrder] = {}
     left = max_entries - float(tree.table_start[-1])
     for label, found in sorted(searched.items(), key=lambda item: item[1].entries):
         if found.is_complete and found.entries <= left:
@@ -117,7 +122,7 @@ def search_orders(
     max_entries: float,
     rng: np.random.Generator,
     stop: Stop | None,
-) -> dict[int, Order]:
+) -> dict[int, EliminationOrder]:
     """An order for each component of the hard variables, bool[num_variables]."""
     if not hard.any():
         return {}
@@ -134,7 +139,7 @@ def search_orders(
     core = np.flatnonzero(is_core)
     start, scope = core_scopes(cubes, tree, is_core)
     scope_label = component[scope[start[:-1]]]
-    found: dict[int, Order] = {}
+    found: dict[int, EliminationOrder] = {}
     for label, before, members, rows in zip(
         np.flatnonzero(used).tolist(),
         grouped(fringe, component[fringe], used),
@@ -152,11 +157,15 @@ def search_orders(
         else:
             best = by_degree(cubes, component == label, limit)
             order, entries = best.variable, best.entries
-        found[label] = Order(order.astype(np.int32), entries, best.width, best.is_complete)
+        found[label] = EliminationOrder(
+            order.astype(np.int32), entries, best.width, best.is_complete
+        )
     return found
 
 
-def core_scopes(cubes: Cubes, tree: Tree, is_core: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def core_scopes(
+    cubes: Cubes, tree: JunctionTree, is_core: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """CSR of the scopes left over core variables: of cubes, and of messages out of the fringe."""
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True
@@ -170,12 +179,12 @@ def core_scopes(cubes: Cubes, tree: Tree, is_core: np.ndarray) -> tuple[np.ndarr
     )
 
 
-def by_degree(cubes: Cubes, members: np.ndarray, max_entries: float) -> Order:
+def by_degree(cubes: Cubes, members: np.ndarray, max_entries: float) -> EliminationOrder:
     """The order of degree of a component too large for a search, if its tables fit."""
     order = low_degree_order(cubes, members, SPARSE_SCOPE, max_entries)
     tree = build_tree(cubes, order)
     entries = float(tree.table_start[-1])
     width = int(np.diff(tree.scope_start).max(initial=0))
     if len(order) < members.sum():
-        return Order(order[:0], max(entries, 2.0 * max_entries), SPARSE_SCOPE, False)
-    return Order(order, entries, width, entries <= max_entries)
+        return EliminationOrder(order[:0], max(entries, 2.0 * max_entries), SPARSE_SCOPE, False)
+    return EliminationOrder(order, entries, width, entries <= max_entries)

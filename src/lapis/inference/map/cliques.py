@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import MapObjective
 from lapis.inference.map.probing import Probe, hard_rows, literal_code
 from lapis.network.csr import row_starts, take_rows
 from lapis.runtime.kernels import allocating_entry, inner
@@ -37,7 +37,7 @@ class Cliques(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Graph:
+class ConflictGraph:
     """An undirected graph over literal codes, sorted neighbours."""
 
     start: np.ndarray  # int64[num_vertices + 1]
@@ -57,7 +57,7 @@ class SoftCliques(NamedTuple):
     covered: np.ndarray  # bool[num_clauses]
 
 
-def hard_cliques(objective: Objective, found: Probe) -> HardCliques:
+def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
     """Rows that stand for the hard clauses of two literals, and some longer ones."""
     size = 2 * objective.num_atoms
     hard = np.flatnonzero(objective.hard)
@@ -80,7 +80,7 @@ def hard_cliques(objective: Objective, found: Probe) -> HardCliques:
     return HardCliques(select_rows(start, literal, groups), grown, covered)
 
 
-def soft_cliques(objective: Objective) -> SoftCliques:
+def soft_cliques(objective: MapObjective) -> SoftCliques:
     """Sets of three or more literals whose pairs cost the same."""
     chosen = np.flatnonzero((objective.length == 2) & (objective.weight > 0) & ~objective.hard)
     covered = np.zeros(objective.num_clauses, bool)
@@ -101,7 +101,7 @@ def select_rows(
     return Cliques(*take_rows(start, literal, rows), kind)
 
 
-def build_graph(size: int, edges: np.ndarray, kind: np.ndarray | None = None) -> Graph:
+def build_graph(size: int, edges: np.ndarray, kind: np.ndarray | None = None) -> ConflictGraph:
     """The graph of some edges int32[num_edges, 2]; a double edge keeps its kind if one has it."""
     kind = np.zeros(len(edges), np.int64) if kind is None else kind
     one, other = edges.T.astype(np.int64)
@@ -112,10 +112,10 @@ def build_graph(size: int, edges: np.ndarray, kind: np.ndarray | None = None) ->
     new = np.diff(key, prepend=-1) != 0
     key, both = key[new], both[new]
     start = row_starts(np.bincount(key // size, minlength=size))
-    return Graph(start, (key % size).astype(np.int32), both)
+    return ConflictGraph(start, (key % size).astype(np.int32), both)
 
 
-def grow_cliques(graph: Graph, *, partition: bool) -> Cliques:
+def grow_cliques(graph: ConflictGraph, *, partition: bool) -> Cliques:
     """Cliques that contain every edge with a kind; with `partition`, edges of one kind, once."""
     return Cliques(*_grow(graph.start, graph.neighbour, graph.kind, partition))
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import RESOLUTION, ComponentResult, Objective
+from lapis.inference.map.objective import RESOLUTION, ComponentResult, MapObjective
 from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 from lapis.runtime.progress import Stop
 
@@ -40,7 +40,7 @@ class Conflicts:
     edge: np.ndarray  # int64[num_edges, 2], vertices
 
 
-def find_conflicts(objective: Objective) -> Conflicts | None:
+def find_conflicts(objective: MapObjective) -> Conflicts | None:
     """The graph of an objective that is an independent set, if it is one."""
     hard, length = objective.hard, objective.length
     if len(objective.block_exact) or (length != np.where(hard, 2, 1)).any():
@@ -66,7 +66,7 @@ def find_conflicts(objective: Objective) -> Conflicts | None:
 
 
 def solve_independent_set(
-    objective: Objective,
+    objective: MapObjective,
     conflicts: Conflicts,
     *,
     start: np.ndarray | None = None,
@@ -81,7 +81,7 @@ def solve_independent_set(
     if start is not None and objective.cost(start) < math.inf:
         atoms = conflicts.vertex[order]
         chosen = start[atoms] == conflicts.literal[atoms]
-    search = Search(
+    search = BranchState(
         np.zeros((count + 1, compatible.shape[1]), np.uint64),
         np.zeros((count + 1, count), np.int32),
         np.zeros((count + 1, count)),
@@ -130,7 +130,7 @@ def compatible_bits(conflicts: Conflicts) -> tuple[np.ndarray, np.ndarray]:
     return order, words.view("<u8").astype(np.uint64)
 
 
-class Search(NamedTuple):
+class BranchState(NamedTuple):
     """The state of the search; row d belongs to the d-th vertex taken."""
 
     candidate: np.ndarray  # uint64[num_vertices + 1, num_words]

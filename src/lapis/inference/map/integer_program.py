@@ -48,7 +48,7 @@ from lapis.inference.map.cliques import (
     hard_cliques,
     soft_cliques,
 )
-from lapis.inference.map.objective import ComponentResult, Objective
+from lapis.inference.map.objective import ComponentResult, MapObjective
 from lapis.inference.map.probing import Probe, probe
 from lapis.network.csr import row_starts, row_sums
 from lapis.runtime.progress import Stop, work_clock
@@ -60,7 +60,7 @@ IMPOSSIBLE = ComponentResult(None, math.inf, "ilp", math.inf, possible=False)
 
 
 def solve(
-    objective: Objective,
+    objective: MapObjective,
     *,
     start: np.ndarray | None = None,
     cuts: bool | None = None,
@@ -77,7 +77,7 @@ def solve(
     bound, rounds = 0.0, 0
     while True:
         rounds += 1
-        program = Program(structure, active)
+        program = ClauseProgram(structure, active)
         found = minimise(program, best if cost < math.inf else None, stop)
         if not found.possible:
             return found
@@ -100,7 +100,7 @@ def solve(
     return ComponentResult(world, cost, "ilp", min(bound, cost), rounds=rounds)
 
 
-def minimise(program: Program, start: np.ndarray | None, stop: Stop) -> ComponentResult:
+def minimise(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> ComponentResult:
     """Run HiGHS; Ctrl-C and `stop` end it with what it has."""
     import highspy
 
@@ -151,10 +151,10 @@ MAX_INTEGRAL = 15_000  # columns z that may be found to be integral
 
 
 @dataclass(frozen=True)
-class Structure:
+class ProgramStructure:
     """What is known of an objective before its program is written."""
 
-    objective: Objective
+    objective: MapObjective
     found: Probe
     hard: HardCliques
     soft: SoftCliques
@@ -167,16 +167,18 @@ class Structure:
         return several & ~objective.hard & ~self.soft.covered
 
 
-def analyse(objective: Objective) -> Structure:
+def analyse(objective: MapObjective) -> ProgramStructure:
     """Forced atoms, hard and soft cliques."""
     found = probe(objective)
-    return Structure(objective, found, hard_cliques(objective, found), soft_cliques(objective))
+    return ProgramStructure(
+        objective, found, hard_cliques(objective, found), soft_cliques(objective)
+    )
 
 
-class Program:
+class ClauseProgram:
     """The program with some of the optional clauses, bool[num_clauses]."""
 
-    def __init__(self, structure: Structure, active: np.ndarray) -> None:
+    def __init__(self, structure: ProgramStructure, active: np.ndarray) -> None:
         objective = structure.objective
         self.structure = structure
         self.cost = [np.zeros(objective.num_atoms)]

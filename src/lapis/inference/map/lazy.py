@@ -52,7 +52,7 @@ from lapis.network.csr import row_starts
 from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.runtime.progress import Progress, work_clock
 
 MAX_ROUNDS = 200
@@ -259,14 +259,14 @@ class CurrentWorld:
         unknown = self._source(literal, "unknown true" if literal.positive else "unknown false")
         return [] if unknown is None else [Fate(True, join=unknown)]
 
-    def _source(self, literal: Literal, kind: str) -> Atom | None:
+    def _source(self, literal: Literal, kind: str) -> RelationAtom | None:
         key = (literal.predicate, kind)
         if key not in self._created:
             rows = self._rows(self.known.atoms[literal.predicate], kind)
             types = self.known.types[literal.predicate]
             self._created[key] = self.known.add_rows(rows, types) if len(rows) else None
         name = self._created[key]
-        return None if name is None else Atom(name, literal.terms)
+        return None if name is None else RelationAtom(name, literal.terms)
 
     def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
         value = self.world[atoms.first : atoms.first + atoms.num_unknown]

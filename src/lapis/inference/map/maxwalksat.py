@@ -34,11 +34,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.inference.map.objective import ComponentResult, Objective
+from lapis.inference.map.objective import ComponentResult, MapObjective
 from lapis.runtime.progress import Stop
 
 if TYPE_CHECKING:
-    from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
+    from lapis.inference.map.maxwalksat_kernel import Clauses, MaxWalkSatState
 
 
 CHUNK = 100_000  # flips between two looks at the clock
@@ -48,7 +48,7 @@ REDRAWN = 0.1  # share of atoms redrawn at a restart
 
 
 def search(
-    objective: Objective,
+    objective: MapObjective,
     *,
     seed: int = 0,
     max_flips: int = 1_000_000,
@@ -89,16 +89,16 @@ def search(
     return ComponentResult(walk.best, objective.cost(walk.best), "maxwalksat", flips=flips)
 
 
-def initial_world(objective: Objective) -> np.ndarray:
+def initial_world(objective: MapObjective) -> np.ndarray:
     """All false but for the first atom of each exactly-one block."""
     world = np.zeros(objective.num_atoms, bool)
     world[objective.block_atom[objective.block_start[:-1][objective.block_exact]]] = True
     return world
 
 
-def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
+def prepare(objective: MapObjective, start: np.ndarray) -> tuple[Clauses, MaxWalkSatState]:
     """The kernels' arrays for a world that respects the blocks; weights are scaled to at most 1."""
-    from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
+    from lapis.inference.map.maxwalksat_kernel import Clauses, MaxWalkSatState
     from lapis.network.components import index_atoms
 
     atoms, count = objective.num_atoms, objective.num_clauses
@@ -113,7 +113,7 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
         objective.block_exact,
         objective.block_of,
     )
-    walk = Walk(
+    walk = MaxWalkSatState(
         start.astype(bool),
         start.astype(bool),
         np.zeros(count, np.int32),
@@ -134,13 +134,13 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
     return clauses, walk
 
 
-def pressure_step(objective: Objective) -> float:
+def pressure_step(objective: MapObjective) -> float:
     """What hard clauses weigh at first, and by how much they grow: the mean soft weight."""
     soft = np.abs(objective.weight[~objective.hard])
     return float(soft.mean()) * objective.scale if len(soft) else 1.0
 
 
-def redraw(objective: Objective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def redraw(objective: MapObjective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A part of the atoms outside blocks, and of the blocks, drawn anew."""
     changed = world.copy()
     chosen = (rng.random(len(world)) < REDRAWN) & (objective.block_of < 0)
@@ -154,7 +154,7 @@ def redraw(objective: Objective, world: np.ndarray, rng: np.random.Generator) ->
 
 
 def climb(
-    objective: Objective,
+    objective: MapObjective,
     *,
     seed: int = 0,
     max_flips: int = 1_000_000,

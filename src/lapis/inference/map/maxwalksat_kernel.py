@@ -35,7 +35,7 @@ class Clauses(NamedTuple):
     block_of: np.ndarray  # int32[num_atoms], −1 for none
 
 
-class Walk(NamedTuple):
+class MaxWalkSatState(NamedTuple):
     """A world and what is kept up to date about it."""
 
     world: np.ndarray  # bool[num_atoms]

@@ -30,7 +30,7 @@ RESOLUTION = 1e-12  # of the largest weight: what searches in floats tell apart
 
 
 @dataclass(frozen=True)
-class Objective:
+class MapObjective:
     """Minimise Σ |weight|·1[clause violated] subject to hard clauses and blocks."""
 
     num_atoms: int
@@ -135,14 +135,14 @@ class ComponentResult:
     rounds: int = 0  # of cutting planes
 
 
-class Part(NamedTuple):
+class MapComponent(NamedTuple):
     """A connected component of an objective."""
 
     atom: np.ndarray  # int64[objective.num_atoms], the atom of the whole that each one is
-    objective: Objective
+    objective: MapObjective
 
 
-def objective_of(network: Network) -> Objective:
+def objective_of(network: Network) -> MapObjective:
     """Effective weights of a network, equal clauses merged."""
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     start, literal, weight, always = merge_clauses(network.clause_start, network.literal, weight)
@@ -150,7 +150,7 @@ def objective_of(network: Network) -> Objective:
     atom, gain, lost = net_units(literal[start[:-1][unit]], weight[unit])
     rest = np.flatnonzero(~unit)
     rest_start, rest_literal = take_rows(start, literal, rest)
-    return Objective(
+    return MapObjective(
         network.num_atoms,
         np.concatenate((np.arange(len(atom)), rest_start + len(atom))),
         np.concatenate((np.where(gain > 0, atom + 1, -atom - 1), rest_literal)).astype(np.int32),
@@ -174,7 +174,7 @@ def net_units(literal: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.n
     return atom[kept], gain[kept], when_false
 
 
-def split_components(objective: Objective, component: np.ndarray) -> list[Part]:
+def split_components(objective: MapObjective, component: np.ndarray) -> list[MapComponent]:
     """The objective's components, given the label of each atom; offsets are left out."""
     first_atom = np.abs(objective.literal[objective.clause_start[:-1]]) - 1
     block_first = objective.block_atom[objective.block_start[:-1]]
@@ -190,7 +190,7 @@ def split_components(objective: Objective, component: np.ndarray) -> list[Part]:
         position[atoms] = np.arange(len(atoms))
         start, literal = take_rows(objective.clause_start, objective.literal, clauses)
         block_start, block_atom = take_rows(objective.block_start, objective.block_atom, blocks)
-        part = Objective(
+        part = MapObjective(
             len(atoms),
             start,
             (np.sign(literal) * (position[np.abs(literal) - 1] + 1)).astype(np.int32),
@@ -200,7 +200,7 @@ def split_components(objective: Objective, component: np.ndarray) -> list[Part]:
             objective.block_exact[blocks],
             0.0,
         )
-        parts.append(Part(atoms, part))
+        parts.append(MapComponent(atoms, part))
     return parts
 
 

@@ -64,7 +64,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import MapObjective
 from lapis.inference.map.probing import literal_code
 from lapis.network.components import find_root, number_trees
 from lapis.runtime.kernels import allocating_entry, entry
@@ -91,7 +91,7 @@ class Couplings:
     error: float  # Σ |w − rounded w|: no world's cost is further away from its true one
 
 
-class Terms(NamedTuple):
+class QuadraticTerms(NamedTuple):
     """Products of two literals, as codes, and what they cost."""
 
     one: np.ndarray  # int64[num_terms]
@@ -99,7 +99,7 @@ class Terms(NamedTuple):
     cost: np.ndarray  # int64[num_terms]
 
 
-def find_couplings(objective: Objective, component: np.ndarray) -> Couplings:
+def find_couplings(objective: MapObjective, component: np.ndarray) -> Couplings:
     """The components, int32[num_atoms] labels, that are fields and couplings."""
     taken = writable_atoms(objective, component)
     mine = taken[np.abs(objective.literal[objective.clause_start[:-1]]) - 1]
@@ -115,14 +115,14 @@ def find_couplings(objective: Objective, component: np.ndarray) -> Couplings:
     unit = np.flatnonzero(mine & (objective.length == 1))
     code = literal_code(-objective.literal[objective.clause_start[unit]])
     add_cost(field, code, np.where(objective.hard[unit], 0, weight[unit]))
-    joined = Terms(*(np.concatenate(columns) for columns in zip(*terms, strict=True)))
+    joined = QuadraticTerms(*(np.concatenate(columns) for columns in zip(*terms, strict=True)))
     pairs = merge_terms(joined, field)
     must = code[objective.hard[unit]]
     field[must >> 1] = np.where(must & 1, -INFINITE, INFINITE)
     return Couplings(field, *pairs, taken, error)
 
 
-def writable_atoms(objective: Objective, component: np.ndarray) -> np.ndarray:
+def writable_atoms(objective: MapObjective, component: np.ndarray) -> np.ndarray:
     """bool[num_atoms], atoms of components whose clauses all have a form above, and no blocks."""
     length = objective.length
     clause = (length <= 2) | (objective.weight < 0) | ((length == 3) & ~objective.hard)
@@ -135,7 +135,7 @@ def writable_atoms(objective: Objective, component: np.ndarray) -> np.ndarray:
     return ~bad[component]
 
 
-def whole_weights(objective: Objective, mine: np.ndarray) -> tuple[np.ndarray, float]:
+def whole_weights(objective: MapObjective, mine: np.ndarray) -> tuple[np.ndarray, float]:
     """int64[num_clauses], rounded multiples of a power of two; INFINITE where hard."""
     soft = mine & ~objective.hard
     # Of 2^−60 of the weights, whose sum is finite where theirs is not.
@@ -158,19 +158,19 @@ def add_cost(field: np.ndarray, code: np.ndarray, cost: np.ndarray) -> None:
 
 
 def pair_terms(
-    objective: Objective, clauses: np.ndarray, weight: np.ndarray, field: np.ndarray
-) -> Terms:
+    objective: MapObjective, clauses: np.ndarray, weight: np.ndarray, field: np.ndarray
+) -> QuadraticTerms:
     """w·u·v, and −a·u·v = a·u·v̄ − a·u."""
     one, other = literal_code(-objective.rows_of(clauses, 2)).T.astype(np.int64)
     cost = weight[clauses]
     minus = cost < 0
     add_cost(field, one[minus], cost[minus])
-    return Terms(one, other ^ minus, np.abs(cost))
+    return QuadraticTerms(one, other ^ minus, np.abs(cost))
 
 
 def long_terms(
     chosen: np.ndarray, weight: np.ndarray, auxiliary: np.ndarray, field: np.ndarray
-) -> list[Terms]:
+) -> list[QuadraticTerms]:
     """Products of three or more literals, int64[num_clauses, length], each with its auxiliary."""
     plus = weight > 0
     terms = []
@@ -181,18 +181,20 @@ def long_terms(
         alone = np.where(sign == 1, odd.argmax(axis=1), np.where(sign == 2, odd.argmin(axis=1), 0))
         row = np.arange(len(literal))
         terms.append(
-            Terms(literal[row, (alone + 1) % 3], literal[row, (alone + 2) % 3], weight[plus])
+            QuadraticTerms(
+                literal[row, (alone + 1) % 3], literal[row, (alone + 2) % 3], weight[plus]
+            )
         )
         literal[row, alone] ^= 1
         chosen[plus] = literal
     cost = np.abs(weight)
     add_cost(field, auxiliary, -cost)
-    terms += [Terms(auxiliary, column ^ 1, cost) for column in chosen.T]
+    terms += [QuadraticTerms(auxiliary, column ^ 1, cost) for column in chosen.T]
     return terms
 
 
 def merge_terms(
-    terms: Terms, field: np.ndarray
+    terms: QuadraticTerms, field: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(first, second, repels, forward, backward), the pairs; what cancels goes to the fields."""
     low = np.minimum(terms.one, terms.other)
@@ -391,7 +393,7 @@ class Cover(NamedTuple):
 
 
 def find_persistent(
-    objective: Objective, component: np.ndarray, should_stop: Callable[[], bool]
+    objective: MapObjective, component: np.ndarray, should_stop: Callable[[], bool]
 ) -> Persistent:
     """What cuts settle of the components, int32[num_atoms] labels, that are made of pairs."""
     couplings = find_couplings(objective, component)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import MapObjective
 from lapis.network.csr import take_rows
 from lapis.network.satisfiability import HardRows, load, to_clauses
 
@@ -31,7 +31,7 @@ class Probe(NamedTuple):
     conflict: np.ndarray  # int32[num_conflicts, 2], literals that do not hold together
 
 
-def probe(objective: Objective) -> Probe:
+def probe(objective: MapObjective) -> Probe:
     """Forced atoms and conflicts among literals."""
     hard = np.flatnonzero(objective.hard)
     rows = HardRows(
@@ -67,7 +67,7 @@ def literal_code(literal: np.ndarray) -> np.ndarray:
     return code.astype(np.int32)
 
 
-def hard_rows(objective: Objective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hard_rows(objective: MapObjective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR of literal codes: the hard clauses, then one for each exactly-one block."""
     start, literal = take_rows(objective.clause_start, objective.literal, hard)
     exact = np.flatnonzero(objective.block_exact)

@@ -37,8 +37,8 @@ from lapis.grounding.assembly import total_counts
 from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.objective import (
     ComponentResult,
-    Objective,
-    Part,
+    MapComponent,
+    MapObjective,
     objective_of,
     split_components,
 )
@@ -183,7 +183,7 @@ def leave_open(network: Network) -> MapPartial:
 
 
 def settle_by_cuts(
-    network: Network, objective: Objective, stop: Stop, progress: Report | None
+    network: Network, objective: MapObjective, stop: Stop, progress: Report | None
 ) -> MapPartial:
     """The atoms that minimum cuts settle; none if time is up first."""
     from lapis.inference.map.persistency import find_persistent
@@ -239,7 +239,7 @@ def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:
     return solved, world
 
 
-def unsolved_parts(core: Network, solved: np.ndarray) -> list[Part]:
+def unsolved_parts(core: Network, solved: np.ndarray) -> list[MapComponent]:
     """The components that are left, smallest first."""
     if solved.all():
         return []
@@ -249,7 +249,7 @@ def unsolved_parts(core: Network, solved: np.ndarray) -> list[Part]:
 
 
 def solve_parts(
-    core: Network, parts: list[Part], method: str, options: InferenceOptions, stop: Stop
+    core: Network, parts: list[MapComponent], method: str, options: InferenceOptions, stop: Stop
 ) -> list[ComponentResult]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(options.seed).generate_state(len(parts))
@@ -285,18 +285,18 @@ def solve_parts(
     return found
 
 
-def is_proven(part: Part, found: ComponentResult) -> bool:
+def is_proven(part: MapComponent, found: ComponentResult) -> bool:
     return part.objective.is_proven(found.cost, found.bound)
 
 
-def share_of_time(stop: Stop, parts: list[Part], number: int) -> float:
+def share_of_time(stop: Stop, parts: list[MapComponent], number: int) -> float:
     """Seconds for a component: as its size is among those left, or one part of their number."""
     left = max(0.0, stop.deadline - work_clock())
     sizes = [part.objective.num_atoms for part in parts[number:]]
     return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 
 
-def define_auxiliaries(core: Network, part: Part) -> np.ndarray:
+def define_auxiliaries(core: Network, part: MapComponent) -> np.ndarray:
     """A first world of a component: auxiliary atoms are what they are defined to be."""
     from lapis.inference.map.maxwalksat import initial_world
 
@@ -308,11 +308,11 @@ def define_auxiliaries(core: Network, part: Part) -> np.ndarray:
     return core.complete(whole[: core.num_base_atoms])[part.atom]
 
 
-def refuse_infeasible(parts: list[Part], found: list[ComponentResult], stop: Stop) -> None:
+def refuse_infeasible(parts: list[MapComponent], found: list[ComponentResult], stop: Stop) -> None:
     missing = [p.objective for p, result in zip(parts, found, strict=True) if result.world is None]
     if not missing:
         return
-    worst: Objective = max(missing, key=lambda objective: objective.num_atoms)
+    worst: MapObjective = max(missing, key=lambda objective: objective.num_atoms)
     why = "before it was interrupted" if stop.pressed else "within the limits given"
     raise TooLarge(
         f"no world that satisfies the hard formulas was found {why}: a connected component has "
@@ -327,7 +327,7 @@ LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
 
 
 def improve(
-    objective: Objective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
+    objective: MapObjective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
 ) -> ComponentResult:
     """A good world by local search; Ctrl-C ends it with the best so far."""
     from lapis.inference.map.maxwalksat import climb, search
@@ -360,7 +360,7 @@ def improve(
 
 
 def prove(
-    objective: Objective, found: ComponentResult, method: str, seconds: float, stop: Stop
+    objective: MapObjective, found: ComponentResult, method: str, seconds: float, stop: Stop
 ) -> ComponentResult:
     """Prove the world to be the best, or find a better one."""
     from lapis.inference.map import integer_program as ilp

@@ -109,10 +109,10 @@ def parse_wcnf(text: str, name: str = "<wcnf>") -> WeightedClauses:
     >>> parse_wcnf("p wcnf 2 2 9\\n9 1 2 0\\n3 -1 0\\n").weight.tolist()
     [inf, 3.0]
     """
-    return Reader(Source(name, text)).read()
+    return WcnfReader(Source(name, text)).read()
 
 
-class Reader:
+class WcnfReader:
     """Reads clause after clause; knows where it is when one is wrong."""
 
     def __init__(self, source: Source) -> None:

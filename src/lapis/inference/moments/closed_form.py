@@ -38,7 +38,7 @@ class Moments(Protocol):
         """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""
 
 
-class Source(Protocol):
+class MomentSource(Protocol):
     """A way to find the moments of a part of a network."""
 
     @property

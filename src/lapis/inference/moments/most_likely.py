@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.inference.exact.by_components import ExactPlan
 from lapis.inference.map.maxwalksat import initial_world, search
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import MapObjective
 from lapis.inference.moments.statistics import Statistics
 from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.csr import take_rows
@@ -122,7 +122,7 @@ def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.nda
     return most_likely_world(network, options=InferenceOptions(seed=seed)).world
 
 
-def weighed_objective(network: Network, weights: np.ndarray) -> Objective:
+def weighed_objective(network: Network, weights: np.ndarray) -> MapObjective:
     """What a search minimises, clauses as they stand; those of weight 0 are left out.
 
     `objective_of` would also merge equal clauses, which takes longer than a search that starts
@@ -134,7 +134,7 @@ def weighed_objective(network: Network, weights: np.ndarray) -> Objective:
     if len(felt) < len(weight):
         start, literal = take_rows(start, literal, felt)
         weight = weight[felt]
-    return Objective(
+    return MapObjective(
         network.num_atoms, start, literal, weight,
         network.block_start, network.block_atom, network.block_exact, 0.0,
     )  # fmt: skip

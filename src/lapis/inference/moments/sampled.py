@@ -36,7 +36,7 @@ MAX_BATCHES = 16  # a chain
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledComponents:
     """Components of a network that chains run on."""
 
     statistics: Statistics
@@ -82,7 +82,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class SampledMoments:
-    source: Sampled
+    source: SampledComponents
     mean: np.ndarray  # float64[num_statistics]
     batch: np.ndarray  # float64[num_batches, num_statistics], the means of pieces of the chains
     share: np.ndarray  # float64[num_batches]
@@ -104,7 +104,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Draws(NamedTuple):
+class SampleBatches(NamedTuple):
     """Consecutive samples of a chain, in batches."""
 
     counts: np.ndarray  # float64[num_samples, num_weights], true groundings in the worlds drawn
@@ -152,7 +152,7 @@ class PersistentChain(Generic[PlanType, StateType]):
         self.rng[:] = kept[1]
         self.state = self.sampler.init(self.plan, kept[0], self.rng)
 
-    def draw(self, weights: np.ndarray, num_samples: int, num_batches: int) -> Draws:
+    def draw(self, weights: np.ndarray, num_samples: int, num_batches: int) -> SampleBatches:
         """The next samples under these weights, in batches of about equal size."""
         sampler = self.sampler
         self.plan, self.state = sampler.reweigh(self.plan, self.state, weights)
@@ -169,7 +169,7 @@ class PersistentChain(Generic[PlanType, StateType]):
                 estimate[batch, base:] += sampler.world(self.state)[base:]
                 sample += 1
             estimate[batch, :base] = tallies.atoms.batch_sum.sum(axis=0)
-        return Draws(counts, size, estimate / size[:, None])
+        return SampleBatches(counts, size, estimate / size[:, None])
 
 
 def on_all_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

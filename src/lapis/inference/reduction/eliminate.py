@@ -33,8 +33,8 @@ from lapis.inference.exact.elimination_order import low_degree_order
 from lapis.inference.exact.junction_tree import (
     CORE,
     ROOT,
+    JunctionTree,
     Potentials,
-    Tree,
     build_tree,
     collect,
     distribute,
@@ -43,7 +43,7 @@ from lapis.inference.exact.junction_tree import (
 )
 from lapis.inference.reduction.message_clauses import expand_messages, product_clauses
 from lapis.inference.reduction.tree_answers import (
-    Factors,
+    CliqueFactors,
     answer_clauses,
     answer_trees,
     clause_runs,
@@ -53,7 +53,7 @@ from lapis.inference.reduction.tree_answers import (
     share_true,
     tree_runs,
 )
-from lapis.network.components import Rows, build_part, clause_rows
+from lapis.network.components import ComponentClauses, build_part, clause_rows
 from lapis.network.csr import row_pieces, row_starts
 from lapis.network.cubes import (
     Cubes,
@@ -90,8 +90,8 @@ class Reduction:
     core_atom: np.ndarray  # int64[core.num_atoms], the network's atom of each atom of the core
     semiring: Semiring
     kept_clause: np.ndarray  # int32[...], the clauses that are clauses of the core too
-    factors: Factors
-    tree: Tree
+    factors: CliqueFactors
+    tree: JunctionTree
 
     @property
     def variables(self) -> Variables:
@@ -256,20 +256,22 @@ def reduce(
     return Reduction(network, core, core_atom, semiring, kept_clause, factors, tree)
 
 
-def list_factors(network: Network, variables: Variables) -> tuple[Factors, Cubes]:
+def list_factors(network: Network, variables: Variables) -> tuple[CliqueFactors, Cubes]:
     """The factors of a network, and their cubes, without states if these can be made for a run."""
     clause = np.arange(network.num_clauses, dtype=np.int32)
     if is_plain(network):
         member = variables.atom_variable[np.abs(network.literal) - 1]
         nothing = np.empty(0, np.int64), np.empty(0, np.int32)
         cubes = Cubes(variables.size, network.clause_start, member, *nothing, clause)
-        return Factors(network, variables, None), cubes
+        return CliqueFactors(network, variables, None), cubes
     cubes = falsifying_cubes(network, variables, clause)
     whole = cubes, penalties(network, cubes, network.weights)
-    return Factors(network, variables, whole), cubes
+    return CliqueFactors(network, variables, whole), cubes
 
 
-def leaving_clauses(factors: Factors, tree: Tree, semiring: Semiring) -> tuple[Rows, float]:
+def leaving_clauses(
+    factors: CliqueFactors, tree: JunctionTree, semiring: Semiring
+) -> tuple[ComponentClauses, float]:
     """Clauses and a constant that say the same as all messages into the core.
 
     Tables are made for a run of trees at a time: together they would take more than all else.
@@ -288,7 +290,7 @@ def leaving_clauses(factors: Factors, tree: Tree, semiring: Semiring) -> tuple[R
     return product_clauses(parts, unit, len(network.weights))
 
 
-def gather_trees(cubes: Cubes, tree: Tree) -> Tree:
+def gather_trees(cubes: Cubes, tree: JunctionTree) -> JunctionTree:
     """The same cliques in an order in which each tree of them is in one place, its top last.
 
     Trees stay in the order of their tops.
@@ -301,8 +303,8 @@ def gather_trees(cubes: Cubes, tree: Tree) -> Tree:
     return build_tree(cubes, tree.order[np.argsort(top, kind="stable")])
 
 
-def join_rows(one: Rows, other: Rows) -> Rows:
-    return Rows(
+def join_rows(one: ComponentClauses, other: ComponentClauses) -> ComponentClauses:
+    return ComponentClauses(
         row_starts(np.concatenate((np.diff(one.start), np.diff(other.start)))),
         np.concatenate((one.literal, other.literal)),
         np.concatenate((one.weight_id, other.weight_id)),
@@ -311,7 +313,7 @@ def join_rows(one: Rows, other: Rows) -> Rows:
 
 
 def refuse_impossible(
-    network: Network, variables: Variables, tree: Tree, message: np.ndarray
+    network: Network, variables: Variables, tree: JunctionTree, message: np.ndarray
 ) -> None:
     """Raise if a message that leaves the tables says that every state is forbidden."""
     leaving = np.flatnonzero((tree.parent == ROOT) | (tree.parent == CORE))

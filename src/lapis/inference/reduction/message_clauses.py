@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import CORE, ROOT, Tree
-from lapis.network.components import Rows
+from lapis.inference.exact.junction_tree import CORE, ROOT, JunctionTree
+from lapis.network.components import ComponentClauses
 from lapis.network.csr import join_rows, row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
@@ -51,7 +51,7 @@ class Products(NamedTuple):
 
 
 def expand_messages(
-    tree: Tree, message: np.ndarray, variables: Variables, unit: np.ndarray
+    tree: JunctionTree, message: np.ndarray, variables: Variables, unit: np.ndarray
 ) -> Products:
     """The products of all messages that leave the tree.
 
@@ -73,7 +73,7 @@ def expand_messages(
 
 def product_clauses(
     parts: Sequence[Products], unit: np.ndarray, weight_id: int
-) -> tuple[Rows, float]:
+) -> tuple[ComponentClauses, float]:
     """Clauses and a constant that say the same as products and single atoms; all of them are lost.
 
     Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
@@ -117,7 +117,7 @@ def product_clauses(
     num_hard = len(hard_start) - 1
     hard = merge_rows(hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard))
     num_soft = sum(map(len, lengths))
-    return Rows(
+    return ComponentClauses(
         row_starts(np.concatenate([*lengths, np.diff(hard.start)])),
         np.concatenate([*literals, hard.literal]),
         np.repeat(np.array([weight_id, -1], np.int32), [num_soft, len(hard.weight_id)]),

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import Tree, collect, longest_row, work_space
+from lapis.inference.exact.junction_tree import JunctionTree, collect, longest_row, work_space
 from lapis.inference.exact.junction_tree_kernel import believe, lay_out, visit_cube
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables, falsifying_cubes, penalties, plain_cubes
@@ -46,7 +46,7 @@ RUN_CLIQUES = 3000  # of a run, if its last tree is not longer
 RUN_CLAUSES = 30_000
 
 
-class Factors(NamedTuple):
+class CliqueFactors(NamedTuple):
     """What enters the cliques: cubes, and what each adds to the score, float64[num_cubes].
 
     Those of a plain network are made for some cliques at a time: its clauses are as many, and say
@@ -64,7 +64,7 @@ class Factors(NamedTuple):
         cubes = falsifying_cubes(self.network, self.variables, clauses)
         return cubes, penalties(self.network, cubes, self.network.weights)
 
-    def of_run(self, run: Tree) -> tuple[Tree, Cubes, np.ndarray]:
+    def of_run(self, run: JunctionTree) -> tuple[JunctionTree, Cubes, np.ndarray]:
         """Those of some cliques, which number them anew where there are no others."""
         if self.whole is not None:
             return run, *self.whole
@@ -111,7 +111,7 @@ def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
     )
 
 
-def tree_runs(tree: Tree, length: int | None = None) -> list[tuple[int, int]]:
+def tree_runs(tree: JunctionTree, length: int | None = None) -> list[tuple[int, int]]:
     """The first and last clique of each run; whole trees, which are one after another."""
     length = length or RUN_CLIQUES
     ends = np.flatnonzero(tree.parent < 0) + 1
@@ -168,14 +168,14 @@ def local_weights(
     return weights[hard:], own.astype(np.int32) - np.int32(hard), network.coefficient[clause]
 
 
-def cut_tree(tree: Tree, first: int, last: int) -> Tree:
+def cut_tree(tree: JunctionTree, first: int, last: int) -> JunctionTree:
     """The cliques `first` to `last`, whole trees, as a tree of their own."""
 
     def cut(start: np.ndarray) -> np.ndarray:
         return start[first : last + 1] - start[first]
 
     parent = tree.parent[first:last]
-    return Tree(
+    return JunctionTree(
         tree.order[first:last],
         cut(tree.scope_start),
         tree.scope_variable[slice(*tree.scope_start[[first, last]])],
@@ -322,7 +322,7 @@ class Pieces(NamedTuple):
     size: np.ndarray  # int64[num_pieces], its samples
 
 
-class Span(NamedTuple):
+class SampleSpan(NamedTuple):
     """Samples `begin` to `end` of a chain; sample s is bit s mod 64 of row s div 64."""
 
     bits: np.ndarray  # uint64[num_words, num_atoms]
@@ -335,10 +335,10 @@ def pack_samples(samples: np.ndarray) -> Pieces:
     padded = np.zeros((samples.shape[1], -(-len(samples) // 64) * 64), bool)
     padded[:, : len(samples)] = samples.T
     packed = np.packbits(padded, axis=1, bitorder="little").view(np.dtype("<u8"))
-    return join_spans([[Span(packed.astype(np.uint64, copy=False).T, 0, len(samples))]])
+    return join_spans([[SampleSpan(packed.astype(np.uint64, copy=False).T, 0, len(samples))]])
 
 
-def join_spans(pieces: Sequence[Sequence[Span]]) -> Pieces:
+def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> Pieces:
     """Pieces, each of one or more spans."""
     chains = {id(span.bits): span.bits for piece in pieces for span in piece}
     first = row_starts(np.array([*map(len, chains.values())]))

@@ -32,7 +32,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.diagnostics import count_ranges
-from lapis.inference.sampling.gibbs import Gibbs, Plan
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan
 from lapis.inference.sampling.gibbs_kernel import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
@@ -63,7 +63,7 @@ class Annealed(NamedTuple):
     num_core_atoms: int
 
 
-class Round(NamedTuple):
+class AnnealingRound(NamedTuple):
     """Runs along the same temperatures."""
 
     beta: np.ndarray  # float64[num_sweeps + 1]
@@ -90,7 +90,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
     beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
     streams = random_states(seed, NUM_RUNS)
     used, interrupted = 0, False
-    best: Round | None = None
+    best: AnnealingRound | None = None
     while True:
         rng = np.random.default_rng((seed, len(beta)))
         now = run_round(plan, core, beta, streams, rng)
@@ -110,7 +110,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
         beta = place_temperatures(now, more)
 
 
-def soften(plan: Plan) -> Plan:
+def soften(plan: GibbsPlan) -> GibbsPlan:
     """Hard clauses with a finite weight of their own, the last one."""
     graph, network = plan.graph, plan.network
     hard = np.isinf(graph.weight)
@@ -130,8 +130,8 @@ def soften(plan: Plan) -> Plan:
 
 
 def run_round(
-    plan: Plan, core: Network, beta: np.ndarray, streams: np.ndarray, rng: np.random.Generator
-) -> Round:
+    plan: GibbsPlan, core: Network, beta: np.ndarray, streams: np.ndarray, rng: np.random.Generator
+) -> AnnealingRound:
     """All runs, on all cores; each has its own random numbers."""
     is_base = np.arange(core.num_atoms) < core.num_base_atoms
     variables = find_variables(core, is_base)
@@ -156,7 +156,7 @@ def run_round(
 
     with ThreadPoolExecutor(num_cores()) as pool:
         list(pool.map(run, range(len(streams))))
-    return Round(beta, log_weight, worlds, trail)
+    return AnnealingRound(beta, log_weight, worlds, trail)
 
 
 def draw_worlds(
@@ -187,7 +187,7 @@ def spread(log_weight: np.ndarray) -> tuple[float, float, float]:
     return peak + float(np.log(mean)), error, float(weight.sum() ** 2 / (weight**2).sum())
 
 
-def place_temperatures(before: Round, sweeps: int) -> np.ndarray:
+def place_temperatures(before: AnnealingRound, sweeps: int) -> np.ndarray:
     """float64[sweeps + 1], from 0 to 1, close together where the score varies most."""
     deviation = before.trail.std(axis=0)
     deviation = np.maximum(deviation, 0.05 * deviation.max(initial=0.0)) + 1e-12
@@ -198,7 +198,11 @@ def place_temperatures(before: Round, sweeps: int) -> np.ndarray:
 
 
 def describe(
-    reduction: Reduction, found: Round, constant: float, precision: float, interrupted: bool
+    reduction: Reduction,
+    found: AnnealingRound,
+    constant: float,
+    precision: float,
+    interrupted: bool,
 ) -> Annealed:
     """Marginals and counts from the last worlds, drawn again by weight in groups of runs."""
     network, base = reduction.network, reduction.network.num_base_atoms

@@ -52,7 +52,7 @@ import numpy as np
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
-    Averages,
+    ChainAverages,
     Summary,
     Trace,
     WarmUp,
@@ -68,7 +68,7 @@ from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.inference.sampling.tally import Worlds, make_room, new_tallies
 from lapis.network.network import Network
 from lapis.runtime.processes import num_cores
-from lapis.runtime.progress import SECONDS_LEFT, Progress, Report, Wish, work_clock
+from lapis.runtime.progress import SECONDS_LEFT, Progress, Report, StopCallback, work_clock
 
 if TYPE_CHECKING:
     pass
@@ -92,7 +92,7 @@ REACH = 10  # times the precision: what may be missing after the patience
 class Derived(NamedTuple):
     """What follows from the worlds of the chains about other values."""
 
-    atoms: Averages
+    atoms: ChainAverages
     counts: Summary
 
 
@@ -153,7 +153,7 @@ def run_chains(
     seed: int = 0,
     derive: Derive | None = None,
     progress: Report | None = None,
-    should_stop: Wish | None = None,
+    should_stop: StopCallback | None = None,
     num_threads: int | None = None,
     rivals: Sequence[Sampler[Any, Any]] = (),
     patience: int | None = None,
@@ -166,7 +166,7 @@ def run_chains(
     up if not. Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C
     (or `should_stop`) ends the run early with what there is, marked `interrupted`.
     """
-    limits = Limits(
+    limits = ChainLimits(
         precision,
         max(LEAST, -(-max_samples // num_chains)),
         None if patience is None else -(-patience // num_chains),
@@ -178,9 +178,9 @@ def run_chains(
     with ThreadPoolExecutor(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
-        def start(candidate: Sampler[Any, Any]) -> Run[Any, Any]:
+        def start(candidate: Sampler[Any, Any]) -> ChainRun[Any, Any]:
             nonlocal modes
-            run = Run(candidate, network, num_chains, limits, derive, progress, should_stop)
+            run = ChainRun(candidate, network, num_chains, limits, derive, progress, should_stop)
             run.start(pool, seed)
             number = run.num_scouts()
             if modes is None and number > 0:
@@ -204,7 +204,7 @@ def run_chains(
     return run.result()
 
 
-class Limits(NamedTuple):
+class ChainLimits(NamedTuple):
     """When a run ends."""
 
     precision: float
@@ -213,7 +213,7 @@ class Limits(NamedTuple):
     deadline: float | None  # of the work clock
 
 
-class Run(Generic[PlanType, StateType]):
+class ChainRun(Generic[PlanType, StateType]):
     """The chains of one run and their tallies."""
 
     def __init__(
@@ -221,10 +221,10 @@ class Run(Generic[PlanType, StateType]):
         sampler: Sampler[PlanType, StateType],
         network: Network,
         num_chains: int,
-        limits: Limits,
+        limits: ChainLimits,
         derive: Derive | None,
         progress: Report | None,
-        should_stop: Wish | None,
+        should_stop: StopCallback | None,
     ) -> None:
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
         self.limits = limits
@@ -469,7 +469,7 @@ class Run(Generic[PlanType, StateType]):
         derived = self.derive_others()
         return derived is None or derived.atoms.is_precise(self.limits.precision)
 
-    def seconds_left(self, judged: Sequence[Summary | Averages]) -> float:
+    def seconds_left(self, judged: Sequence[Summary | ChainAverages]) -> float:
         """Until the largest error is the precision, if errors fall as 1/√samples."""
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
@@ -490,7 +490,7 @@ class Run(Generic[PlanType, StateType]):
             jump=jump,
         )
         derived = self.derive_others()
-        judged: list[Summary | Averages] = [atoms]
+        judged: list[Summary | ChainAverages] = [atoms]
         if derived is not None:
             judged.append(derived.atoms)
         return SampleResult(
@@ -522,7 +522,9 @@ ROUNDING = 1e-12  # of a variance
 PILOT_LITERALS = 4_000_000  # visited by a chain, within these bounds
 
 
-def choose_by_pilots(first: Run[Any, Any], rivals: Iterable[Run[Any, Any]]) -> Run[Any, Any]:
+def choose_by_pilots(
+    first: ChainRun[Any, Any], rivals: Iterable[ChainRun[Any, Any]]
+) -> ChainRun[Any, Any]:
     """The run to go on with; only the best so far is kept in memory."""
     best, least = first, cost_of_error(first)
     costs = {first.sampler.name: least}
@@ -539,7 +541,7 @@ def choose_by_pilots(first: Run[Any, Any], rivals: Iterable[Run[Any, Any]]) -> R
     return best
 
 
-def cost_of_error(run: Run[Any, Any]) -> float:
+def cost_of_error(run: ChainRun[Any, Any]) -> float:
     """work · (Σ_a B_a²)^½ after a pilot."""
     within = PILOT_LITERALS // max(1, len(run.network.literal))
     run.phase = "pilot"

@@ -38,7 +38,7 @@ class ClauseGraph(NamedTuple):
     first_auxiliary: int  # atoms from here on are auxiliary
 
 
-class World(NamedTuple):
+class WorldCounters(NamedTuple):
     """One world and its counters; kernels change the arrays in place."""
 
     value: np.ndarray  # uint8[num_atoms]
@@ -87,10 +87,10 @@ def clause_weights(
     return found
 
 
-def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
+def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> WorldCounters:
     """The counters of the world in which the base atoms are as given, bool[≥ num_base_atoms]."""
     num_auxiliary = len(graph.definition_start) - 1
-    world = World(
+    world = WorldCounters(
         np.zeros(graph.first_auxiliary + num_auxiliary, np.uint8),
         np.zeros(len(graph.weight), np.int32),
         np.zeros(num_auxiliary, np.int32),
@@ -103,7 +103,7 @@ def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
     return world
 
 
-def recount(graph: ClauseGraph, world: World) -> None:
+def recount(graph: ClauseGraph, world: WorldCounters) -> None:
     """Set auxiliary atoms and all counters from the base atoms."""
     base, definitions = graph.first_auxiliary, graph.definition_start
     if len(definitions) > 1:

@@ -44,11 +44,11 @@ from lapis.inference.sampling.clause_graph import ClauseGraph
 from lapis.inference.sampling.cluster_kernel import (
     Clusters,
     Neighbours,
-    Pairs,
+    PairCouplings,
     new_clusters,
     run_clusters,
 )
-from lapis.inference.sampling.gibbs import Gibbs, Plan, sweep_work
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
@@ -56,14 +56,14 @@ from lapis.network.network import Network
 PAIR_WORK, ATOM_WORK = 2.2, 5.0  # literals of a sweep that a pair and an atom cost, as measured
 
 
-class State(NamedTuple):
+class ClusterState(NamedTuple):
     """One chain; `step` changes its arrays in place."""
 
-    gibbs: gibbs.State
+    gibbs: gibbs.GibbsState
     clusters: Clusters
 
 
-class Info(NamedTuple):
+class ClusterInfo(NamedTuple):
     bonds: int
     clusters: int
     turned: int  # atoms that changed with their cluster
@@ -71,7 +71,7 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterSampler:
     """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each, or a sweep alone."""
 
     name: str = "cluster"
@@ -82,38 +82,42 @@ class Cluster:
     def start(self, plan: Coupled, chain: int, rng: np.ndarray) -> np.ndarray:
         return Gibbs().start(plan.gibbs, chain, rng)
 
-    def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> State:
+    def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> ClusterState:
         state = Gibbs().init(plan.gibbs, world, rng)
-        return State(state, new_clusters(len(plan.pairs.field)))
+        return ClusterState(state, new_clusters(len(plan.pairs.field)))
 
-    def step(self, plan: Coupled, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: Coupled, state: ClusterState, tallies: Tallies, num_samples: int
+    ) -> ClusterInfo:
         chain, (plan_of_gibbs, *coupled) = state.gibbs, plan
         bonds, clusters, turned, _, changes = run_clusters(
             plan_of_gibbs.graph, plan_of_gibbs.units, *coupled, chain.world, chain.estimate,
             chain.rng, chain.score, chain.digit, state.clusters, tallies, num_samples,
         )  # fmt: skip
-        return Info(bonds, clusters, turned, changes)
+        return ClusterInfo(bonds, clusters, turned, changes)
 
-    def work(self, plan: Coupled, state: State) -> float:
+    def work(self, plan: Coupled, state: ClusterState) -> float:
         moves = PAIR_WORK * len(plan.pairs.one) + ATOM_WORK * len(plan.pairs.field)
         return plan.sweep_work + moves
 
-    def reweigh(self, plan: Coupled, state: State, weights: np.ndarray) -> tuple[Coupled, State]:
+    def reweigh(
+        self, plan: Coupled, state: ClusterState, weights: np.ndarray
+    ) -> tuple[Coupled, ClusterState]:
         after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
         return couple(after), state._replace(gibbs=chain)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: ClusterState) -> np.ndarray:
         return Gibbs().counts(state.gibbs)
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: ClusterState) -> np.ndarray:
         return Gibbs().world(state.gibbs)
 
 
 class Coupled(NamedTuple):
     """A Gibbs plan, its couplings, and who is resampled by them alone."""
 
-    gibbs: Plan
-    pairs: Pairs
+    gibbs: GibbsPlan
+    pairs: PairCouplings
     near: Neighbours
     plain: np.ndarray  # int32[...], plain atoms that are units by themselves
     order: np.ndarray  # int32[...], all other units
@@ -134,7 +138,7 @@ class Coupled(NamedTuple):
         return float(own) + sweep_work(self.gibbs, others[atom_unit])
 
 
-def couple(plan: Plan) -> Coupled:
+def couple(plan: GibbsPlan) -> Coupled:
     """The couplings of a Gibbs sampler's network, under its weights."""
     pairs = find_pairs(plan.network, plan.graph)
     single = plan.units.single
@@ -144,7 +148,7 @@ def couple(plan: Plan) -> Coupled:
     return Coupled(plan, pairs, find_neighbours(pairs), single[plain], order, freeze)
 
 
-def find_neighbours(pairs: Pairs) -> Neighbours:
+def find_neighbours(pairs: PairCouplings) -> Neighbours:
     """Each pair at both of its atoms."""
     atom = np.concatenate((pairs.one, pairs.other))
     order = np.argsort(atom, kind="stable")
@@ -155,7 +159,7 @@ def find_neighbours(pairs: Pairs) -> Neighbours:
     )
 
 
-def find_pairs(network: Network, graph: ClauseGraph) -> Pairs:
+def find_pairs(network: Network, graph: ClauseGraph) -> PairCouplings:
     """The couplings and fields of a network under the graph's weights."""
     base = network.num_base_atoms
     length = np.diff(graph.clause_start)
@@ -182,7 +186,7 @@ def find_pairs(network: Network, graph: ClauseGraph) -> Pairs:
     size = np.where(np.isinf(rest), 0.0, np.abs(rest))
     slack = total(atom[mine], np.repeat(size, length)[mine], base)
     slack[np.diff(graph.use_start)[:base] > 0] = np.inf
-    return Pairs(
+    return PairCouplings(
         (key // max(base, 1)).astype(np.int32), (key % max(base, 1)).astype(np.int32),
         coupling, field, rest, plain, slack, in_block,
     )  # fmt: skip

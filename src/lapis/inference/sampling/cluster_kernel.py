@@ -30,7 +30,7 @@ UNJUDGED, SETTLED = 16, 32  # samples of a chain before moves are judged, and wh
 SWEEPS = 3  # to a move that turns fewer atoms than a sweep changes
 
 
-class Pairs(NamedTuple):
+class PairCouplings(NamedTuple):
     """Couplings and fields (`cluster.py`)."""
 
     one: np.ndarray  # int32[num_pairs], the smaller atom
@@ -74,10 +74,10 @@ def new_clusters(num_atoms: int) -> Clusters:
     return Clusters(root, gain, slack, kind, head, following, bonded, np.zeros(3, np.int64))
 
 
-def no_pairs() -> Pairs:
+def no_pairs() -> PairCouplings:
     """Of a sampler that does without: no cluster moves, and nothing resampled by couplings."""
     atoms, numbers, flags = np.empty(0, np.int32), np.empty(0), np.empty(0, bool)
-    return Pairs(atoms, atoms, numbers, numbers, numbers, flags, numbers, flags)
+    return PairCouplings(atoms, atoms, numbers, numbers, numbers, flags, numbers, flags)
 
 
 def no_neighbours() -> Neighbours:

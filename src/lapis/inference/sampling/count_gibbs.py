@@ -31,7 +31,7 @@ from lapis.grounding.assembly import network_blocks
 from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
-from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world
+from lapis.inference.sampling.counted_world import CountedWorld, OpenBlocks, count_world
 from lapis.inference.sampling.starting_worlds import TRIES, random_world
 from lapis.inference.sampling.tally import Tallies, record
 from lapis.network.network import Network, network_of_atoms
@@ -52,10 +52,10 @@ class BlockSite(NamedTuple):
     """Blocks of one predicate that are visited one after the other."""
 
     atom: np.ndarray  # int64[num_atoms]
-    blocks: Blocks
+    blocks: OpenBlocks
 
 
-class Plan(NamedTuple):
+class CountGibbsPlan(NamedTuple):
     """What all chains share."""
 
     network: Network
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     ergodic: bool | None
 
 
-class State(NamedTuple):
+class CountGibbsState(NamedTuple):
     """One chain; `step` changes it in place."""
 
     world: CountedWorld
@@ -74,7 +74,7 @@ class State(NamedTuple):
     rng: np.random.Generator
 
 
-class Info(NamedTuple):
+class CountGibbsInfo(NamedTuple):
     updates: int  # atoms resampled
     changes: int  # sites that changed
 
@@ -87,7 +87,7 @@ class CountGibbs:
     ijgp: IjgpSettings | None = None  # counts are estimated; None: exact
     name: str = "count-gibbs"
 
-    def prepare(self, network: Network) -> Plan:
+    def prepare(self, network: Network) -> CountGibbsPlan:
         """`network` is that of `unknown_atoms`."""
         table = network.atoms
         in_block = np.zeros(network.num_atoms, bool)
@@ -103,12 +103,14 @@ class CountGibbs:
                 start, places = gather_ranges(begin, end)
                 atom = network.block_atom[places].astype(np.int64)
                 is_exact = network.block_exact[own].astype(bool)
-                blocks.append(BlockSite(atom, Blocks(name, rows[atom - first], start, is_exact)))
+                blocks.append(
+                    BlockSite(atom, OpenBlocks(name, rows[atom - first], start, is_exact))
+                )
         known = {name: e.true for name, e in close_blocks(self.problem).items()}
         ergodic = None if any(rule.hard for rule in self.problem.model.rules) else True
-        return Plan(network, known, tuple(single), tuple(blocks), ergodic)
+        return CountGibbsPlan(network, known, tuple(single), tuple(blocks), ergodic)
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: CountGibbsPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         generator = np.random.default_rng(rng)
         for attempt in range(TRIES):
             world = random_world(plan.network, chain if attempt == 0 else 2, generator).astype(bool)
@@ -123,7 +125,7 @@ class CountGibbs:
             hint="method 'exact' or 'mcsat' says whether there is one",
         )
 
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+    def init(self, plan: CountGibbsPlan, world: np.ndarray, rng: np.ndarray) -> CountGibbsState:
         table, true = plan.network.atoms, dict(plan.known)
         for name, first, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
             chosen = rows[world[first : first + len(rows)]]
@@ -132,30 +134,34 @@ class CountGibbs:
             self.problem, true, self.ijgp, table.predicates, plan.network.num_atoms
         )
         estimate = np.zeros(plan.network.num_atoms)
-        return State(counted, world.astype(bool), estimate, np.random.default_rng(rng))
+        return CountGibbsState(counted, world.astype(bool), estimate, np.random.default_rng(rng))
 
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+    def reweigh(
+        self, plan: CountGibbsPlan, state: CountGibbsState, weights: np.ndarray
+    ) -> tuple[CountGibbsPlan, CountGibbsState]:
         return plan._replace(network=plan.network.with_weights(weights)), state
 
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: CountGibbsPlan, state: CountGibbsState, tallies: Tallies, num_samples: int
+    ) -> CountGibbsInfo:
         changes = 0
         for _ in range(num_samples):
             changes += sweep(plan, state)
             record(tallies.atoms, state.estimate)
             record(tallies.counts, state.world.counts())
-        return Info(num_samples * plan.network.num_atoms, changes)
+        return CountGibbsInfo(num_samples * plan.network.num_atoms, changes)
 
-    def work(self, plan: Plan, state: State) -> float:
+    def work(self, plan: CountGibbsPlan, state: CountGibbsState) -> float:
         return float(plan.network.num_atoms)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: CountGibbsState) -> np.ndarray:
         return state.world.counts()
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: CountGibbsState) -> np.ndarray:
         return state.value.copy()
 
 
-def climb_out(plan: Plan, state: State) -> bool:
+def climb_out(plan: CountGibbsPlan, state: CountGibbsState) -> bool:
     """Sweep until no hard rule is broken; false if for some sweeps there are no fewer."""
     fewest, waited = state.world.num_broken, 0
     while fewest and waited < PATIENCE:
@@ -165,14 +171,14 @@ def climb_out(plan: Plan, state: State) -> bool:
     return fewest == 0
 
 
-def sweep(plan: Plan, state: State) -> int:
+def sweep(plan: CountGibbsPlan, state: CountGibbsState) -> int:
     """Resample all atoms and blocks; how many changed."""
     weights = plan.network.weights.astype(np.float64)
     changes = sweep_atoms(plan.single, state, weights)
     return changes + sum(sweep_blocks(site, state, weights) for site in plan.blocks)
 
 
-def sweep_atoms(sites: Sequence[Site], state: State, weights: np.ndarray) -> int:
+def sweep_atoms(sites: Sequence[Site], state: CountGibbsState, weights: np.ndarray) -> int:
     """Resample atoms in turn; how many flipped."""
     atom = np.concatenate([np.empty(0, np.int64), *(site.atom for site in sites)])
     noise = state.rng.logistic(size=len(atom))
@@ -183,7 +189,7 @@ def sweep_atoms(sites: Sequence[Site], state: State, weights: np.ndarray) -> int
     return int(found.flipped.sum())
 
 
-def sweep_blocks(site: BlockSite, state: State, weights: np.ndarray) -> int:
+def sweep_blocks(site: BlockSite, state: CountGibbsState, weights: np.ndarray) -> int:
     """Resample blocks in turn; how many changed."""
     blocks = site.blocks
     noise = state.rng.gumbel(size=blocks.num_values)

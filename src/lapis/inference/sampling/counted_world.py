@@ -3,8 +3,8 @@
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
 is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
-incremental `World` of counting, whose kernel makes all the steps of a batch. An `EstimatedWorld`
-estimates it by IJGP, in one of two ways.
+incremental `FlippingWorld` of counting, whose kernel makes all the steps of a batch. An
+`EstimatedWorld` estimates it by IJGP, in one of two ways.
 
 `SubstitutedWorld` uses `ijgp.differences`: one propagation a clause answers a batch of atoms, which
 is some hundred times faster than one for each atom. It propagates again once the world has changed
@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, split_column
-from lapis.counting.flipping_world import Parts, World
-from lapis.counting.flips_kernel import LARGEST_SCORE, Visits
+from lapis.counting.flipping_world import FlippingWorld, Parts
+from lapis.counting.flips_kernel import LARGEST_SCORE, AtomVisits
 from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
@@ -43,7 +43,7 @@ MOST_FOLLOWED = 64  # flips at once after which messages go on; after more they 
 MOST_REMEMBERED = 64  # worlds one flip away whose messages are kept
 
 
-class Difference(NamedTuple):
+class FlipDifference(NamedTuple):
     """d(g) of one atom, sparse, and its truth."""
 
     weight_id: Sequence[int]
@@ -68,7 +68,7 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Blocks:
+class OpenBlocks:
     """The undecided atoms of some blocks of a predicate, block by block.
 
     The values of a block are its atoms, and none of them, which is the last.
@@ -125,7 +125,7 @@ class CountedWorld(Protocol):
         """Give atoms, one after the other, the value 1 where w · d + noise > 0, else 0."""
 
     def draw_blocks(
-        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+        self, blocks: OpenBlocks, weights: np.ndarray, noise: np.ndarray, noted: bool
     ) -> DrawnBlocks:
         """Give blocks, one after the other, the value with the largest w · d + noise."""
 
@@ -156,7 +156,9 @@ class ExactWorld:
     batch = 256
 
     def __init__(self, problem: Problem, true: Mapping[str, np.ndarray] | None = None) -> None:
-        self.world = World(problem) if true is None else World(problem, world=dict(true))
+        self.world = (
+            FlippingWorld(problem) if true is None else FlippingWorld(problem, world=dict(true))
+        )
         self.num_weights = len(problem.weight_table)
 
     def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
@@ -165,14 +167,14 @@ class ExactWorld:
         return Drawn(found.truth, found.flipped, found.probability, vectors)
 
     def draw_blocks(
-        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+        self, blocks: OpenBlocks, weights: np.ndarray, noise: np.ndarray, noted: bool
     ) -> DrawnBlocks:
         given = blocks.predicate, blocks.rows, blocks.start, blocks.is_exact, weights, noise
         found, chosen = self.world.draw_blocks(*given, noted)
         vectors = self._vectors(found) if noted else None
         return drawn_blocks(blocks, found.truth, chosen.taken, chosen.score, vectors)
 
-    def _vectors(self, found: Visits) -> SparseVectors:
+    def _vectors(self, found: AtomVisits) -> SparseVectors:
         every = SparseVectors(found.start, found.column, found.value)
         return split_column(every, self.num_weights)[0]
 
@@ -220,7 +222,7 @@ class EstimatedWorld(ABC):
 
     def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
         local: list[float] = weights.tolist()
-        seen: list[Difference] = []
+        seen: list[FlipDifference] = []
         probability, flipped = np.empty(len(noise)), np.zeros(len(noise), bool)
         for name, rows in parts:
             for row, difference in zip(rows, self._differences(name, rows), strict=True):
@@ -235,10 +237,10 @@ class EstimatedWorld(ABC):
         return Drawn(truth, flipped, probability, sparse_vectors(seen) if noted else None)
 
     def draw_blocks(
-        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+        self, blocks: OpenBlocks, weights: np.ndarray, noise: np.ndarray, noted: bool
     ) -> DrawnBlocks:
         local: list[float] = weights.tolist()
-        name, seen = blocks.predicate, list[Difference]()
+        name, seen = blocks.predicate, list[FlipDifference]()
         score, taken = np.zeros(len(noise)), np.empty(len(blocks.is_exact), np.int64)
         truth = np.empty(len(blocks.rows), bool)
         score[blocks.value_start[1:] - 1] = np.where(blocks.is_exact, -np.inf, 0.0)
@@ -255,7 +257,7 @@ class EstimatedWorld(ABC):
         return drawn_blocks(blocks, truth, taken, score, sparse_vectors(seen) if noted else None)
 
     @abstractmethod
-    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[FlipDifference]:
         """One after the other, in the world as it is by then."""
 
     @abstractmethod
@@ -321,7 +323,7 @@ class SubstitutedWorld(EstimatedWorld):
         self.estimator = DifferenceEstimator(problem, settings)
         self.num_flips = 0
 
-    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[FlipDifference]:
         known = self.true[predicate]
         listed = list(map(tuple, rows.tolist()))
         begin = 0
@@ -334,7 +336,7 @@ class SubstitutedWorld(EstimatedWorld):
                 if self.num_flips - made_at >= self.patience:
                     break
                 part = slice(bounds[number], bounds[number + 1])
-                yield Difference(weights[part].tolist(), values[part].tolist(), row in known)
+                yield FlipDifference(weights[part].tolist(), values[part].tolist(), row in known)
                 begin += 1
 
     def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
@@ -367,14 +369,14 @@ class SubtractedWorld(EstimatedWorld):
         self._flipped: dict[tuple[str, tuple[int, ...]], IjgpCounter] = {}
         self.settle()
 
-    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[FlipDifference]:
         from lapis.counting.ijgp.differences import estimate_flip
 
         for row in map(tuple, rows.tolist()):
             truth = row in self.true[predicate]
             found = estimate_flip(self.counter, predicate, row, truth)
             self._remember(predicate, row, found.flipped)
-            yield Difference(found.weight_id.tolist(), found.value.tolist(), truth)
+            yield FlipDifference(found.weight_id.tolist(), found.value.tolist(), truth)
 
     def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
         """From the messages of this world alone: the flips on the way leave none behind."""
@@ -443,7 +445,7 @@ def count_world(
     return SubstitutedWorld(problem, true, ijgp, patience)
 
 
-def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:
+def sparse_vectors(differences: Sequence[FlipDifference]) -> SparseVectors:
     """Of differences one after the other."""
     start = row_starts(np.array([len(each.weight_id) for each in differences], np.int64))
     column = np.array([column for each in differences for column in each.weight_id], np.int64)
@@ -452,7 +454,7 @@ def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:
 
 
 def drawn_blocks(
-    blocks: Blocks,
+    blocks: OpenBlocks,
     truth: np.ndarray,  # bool[num_atoms], before
     taken: np.ndarray,  # int64[num_blocks], numbers of values in their blocks
     score: np.ndarray,  # float64[num_values], −inf where a value may not be

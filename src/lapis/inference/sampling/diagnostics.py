@@ -96,7 +96,7 @@ class Summary(NamedTuple):
         return candidates[np.argsort(self.ess[candidates], kind="stable")][:number]
 
 
-class Averages(NamedTuple):
+class ChainAverages(NamedTuple):
     """Averages of very many values, of whose quality the worst is kept."""
 
     mean: np.ndarray  # float64[num_values]

@@ -20,7 +20,7 @@ import numpy as np
 
 from lapis.inference.sampling.clause_graph import (
     ClauseGraph,
-    World,
+    WorldCounters,
     build_graph,
     clause_weights,
     world_of,
@@ -31,26 +31,26 @@ from lapis.inference.sampling.cluster_kernel import (
     no_pairs,
     run_clusters,
 )
-from lapis.inference.sampling.gibbs_units import Units, build_units, clause_strength
+from lapis.inference.sampling.gibbs_units import GibbsUnits, build_units, clause_strength
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
 
-class Plan(NamedTuple):
+class GibbsPlan(NamedTuple):
     """What all chains share."""
 
     network: Network
     graph: ClauseGraph
     cnf: ClauseGraph  # with the definitions as clauses, for the search of a start
-    units: Units
+    units: GibbsUnits
     ergodic: bool | None
 
 
-class State(NamedTuple):
+class GibbsState(NamedTuple):
     """One chain; `step` changes its arrays in place."""
 
-    world: World
+    world: WorldCounters
     order: np.ndarray  # int32[num_units]
     estimate: np.ndarray  # float64[num_base_atoms], P(atom | rest) at its last update
     score: np.ndarray  # float64[max_states]
@@ -58,7 +58,7 @@ class State(NamedTuple):
     rng: np.ndarray  # uint64[4]
 
 
-class Info(NamedTuple):
+class GibbsInfo(NamedTuple):
     updates: int  # atoms resampled
     changes: int  # units that changed their state
 
@@ -69,19 +69,19 @@ class Gibbs:
 
     name: str = "gibbs"
 
-    def prepare(self, network: Network) -> Plan:
+    def prepare(self, network: Network) -> GibbsPlan:
         graph = build_graph(network)
         has_auxiliary = network.num_atoms > network.num_base_atoms
         cnf = build_graph(network, keep_definitional=True) if has_auxiliary else graph
         units, ergodic = build_units(network, graph)
-        return Plan(network, graph, cnf, units, ergodic)
+        return GibbsPlan(network, graph, cnf, units, ergodic)
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: GibbsPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         return overdispersed_start(plan.network, plan.cnf, plan.units, chain, rng)
 
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+    def init(self, plan: GibbsPlan, world: np.ndarray, rng: np.ndarray) -> GibbsState:
         units = plan.units
-        return State(
+        return GibbsState(
             world_of(plan.graph, len(plan.network.weights), world),
             np.arange(len(units.single), dtype=np.int32),
             np.zeros(plan.network.num_base_atoms),
@@ -90,31 +90,35 @@ class Gibbs:
             rng,
         )
 
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+    def reweigh(
+        self, plan: GibbsPlan, state: GibbsState, weights: np.ndarray
+    ) -> tuple[GibbsPlan, GibbsState]:
         after = reweigh_plan(plan, weights)
         if after.units is plan.units:
             return after, state
         return after, self.init(after, self.world(state), state.rng)
 
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: GibbsPlan, state: GibbsState, tallies: Tallies, num_samples: int
+    ) -> GibbsInfo:
         *_, updates, changes = run_clusters(
             plan.graph, plan.units, no_pairs(), no_neighbours(), np.empty(0, np.int32),
             state.order, np.empty(0), state.world, state.estimate, state.rng, state.score,
             state.digit, new_clusters(0), tallies, num_samples,
         )  # fmt: skip
-        return Info(updates, changes)
+        return GibbsInfo(updates, changes)
 
-    def work(self, plan: Plan, state: State) -> float:
+    def work(self, plan: GibbsPlan, state: GibbsState) -> float:
         return sweep_work(plan)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: GibbsState) -> np.ndarray:
         return state.world.count
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: GibbsState) -> np.ndarray:
         return state.world.value.astype(bool)
 
 
-def sweep_work(plan: Plan, chosen: np.ndarray | None = None) -> float:
+def sweep_work(plan: GibbsPlan, chosen: np.ndarray | None = None) -> float:
     """Literals visited by a sweep: those of an atom once, those of a larger unit for each state.
 
     `chosen`, bool[num_base_atoms], leaves out atoms that are swept otherwise.
@@ -129,7 +133,7 @@ def sweep_work(plan: Plan, chosen: np.ndarray | None = None) -> float:
     return float(visits.sum() if chosen is None else visits[chosen].sum())
 
 
-def reweigh_plan(plan: Plan, weights: np.ndarray) -> Plan:
+def reweigh_plan(plan: GibbsPlan, weights: np.ndarray) -> GibbsPlan:
     """The plan under other weights.
 
     Of the units only those of strong clauses depend on the weights; they are built again when

@@ -34,7 +34,7 @@ NEARLY_HARD = 8.0
 MAX_CLAUSE_VARIABLES = 12
 
 
-class Units(NamedTuple):
+class GibbsUnits(NamedTuple):
     variable_start: np.ndarray  # int64[num_variables + 1]
     variable_atom: np.ndarray  # int32[num_base_atoms]
     variable_size: np.ndarray  # int32[num_variables], number of states
@@ -47,7 +47,7 @@ class Units(NamedTuple):
     max_states: int
 
 
-def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | None]:
+def build_units(network: Network, graph: ClauseGraph) -> tuple[GibbsUnits, bool | None]:
     """The units, and whether resampling them one by one reaches every world (None: unknown)."""
     variable_of_atom, start, atom = group_blocks(network, network.num_base_atoms)
     is_block = np.zeros(len(start) - 1, bool)
@@ -81,7 +81,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     is_single = (length == 1) & ~is_block[only]
     is_single &= np.diff(graph.use_start)[lone_atom] == 0
     states = np.exp2(np.bincount(unit_of_variable, weights=np.log2(np.maximum(size, 1))))
-    units = Units(
+    units = GibbsUnits(
         start, atom, size.astype(np.int32), is_block, variable_of_atom,
         unit_start, unit_variable, unit_of_variable,
         np.where(is_single, lone_atom, -1).astype(np.int32),

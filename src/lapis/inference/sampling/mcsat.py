@@ -40,22 +40,22 @@ import numpy as np
 from lapis.inference.random_numbers import draw
 from lapis.inference.sampling.clause_graph import (
     ClauseGraph,
-    World,
+    WorldCounters,
     build_graph,
     clause_weights,
     world_of,
 )
 from lapis.inference.sampling.gibbs_units import (
-    Units,
+    GibbsUnits,
     build_units,
     clause_literals,
     clause_strength,
 )
 from lapis.inference.sampling.mcsat_kernel import (
     NUM_EVENTS,
+    BacktrackArrays,
     Moves,
     Scratch,
-    Search,
     Slice,
     constrain,
     new_scratch,
@@ -71,29 +71,29 @@ from lapis.network.network import Network
 SLICE_WORK = 6.0  # times what a Gibbs sweep costs, as measured
 
 
-class Plan(NamedTuple):
+class McsatPlan(NamedTuple):
     """What all chains share."""
 
     network: Network
     graph: ClauseGraph
-    units: Units
+    units: GibbsUnits
     keep: np.ndarray  # float64[num_clauses], 1 − exp(−|weight|)
     frozen: np.ndarray  # bool[num_base_atoms], atoms of hard clauses that reach across units
     ergodic: bool | None
 
 
-class State(NamedTuple):
+class McsatState(NamedTuple):
     """One chain; `step` changes its arrays in place."""
 
-    world: World
+    world: WorldCounters
     part: Slice
-    search: Search
+    search: BacktrackArrays
     scratch: Scratch
     estimate: np.ndarray  # float64[num_base_atoms], E[atom | slice] where known
     rng: np.ndarray  # uint64[4]
 
 
-class Info(NamedTuple):
+class McsatInfo(NamedTuple):
     solved_components: int  # drawn from the list of all their solutions
     large_components: int
     kept_clauses: int
@@ -118,17 +118,17 @@ class MCSAT:
         if self.sweeps < 1:
             raise ValueError("large components need at least one sweep")
 
-    def prepare(self, network: Network) -> Plan:
+    def prepare(self, network: Network) -> McsatPlan:
         graph = build_graph(network, keep_definitional=True)
         units, ergodic = build_units(network, graph)
         frozen = frozen_atoms(graph, ergodic)
-        return Plan(network, graph, units, keep_probability(graph), frozen, ergodic)
+        return McsatPlan(network, graph, units, keep_probability(graph), frozen, ergodic)
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: McsatPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         return overdispersed_start(plan.network, plan.graph, plan.units, chain, rng)
 
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
-        return State(
+    def init(self, plan: McsatPlan, world: np.ndarray, rng: np.ndarray) -> McsatState:
+        return McsatState(
             world_of(plan.graph, len(plan.network.weights), world),
             new_slice(plan.graph, plan.units),
             new_search(plan.graph),
@@ -137,7 +137,9 @@ class MCSAT:
             rng,
         )
 
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+    def reweigh(
+        self, plan: McsatPlan, state: McsatState, weights: np.ndarray
+    ) -> tuple[McsatPlan, McsatState]:
         network, graph = plan.network.with_weights(weights), plan.graph
         weight = clause_weights(weights, graph.weight_id, graph.coefficient)
         reweighed = graph._replace(weight=weight)
@@ -146,10 +148,12 @@ class MCSAT:
             return plan._replace(network=network, graph=reweighed, keep=keep), state
         units, ergodic = build_units(network, reweighed)
         frozen = frozen_atoms(reweighed, ergodic)
-        after = Plan(network, reweighed, units, keep, frozen, ergodic)
+        after = McsatPlan(network, reweighed, units, keep, frozen, ergodic)
         return after, self.init(after, self.world(state), state.rng)
 
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: McsatPlan, state: McsatState, tallies: Tallies, num_samples: int
+    ) -> McsatInfo:
         moves = Moves(self.node_budget, self.sweeps)
         events = np.zeros(NUM_EVENTS, np.int64)
         restarts, failed = 0, 0
@@ -162,15 +166,15 @@ class MCSAT:
             if self.restart_probability > 0 and draw(state.rng) < self.restart_probability:
                 restarts += 1
                 failed += not restart(plan, state, self.restart_flips)
-        return Info(*[*events.tolist(), restarts, failed])
+        return McsatInfo(*[*events.tolist(), restarts, failed])
 
-    def work(self, plan: Plan, state: State) -> float:
+    def work(self, plan: McsatPlan, state: McsatState) -> float:
         return SLICE_WORK * len(plan.graph.literal)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: McsatState) -> np.ndarray:
         return state.world.count
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: McsatState) -> np.ndarray:
         return state.world.value.astype(bool)
 
 
@@ -189,7 +193,7 @@ def frozen_atoms(graph: ClauseGraph, ergodic: bool | None) -> np.ndarray:
     return frozen
 
 
-def restart(plan: Plan, state: State, max_flips: int) -> bool:
+def restart(plan: McsatPlan, state: McsatState, max_flips: int) -> bool:
     """Draw a slice and replace the world by a solution found by SampleSAT; false if none was."""
     constrain(plan.graph, plan.units, plan.keep, state.world, state.part, state.rng)
     constrained = np.zeros(plan.network.num_atoms, bool)

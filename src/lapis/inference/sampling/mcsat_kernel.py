@@ -41,7 +41,7 @@ import numpy as np
 from lapis.inference.random_numbers import below, uniform
 from lapis.inference.sampling.clause_graph import ClauseGraph, clear_change, flip
 from lapis.inference.sampling.gibbs_kernel import move_variable, read_variable, sweep
-from lapis.inference.sampling.gibbs_units import Units
+from lapis.inference.sampling.gibbs_units import GibbsUnits
 from lapis.inference.sampling.tally import record_sample
 from lapis.runtime.kernels import entry, inner
 
@@ -51,7 +51,7 @@ RIGID_NODES = 4  # an item, in sets of more
 RIGID_SOLUTIONS = 16
 
 
-class Search(NamedTuple):
+class BacktrackArrays(NamedTuple):
     """Working arrays of the backtracking search."""
 
     inside: np.ndarray  # bool[num_atoms], atoms of the set
@@ -68,9 +68,9 @@ class Search(NamedTuple):
     share: np.ndarray  # float64[num_atoms], solutions in which an atom is true
 
 
-def new_search(graph: ClauseGraph) -> Search:
+def new_search(graph: ClauseGraph) -> BacktrackArrays:
     num_atoms, num_clauses = len(graph.atom_start) - 1, len(graph.weight)
-    return Search(
+    return BacktrackArrays(
         np.zeros(num_atoms, bool),
         np.zeros(num_atoms, bool),
         np.zeros(num_clauses, np.int32),
@@ -262,7 +262,7 @@ class Slice(NamedTuple):
     seen_clause: np.ndarray  # bool[num_clauses]
 
 
-def new_slice(graph: ClauseGraph, units: Units) -> Slice:
+def new_slice(graph: ClauseGraph, units: GibbsUnits) -> Slice:
     num_atoms, num_clauses = len(graph.atom_start) - 1, len(graph.weight)
     return Slice(
         np.zeros(num_clauses),
@@ -475,7 +475,7 @@ class Scratch(NamedTuple):
     frozen: np.ndarray  # bool[num_base_atoms], averaged over the slice
 
 
-def new_scratch(graph: ClauseGraph, units: Units, frozen: np.ndarray) -> Scratch:
+def new_scratch(graph: ClauseGraph, units: GibbsUnits, frozen: np.ndarray) -> Scratch:
     num_atoms = len(graph.atom_start) - 1
     num_units = len(units.single)
     return Scratch(

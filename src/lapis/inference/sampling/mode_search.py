@@ -25,7 +25,7 @@ import numpy as np
 
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.clause_graph import clause_weights
-from lapis.inference.sampling.gibbs import Gibbs, Plan, sweep_work
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
 
@@ -47,7 +47,7 @@ def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:
     return choose(network, worlds, score, label, number)
 
 
-def climb(gibbs: Gibbs, plan: Plan, seed: int, index: int) -> np.ndarray:
+def climb(gibbs: Gibbs, plan: GibbsPlan, seed: int, index: int) -> np.ndarray:
     """bool[num_atoms], where a climb from the world of chain `index` ends."""
     cold = plan._replace(graph=plan.graph._replace(weight=COLD * plan.graph.weight))
     rng = random_states(seed + STREAM + index, 1)[0].copy()

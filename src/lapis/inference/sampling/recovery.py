@@ -27,7 +27,7 @@ from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.tree_answers import (
     Answers,
     Pieces,
-    Span,
+    SampleSpan,
     answer_clauses,
     answer_trees,
     clause_runs,
@@ -37,7 +37,7 @@ from lapis.inference.reduction.tree_answers import (
 )
 from lapis.inference.sampling.chains import Derived, SampleResult, run_chains
 from lapis.inference.sampling.diagnostics import (
-    Averages,
+    ChainAverages,
     Trace,
     WarmUp,
     count_ranges,
@@ -56,7 +56,7 @@ MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
 LEAST_KEPT = 64  # worlds, however large they are
 
 
-class Sampled(NamedTuple):
+class SampledMarginals(NamedTuple):
     """Answers by sampling about all atoms of a network."""
 
     marginal: np.ndarray  # float64[num_base_atoms]
@@ -74,7 +74,7 @@ def sample_reduced(
     candidates: Sequence[Sampler[Any, Any]],
     options: InferenceOptions,
     patience: int | None = None,
-) -> Sampled:
+) -> SampledMarginals:
     """Sample the core by one of the samplers that may fit it, recover the rest."""
     core = reduction.core
     base = reduction.network.num_base_atoms
@@ -82,7 +82,7 @@ def sample_reduced(
         found = reduction.recover(np.zeros((1, 0), bool))
         certain, sure = np.zeros(base), np.zeros(len(found.expected_count))
         marginal = found.marginal[:base]
-        return Sampled(marginal, certain, found.expected_count, sure, True, None, 0)
+        return SampledMarginals(marginal, certain, found.expected_count, sure, True, None, 0)
     limit = min(options.max_samples, max(LEAST_KEPT, MAX_KEPT_BYTES * 8 // core.num_atoms))
     sampler, *rivals = candidates
     result = run_chains(
@@ -101,7 +101,7 @@ def sample_reduced(
     marginal, stderr = atoms.mean, atoms.stderr
     marginal[own[inside]], stderr[own[inside]] = result.marginal[inside], result.stderr[inside]
     trace = result.trace._replace(atoms=reduction.core_atom[result.trace.atoms])
-    return Sampled(
+    return SampledMarginals(
         marginal, stderr, counts.mean, counts.stderr, False, result, core.num_base_atoms, trace
     )
 
@@ -142,10 +142,10 @@ def recover(
     expected = summarize(
         cut.tallies(count, square), warm_up=cut.warm_up(count), span=span, jump=jump
     )
-    return Derived(Averages(mean, stderr, rhat, missed), expected)
+    return Derived(ChainAverages(mean, stderr, rhat, missed), expected)
 
 
-class Cut(NamedTuple):
+class ChainPieces(NamedTuple):
     """Chains of one length in pieces: those of the first chain, of the second, …; warm-ups last."""
 
     pieces: Pieces
@@ -175,15 +175,17 @@ class Cut(NamedTuple):
         return WarmUp(before * self.warmed, self.warmed)
 
 
-def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> Cut:
+def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> ChainPieces:
     samples = int(worlds[0].size[0])
     length = max(1, samples // BATCHES)
     bounds = list(pairwise([*range(0, samples, length), samples]))
-    pieces = [[Span(chain.bits, *bound)] for chain in worlds for bound in bounds]
+    pieces = [[SampleSpan(chain.bits, *bound)] for chain in worlds for bound in bounds]
     warmed = sum(int(part.size[0]) for part in before[0])
     if warmed:
-        pieces += [[Span(part.bits, 0, int(part.size[0])) for part in parts] for parts in before]
-    return Cut(join_spans(pieces), len(worlds), len(bounds), length, samples, warmed)
+        pieces += [
+            [SampleSpan(part.bits, 0, int(part.size[0])) for part in parts] for parts in before
+        ]
+    return ChainPieces(join_spans(pieces), len(worlds), len(bounds), length, samples, warmed)
 
 
 class RunJudged(NamedTuple):
@@ -198,7 +200,7 @@ class RunJudged(NamedTuple):
 
 
 def judge_runs(
-    reduction: Reduction, cut: Cut, mean: np.ndarray, stderr: np.ndarray
+    reduction: Reduction, cut: ChainPieces, mean: np.ndarray, stderr: np.ndarray
 ) -> Iterator[RunJudged]:
     """All trees and kept clauses, on all cores; means and errors of base atoms are filled in."""
     runs = tree_runs(reduction.tree)
@@ -228,7 +230,7 @@ def judge_runs(
 
 
 def judge_answers(
-    network: Network, cut: Cut, found: Answers, mean: np.ndarray, stderr: np.ndarray
+    network: Network, cut: ChainPieces, found: Answers, mean: np.ndarray, stderr: np.ndarray
 ) -> RunJudged:
     own = found.atoms < network.num_base_atoms
     atoms = found.atoms[own]

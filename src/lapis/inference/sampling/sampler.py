@@ -19,7 +19,7 @@ from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
 
-class Plan(Protocol):
+class SamplerPlan(Protocol):
     """What all chains share."""
 
     @property
@@ -27,13 +27,13 @@ class Plan(Protocol):
         """True if the chains reach every world; None where that is not known."""
 
 
-class Info(Protocol):
+class StepInfo(Protocol):
     """A NamedTuple of numbers: what happened during a step. Those of several steps add up."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
 
-PlanType = TypeVar("PlanType", bound=Plan)
+PlanType = TypeVar("PlanType", bound=SamplerPlan)
 StateType = TypeVar("StateType")
 
 
@@ -59,7 +59,9 @@ class Sampler(Protocol[PlanType, StateType]):
     ) -> tuple[PlanType, StateType]:
         """The same chain under other weights, float64[num_weights]."""
 
-    def step(self, plan: PlanType, state: StateType, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: PlanType, state: StateType, tallies: Tallies, num_samples: int
+    ) -> StepInfo:
         """Draw samples and record them."""
 
     def work(self, plan: PlanType, state: StateType) -> float:

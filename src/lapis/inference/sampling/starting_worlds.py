@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.sampling.clause_graph import ClauseGraph, World, recount, world_of
-from lapis.inference.sampling.gibbs_units import Units
+from lapis.inference.sampling.clause_graph import ClauseGraph, WorldCounters, recount, world_of
+from lapis.inference.sampling.gibbs_units import GibbsUnits
 from lapis.inference.sampling.mcsat_kernel import Slice, draw_solution, new_search, new_slice, reach
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
@@ -25,7 +25,7 @@ NODE_BUDGET = 2_000_000
 
 
 def overdispersed_start(
-    network: Network, graph: ClauseGraph, units: Units, chain: int, rng: np.ndarray
+    network: Network, graph: ClauseGraph, units: GibbsUnits, chain: int, rng: np.ndarray
 ) -> np.ndarray:
     """bool[num_atoms], a feasible world for a chain; `graph` has its definitional clauses.
 
@@ -65,7 +65,7 @@ def random_world(network: Network, chain: int, generator: np.random.Generator) -
     return network.complete(base).astype(np.uint8)
 
 
-def hard_constraints(graph: ClauseGraph, units: Units) -> Slice:
+def hard_constraints(graph: ClauseGraph, units: GibbsUnits) -> Slice:
     """All hard clauses, nothing fixed but blocks that leave no choice."""
     hard = new_slice(graph, units)
     hard.active[:] = np.isinf(graph.weight)
@@ -78,9 +78,9 @@ def hard_constraints(graph: ClauseGraph, units: Units) -> Slice:
 def search_exhaustively(
     network: Network,
     graph: ClauseGraph,
-    units: Units,
+    units: GibbsUnits,
     hard: Slice,
-    world: World,
+    world: WorldCounters,
     rng: np.ndarray,
 ) -> None:
     """Settle the components of the violated clauses one by one, in place."""

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.clause_graph import World
-from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan, sweep_work
-from lapis.inference.sampling.gibbs import State as GibbsState
+from lapis.inference.sampling.clause_graph import WorldCounters
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, reweigh_plan, sweep_work
+from lapis.inference.sampling.gibbs import GibbsState
 from lapis.inference.sampling.tally import Tallies, new_tallies
 from lapis.inference.sampling.tempering_kernel import Ladder, run_tempering
 from lapis.network.network import Network
@@ -33,21 +33,21 @@ FIRST_LEVELS = 8
 TUNING_WORK = 200_000_000  # literals visited to tune the ladder of a chain, at most
 
 
-class State(NamedTuple):
+class TemperingState(NamedTuple):
     """One chain of replicas; `step` changes its arrays in place."""
 
-    replicas: World  # stacked: arrays with a row for each
+    replicas: WorldCounters  # stacked: arrays with a row for each
     ladder: Ladder
     gibbs: GibbsState  # estimate and working arrays
     aside: np.ndarray  # float64[num_base_atoms], estimates at the other levels
     rng: np.ndarray  # uint64[4]
 
-    def replica(self, level: int) -> World:
+    def replica(self, level: int) -> WorldCounters:
         row = int(self.ladder.holder[level])
-        return World(*(array[row] for array in self.replicas))
+        return WorldCounters(*(array[row] for array in self.replicas))
 
 
-class Info(NamedTuple):
+class TemperingInfo(NamedTuple):
     updates: int  # atoms resampled, at all levels
     swaps: int
     swaps_tried: int
@@ -63,13 +63,13 @@ class Tempering:
     tuning_rounds: int = 5
     name: str = "tempering"
 
-    def prepare(self, network: Network) -> Plan:
+    def prepare(self, network: Network) -> GibbsPlan:
         return Gibbs().prepare(network)
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: GibbsPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         return Gibbs().start(plan, chain, rng)
 
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+    def init(self, plan: GibbsPlan, world: np.ndarray, rng: np.ndarray) -> TemperingState:
         beta = np.linspace(1.0, 0.0, FIRST_LEVELS)
         state = new_state(plan, beta, [world] * len(beta), rng)
         sweeps = sweeps_per_round(sweep_work(plan), self.tuning_rounds)
@@ -88,14 +88,18 @@ class Tempering:
         """2Λ + 1, within bounds."""
         return int(np.clip(np.ceil(2 * rejection.sum()) + 1, 3, self.max_levels))
 
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+    def reweigh(
+        self, plan: GibbsPlan, state: TemperingState, weights: np.ndarray
+    ) -> tuple[GibbsPlan, TemperingState]:
         after = reweigh_plan(plan, weights)
         if after.units is plan.units:
             return after, state
         worlds = [state.replica(level).value for level in range(len(state.ladder.beta))]
         return after, new_state(after, state.ladder.beta, worlds, state.rng)
 
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+    def step(
+        self, plan: GibbsPlan, state: TemperingState, tallies: Tallies, num_samples: int
+    ) -> TemperingInfo:
         gibbs, ladder = state.gibbs, state.ladder
         before = ladder.tried.sum()
         updates, swaps = run_tempering(
@@ -103,27 +107,31 @@ class Tempering:
             gibbs.estimate, state.aside, state.rng, gibbs.score, gibbs.digit, tallies, num_samples,
         )  # fmt: skip
         tried = int(ladder.tried.sum() - before)
-        return Info(updates, swaps, tried, num_samples * len(ladder.beta), num_samples)
+        return TemperingInfo(updates, swaps, tried, num_samples * len(ladder.beta), num_samples)
 
-    def work(self, plan: Plan, state: State) -> float:
+    def work(self, plan: GibbsPlan, state: TemperingState) -> float:
         return len(state.ladder.beta) * sweep_work(plan)
 
-    def counts(self, state: State) -> np.ndarray:
+    def counts(self, state: TemperingState) -> np.ndarray:
         return state.replica(0).count
 
-    def world(self, state: State) -> np.ndarray:
+    def world(self, state: TemperingState) -> np.ndarray:
         return state.replica(0).value.astype(bool)
 
 
-def new_state(plan: Plan, beta: np.ndarray, values: list[np.ndarray], rng: np.ndarray) -> State:
+def new_state(
+    plan: GibbsPlan, beta: np.ndarray, values: list[np.ndarray], rng: np.ndarray
+) -> TemperingState:
     """Replicas at the given levels, each at its world."""
     each = [Gibbs().init(plan, value, rng) for value in values]
     levels = len(beta)
     ladder = Ladder(
         beta, np.arange(levels), np.zeros(levels - 1), np.zeros(levels - 1), np.zeros(1, np.int64)
     )
-    stacked = World(*(np.stack(arrays) for arrays in zip(*(s.world for s in each), strict=True)))
-    return State(stacked, ladder, each[0], np.zeros(plan.network.num_base_atoms), rng)
+    stacked = WorldCounters(
+        *(np.stack(arrays) for arrays in zip(*(s.world for s in each), strict=True))
+    )
+    return TemperingState(stacked, ladder, each[0], np.zeros(plan.network.num_base_atoms), rng)
 
 
 def sweeps_per_round(work: float, rounds: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.random_numbers import uniform
-from lapis.inference.sampling.clause_graph import World
+from lapis.inference.sampling.clause_graph import WorldCounters
 from lapis.inference.sampling.gibbs_kernel import sweep
 from lapis.inference.sampling.tally import record_sample
 from lapis.runtime.kernels import entry, inner
@@ -53,13 +53,13 @@ def run_tempering(
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Rounds of a sweep at every level and one of swaps; level 0 is tallied.
 
-    `replicas` are worlds, stacked: a `World` whose arrays have a row for each.
+    `replicas` are worlds, stacked: a `WorldCounters` whose arrays have a row for each.
     """
     updates, swaps = 0, 0
     for _ in range(num_samples):
         for level in range(len(ladder.beta)):
             row = ladder.holder[level]
-            world = World(
+            world = WorldCounters(
                 replicas.value[row], replicas.true_literals[row], replicas.definition_true[row],
                 replicas.count[row], replicas.change[row], replicas.stack[row],
             )  # fmt: skip

@@ -27,9 +27,9 @@ from lapis.errors import TooLarge
 from lapis.inference.exact.by_components import ExactResult
 from lapis.inference.exact.junction_tree import (
     CORE,
-    Beliefs,
+    CliqueBeliefs,
+    JunctionTree,
     Potentials,
-    Tree,
     collect,
     distribute,
     log_states,
@@ -75,7 +75,7 @@ class CountPlan:
     tables: CountTables
     message_place: np.ndarray  # int64[...], entries of the messages that enter the core
     message_event: np.ndarray  # int64[...], the event that each of these entries is
-    tree: Tree
+    tree: JunctionTree
 
     @property
     def network(self) -> Network:
@@ -185,7 +185,7 @@ class CountPlan:
             raise contradiction(reduction.core, int(self.variables.component[variable]))
         return eliminated, potentials
 
-    def _core_marginal(self, beliefs: Beliefs) -> np.ndarray:
+    def _core_marginal(self, beliefs: CliqueBeliefs) -> np.ndarray:
         """float64[core.num_atoms]: E[k] / n for each atom of a class of n."""
         classes, variables = self.tables.classes, self.variables
         start = row_starts(classes.size)
@@ -270,7 +270,7 @@ def plan_counts(
     return CountPlan(reduction, variables, tables, place, event, tree)
 
 
-def message_entries(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def message_entries(tree: JunctionTree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the messages into the core: places of their entries, places within, and which message."""
     leaving = np.flatnonzero(tree.parent == CORE)
     begin = tree.message_start[leaving].astype(np.int64)

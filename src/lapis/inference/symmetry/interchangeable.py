@@ -26,7 +26,7 @@ import numpy as np
 
 from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
-from lapis.inference.symmetry.terms import Terms
+from lapis.inference.symmetry.terms import IndicatorTerms
 from lapis.network.components import index_atoms
 from lapis.network.csr import row_starts
 from lapis.runtime.kernels import allocating_entry, inner
@@ -37,7 +37,7 @@ FEW_MEMBERS = 200_000  # of terms: more are described by the kernel at once
 ROUNDS = 3
 
 
-def interchangeable_classes(terms: Terms) -> np.ndarray:
+def interchangeable_classes(terms: IndicatorTerms) -> np.ndarray:
     """int32[num_plain], the smallest variable that each plain variable can change places with."""
     num_members = int(np.abs(terms.member).max(initial=0))
     size = max(terms.num_plain, num_members)
@@ -64,7 +64,7 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
     return first
 
 
-def share_neighbourhoods(terms: Terms, size: int) -> bool:
+def share_neighbourhoods(terms: IndicatorTerms, size: int) -> bool:
     """Whether two plain variables have the same neighbours, with or without themselves.
 
     Step 2 by arrays and without colours: where it finds nobody, no kernel is needed.

@@ -32,7 +32,7 @@ ROUNDING = 256 * np.finfo(np.float64).eps  # of the absolute values that were ad
 HARD, EXPANDED, WHOLE = 0, 1, 2
 
 
-class Terms(NamedTuple):
+class IndicatorTerms(NamedTuple):
     """Products of indicators and what they weigh; members are sorted by their absolute value.
 
     Member v + 1 is plain variable v true, −(v + 1) false. Members beyond the plain variables are
@@ -46,7 +46,8 @@ class Terms(NamedTuple):
 
 
 def cube_members(cubes: Cubes, num_plain: int) -> np.ndarray:
-    """int32[num_members]: what each cube asks of its variables, in the numbers of `Terms`."""
+    """int32[num_members]: the member that each cube demands of its variables, numbered as in
+    `IndicatorTerms`."""
     first = cubes.state[cubes.state_start[:-1]]
     plain = cubes.variable < num_plain
     member = np.where(first == 1, cubes.variable + 1, -(cubes.variable + 1)).astype(np.int32)
@@ -58,7 +59,7 @@ def cube_members(cubes: Cubes, num_plain: int) -> np.ndarray:
     return member
 
 
-def score_terms(cubes: Cubes, penalty: np.ndarray, num_plain: int) -> Terms:
+def score_terms(cubes: Cubes, penalty: np.ndarray, num_plain: int) -> IndicatorTerms:
     """The terms of a score: `penalty`, float64[num_cubes], is what each cube adds to it."""
     member = cube_members(cubes, num_plain)
     length = np.diff(cubes.start)
@@ -73,7 +74,7 @@ def score_terms(cubes: Cubes, penalty: np.ndarray, num_plain: int) -> Terms:
         2 * number_values(value, doubt) + kind if kind else np.zeros(len(value), np.int64)
         for (_, _, value, doubt), kind in zip(parts, (EXPANDED, WHOLE, HARD), strict=True)
     ]
-    return Terms(
+    return IndicatorTerms(
         row_starts(np.concatenate([np.diff(start) for start, _, _, _ in parts])),
         np.concatenate([members for _, members, _, _ in parts]),
         np.concatenate(strengths),

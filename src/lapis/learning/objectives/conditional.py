@@ -37,7 +37,7 @@ import numpy as np
 
 from lapis.errors import LapisError, check_word
 from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-from lapis.inference.moments.closed_form import ClosedForm, Moments, Source, Walking
+from lapis.inference.moments.closed_form import ClosedForm, Moments, MomentSource, Walking
 from lapis.inference.moments.exact import Exact
 from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example, is_generative
@@ -63,7 +63,7 @@ class PartitionTerm(NamedTuple):
     """
 
     statistics: Statistics
-    sources: tuple[Source, ...]  # of the moments of its parts, which add up
+    sources: tuple[MomentSource, ...]  # of the moments of its parts, which add up
 
     def at(self, weights: np.ndarray) -> TermMoments:
         natural = self.statistics.natural(weights)
@@ -124,7 +124,7 @@ class ConditionalObjective:
     clamped: tuple[PartitionTerm, ...]  # of the examples that hide atoms, given the answers too
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[MomentSource]:
         return [part for term in (*self.free, *self.clamped) for part in term.sources]
 
     @property
@@ -221,7 +221,7 @@ def conditional_objective(
     from lapis.inference.random_numbers import random_states
 
     check_options(expectation, num_samples, num_chains)
-    limits = Limits(expectation, num_samples, num_chains, max_memory)
+    limits = MomentLimits(expectation, num_samples, num_chains, max_memory)
     streams = random_states(seed, 2 * len(examples) * num_chains).reshape(-1, num_chains, 4)
     target, true_counts = np.zeros(len(parameters)), np.zeros(len(parameters))
     free: list[PartitionTerm] = []
@@ -259,7 +259,7 @@ def conditional_objective(
     )
 
 
-class Limits(NamedTuple):
+class MomentLimits(NamedTuple):
     """What the sources may use."""
 
     expectation: str
@@ -269,12 +269,12 @@ class Limits(NamedTuple):
 
 
 def find_sources(
-    statistics: Statistics, world: np.ndarray | None, limits: Limits, streams: np.ndarray
-) -> tuple[Source, ...]:
+    statistics: Statistics, world: np.ndarray | None, limits: MomentLimits, streams: np.ndarray
+) -> tuple[MomentSource, ...]:
     """The sources of a network's moments, from a start bool[num_ground_atoms] if one is known."""
     kind, rest = limits.expectation, statistics.network
     left = np.arange(rest.num_atoms)
-    sources: list[Source] = []
+    sources: list[MomentSource] = []
     if len(statistics.lone_atom):
         sources.append(ClosedForm(statistics, kind == "map"))
     if rest.num_atoms and kind in ("auto", "exact"):
@@ -306,7 +306,7 @@ def find_sources(
         first = first_world(rest, start, seed)
         sources.append(MostLikelySearched(statistics, rest, first, seed))
     else:
-        from lapis.inference.moments.sampled import PersistentChain, Sampled
+        from lapis.inference.moments.sampled import PersistentChain, SampledComponents
 
         method = suited_sampler(rest) if kind == "auto" else kind
         sampler = find_method("infer", method).make()
@@ -314,11 +314,13 @@ def find_sources(
             PersistentChain(sampler, rest, start, number, stream.copy())
             for number, stream in enumerate(streams)
         )
-        sources.append(Sampled(statistics, rest, atom, chains, limits.num_samples, method))
+        sources.append(
+            SampledComponents(statistics, rest, atom, chains, limits.num_samples, method)
+        )
     return tuple(sources)
 
 
-def plan_sums(statistics: Statistics, limits: Limits) -> ExactParts:
+def plan_sums(statistics: Statistics, limits: MomentLimits) -> ExactParts:
     """The parts that are summed exactly, as inference plans them, and the rest."""
     from lapis.inference.moments.exact import drop_dear_tables
     from lapis.inference.plan import plan_exact_parts
@@ -338,9 +340,9 @@ def plan_sums(statistics: Statistics, limits: Limits) -> ExactParts:
     return drop_dear_tables(network, found, ENTRIES_A_LITERAL * samples)
 
 
-def exact_sources(statistics: Statistics, found: ExactParts) -> list[Source]:
+def exact_sources(statistics: Statistics, found: ExactParts) -> list[MomentSource]:
     """The sources of the parts that are summed."""
-    sources: list[Source] = [
+    sources: list[MomentSource] = [
         Exact(statistics, plan, statistics.atom[atom], name="exact (by counts)")
         for plan, atom in found.counts
     ]

@@ -83,7 +83,7 @@ from lapis.inference.sampling.counted_world import (
 )
 from lapis.learning.examples import Example
 from lapis.learning.objectives.count_maxwalksat import search, undo
-from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, walk
+from lapis.learning.objectives.count_walk import Sites, WalkVisits, asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import Point
@@ -122,14 +122,14 @@ ROUNDING = 1e-6  # of counts that never vary, estimated ones too
 BATCH = 1 << 16  # sites tossed at once
 
 
-class Spread(NamedTuple):
+class CurvatureFactors(NamedTuple):
     """Curvature as Vᵀ diag(scale) V: rows of V are differences, or counts less their mean."""
 
     vectors: np.ndarray  # float64[n, num_parameters], a scipy sparse matrix where sparse
     scale: np.ndarray  # float64[n]
 
 
-def spread_diagonal(spreads: Sequence[Spread], size: int) -> np.ndarray:
+def spread_diagonal(spreads: Sequence[CurvatureFactors], size: int) -> np.ndarray:
     """float64[size], the diagonal of the curvature."""
     diagonal = np.zeros(size)
     for vectors, scale in spreads:
@@ -138,7 +138,7 @@ def spread_diagonal(spreads: Sequence[Spread], size: int) -> np.ndarray:
     return diagonal
 
 
-def spread_product(spreads: Sequence[Spread], direction: np.ndarray) -> np.ndarray:
+def spread_product(spreads: Sequence[CurvatureFactors], direction: np.ndarray) -> np.ndarray:
     """float64[size], the curvature times a direction float64[size]."""
     result = np.zeros(len(direction))
     for vectors, scale in spreads:
@@ -229,7 +229,7 @@ class CountObjective:
         """Counts without a value: log Z is never computed."""
         gradient = np.zeros(len(self.parameters))
         variance = np.zeros(len(self.parameters))
-        spreads: list[Spread] = []
+        spreads: list[CurvatureFactors] = []
         for number, world in enumerate(self.worlds):
             world.seen, spread = self.visit(number, weights)
             gradient += self.parameters.to_parameters(number, world.seen.moved)
@@ -246,7 +246,7 @@ class CountObjective:
             stderr,
         )
 
-    def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
+    def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, CurvatureFactors]:
         """What the chain of one world sees at weights float64[num_parameters], and curvature."""
         world, own = self.worlds[number], self.parameters.of_world(number, weights)
         if self.expectation == "maxwalksat":
@@ -263,7 +263,7 @@ class CountObjective:
         )
         return self._summarise(world, visits)
 
-    def _search(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
+    def _search(self, number: int, weights: np.ndarray) -> tuple[Seen, CurvatureFactors]:
         """n less the counts of the best world that MaxWalkSAT finds, and the curvature there."""
         world, problem = self.worlds[number], self.examples[number].complete
         chain, sites, rng = world.chain, world.sites, world.rng
@@ -276,7 +276,7 @@ class CountObjective:
         if self.start == "data":
             undo(chain, moves)
         draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
-        return Seen(moved, draw, draw), Spread(visits.vectors, visits.scale)
+        return Seen(moved, draw, draw), CurvatureFactors(visits.vectors, visits.scale)
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
@@ -306,10 +306,10 @@ class CountObjective:
             return 1
         return min(self._num_rounds(world) or world.num_steps, self.num_records)
 
-    def _summarise(self, world: Walker, visits: Visits) -> tuple[Seen, Spread]:
+    def _summarise(self, world: Walker, visits: WalkVisits) -> tuple[Seen, CurvatureFactors]:
         """n − E[n] of one world, with its variance, and the curvature."""
         sweeps = world.num_steps / max(1, world.num_sites)
-        local = Spread(visits.vectors, visits.scale)
+        local = CurvatureFactors(visits.vectors, visits.scale)
         draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
         if not self.averages:
             return Seen(visits.pull, visits.pull_variance, draw), local
@@ -325,17 +325,17 @@ class CountObjective:
         batches = np.array_split(centred, NUM_BATCHES)
         means = np.array([batch.mean(axis=0) for batch in batches])
         error = means.var(axis=0, ddof=1) / NUM_BATCHES
-        covariance = Spread(centred, np.full(len(centred), 1.0 / (len(centred) - 1)))
+        covariance = CurvatureFactors(centred, np.full(len(centred), 1.0 / (len(centred) - 1)))
         return Seen(moved, error, draw), covariance
 
-    def _to_parameters(self, number: int, spread: Spread) -> Spread:
+    def _to_parameters(self, number: int, spread: CurvatureFactors) -> CurvatureFactors:
         from scipy.sparse import csr_matrix
 
         index = self.parameters.world_index[number]
         size = len(self.parameters)
         entries = np.ones(len(index)), (np.arange(len(index)), index)
         place = csr_matrix(entries, shape=(len(index), size))
-        return Spread(spread.vectors @ place, spread.scale)
+        return CurvatureFactors(spread.vectors @ place, spread.scale)
 
 
 def count_objective(

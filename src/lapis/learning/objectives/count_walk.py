@@ -44,7 +44,7 @@ from lapis.counting.differences.sparse_vectors import SparseVectors, gather_rang
 from lapis.data.keys import unpack
 from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.evidence import BlockShape, block_shape, close_blocks
-from lapis.inference.sampling.counted_world import Blocks, CountedWorld, Drawn, DrawnBlocks
+from lapis.inference.sampling.counted_world import CountedWorld, Drawn, DrawnBlocks, OpenBlocks
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
 
@@ -78,7 +78,7 @@ class Sites:
         codes = self.unknown.unknown_codes
         return unpack(sites if codes is None else codes[sites], self.unknown.sizes)
 
-    def blocks(self, sites: np.ndarray) -> Blocks:
+    def blocks(self, sites: np.ndarray) -> OpenBlocks:
         """The undecided atoms of the blocks with these numbers."""
         assert self.shape is not None
         if self.unknown.unknown_codes is None:
@@ -90,7 +90,7 @@ class Sites:
             start, places = gather_ranges(self._block_start[sites], self._block_start[sites + 1])
             rows = self._block_rows[places]
         is_exact = np.full(len(sites), self.predicate.exactly_one)
-        return Blocks(self.predicate.name, rows, start, is_exact)
+        return OpenBlocks(self.predicate.name, rows, start, is_exact)
 
     def includes(self, row: np.ndarray) -> bool:
         """Whether an atom int32[arity] is undecided."""
@@ -137,7 +137,7 @@ def asked_sites(free: Problem) -> tuple[Sites, ...]:
     return tuple(found)
 
 
-class Visits(NamedTuple):
+class WalkVisits(NamedTuple):
     """What a walk has seen, in the weights of its world.
 
     Each visited atom stands for A_r/N_r atoms of its predicate.
@@ -240,7 +240,7 @@ class _Tally:
         vectors = SparseVectors(start, column, rows.data)
         self.add(vectors, block, importance, probability, pull)
 
-    def summary(self, counts: list[np.ndarray]) -> Visits:
+    def summary(self, counts: list[np.ndarray]) -> WalkVisits:
         from scipy.sparse import csr_matrix
 
         self.add_waiting()
@@ -248,7 +248,7 @@ class _Tally:
         start, column, value = stack_vectors([nothing, *self.vectors])
         shape = (len(start) - 1, self.num_weights)
         scale = np.concatenate([np.empty(0), *self.scale]) * (self.visits / max(1, self.kept))
-        return Visits(
+        return WalkVisits(
             np.array(counts).reshape(len(counts), self.num_weights),
             self.pull,
             self.pull_variance,
@@ -267,7 +267,7 @@ def walk(
     rounds: int,
     returns: bool,
     records: int,
-) -> Visits:
+) -> WalkVisits:
     """`num_steps` sites drawn at random are resampled; with `rounds`, in as many noises.
 
     Counts are taken of `records` worlds, evenly spaced and the last one included, once every site

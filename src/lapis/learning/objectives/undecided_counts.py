@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lapis.counting.differences.differences import Target
+from lapis.counting.differences.differences import FlipTarget
 from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
@@ -31,7 +31,9 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
     """
     world = world_of(problem)
     derived = problem.normal_form.derived
-    targets = [Target(problem.model.predicates[name], derived, problem.domains) for name in asked]
+    targets = [
+        FlipTarget(problem.model.predicates[name], derived, problem.domains) for name in asked
+    ]
     counts: list[int] = []
     for feature in problem.normal_form.features:
         if not feature.hard:
@@ -41,7 +43,9 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
     return np.array(counts, np.float64)
 
 
-def decided_counts(feature: Feature, world: Interpretation, asked: Sequence[Target]) -> list[int]:
+def decided_counts(
+    feature: Feature, world: Interpretation, asked: Sequence[FlipTarget]
+) -> list[int]:
     """Groundings of each weight that evidence alone makes true.
 
     That is where it satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that

@@ -2,7 +2,7 @@
 
 A 1-type says of an element a which unary atoms P(a) and loops R(a, a) are true. Two-variable
 formulas see only some of these; elements alike in what they see, and in what is still required of
-them, are of one `Kind`, and the rest is summed into the weight of a `Cell`.
+them, are of one `CellKind`, and the rest is summed into the weight of a `Cell`.
 
 A requirement "the number of b with φ(a, b) is (=, ≤, ≥) k" is a signed sum of two simple ones, that
 so many are left to come (tracked) and none (free):
@@ -41,7 +41,7 @@ from lapis.language.syntax import (
     Variable,
     atoms,
 )
-from lapis.lifted.cells.sentence import HARD, Counted, Factor, Sentence
+from lapis.lifted.cells.sentence import HARD, CellFormula, CountedDefinition, Sentence
 
 FREE = (1, "", 0)
 MAX_ATOMS = 18  # 2^MAX_ATOMS 1-types, or ways of two elements to be related
@@ -51,7 +51,7 @@ Vector = tuple[int, ...]
 Key = TypeVar("Key")
 
 
-class Kind(NamedTuple):
+class CellKind(NamedTuple):
     group: int
     seen: tuple[bool, ...]  # truth values of what two-variable formulas see of an element
     tracked: tuple[str, ...]  # for each counted quantity: "" free, "=" or "<=" so many to come
@@ -64,7 +64,7 @@ class Cell(NamedTuple):
     weight: Monomials
 
 
-class Outcome(NamedTuple):
+class PairState(NamedTuple):
     """One way for two elements to be related."""
 
     first: Vector  # what it counts for the first element's quantities
@@ -82,20 +82,20 @@ class Context(NamedTuple):
 
 
 @dataclass
-class Tables:
+class CellTables:
     """The cells of a sentence whose propositions are decided, and its pair tables."""
 
     sentence: Sentence
     propositions: Mapping[str, bool]
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[CellKind] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     seen: list[list[str]] = field(default_factory=list)  # for each group, the predicates seen
 
     def __post_init__(self) -> None:
         self.counted = [c for c in self.sentence.counted if c.of is not None]
-        self._outcomes: dict[tuple[int, int, Context | None], list[Outcome]] = {}
+        self._outcomes: dict[tuple[int, int, Context | None], list[PairState]] = {}
         self.seen = [self.seen_of(group) for group in range(len(self.sentence.groups))]
-        number: dict[Kind, int] = {}
+        number: dict[CellKind, int] = {}
         for group in range(len(self.sentence.groups)):
             for (kind, to_come, totals), weight in self.one_types(group).items():
                 weight = {monomial: times for monomial, times in weight.items() if times}
@@ -119,7 +119,7 @@ class Tables:
             }
         )
 
-    def one_types(self, group: int) -> dict[tuple[Kind, Vector, Vector], dict[Vector, int]]:
+    def one_types(self, group: int) -> dict[tuple[CellKind, Vector, Vector], dict[Vector, int]]:
         """The 1-types of a group's elements, those alike taken together."""
         sentence = self.sentence
         members = sentence.groups[group]
@@ -161,11 +161,11 @@ class Tables:
 
     def gather(
         self, group: int, matrix: np.ndarray
-    ) -> dict[tuple[Kind, Vector, Vector], dict[Vector, int]]:
+    ) -> dict[tuple[CellKind, Vector, Vector], dict[Vector, int]]:
         """Rows (seen, totals, own, asked, exponents) to cells."""
         sizes = [len(self.seen[group]), len(self.sentence.totals), *[len(self.counted)] * 2]
         ends = np.cumsum(sizes).tolist()
-        found: dict[tuple[Kind, Vector, Vector], dict[Vector, int]] = {}
+        found: dict[tuple[CellKind, Vector, Vector], dict[Vector, int]] = {}
         for row, times in unique_rows(matrix):
             seen, totals = tuple(map(bool, row[: ends[0]])), row[ends[0] : ends[1]]
             own, asked, exponents = row[ends[1] : ends[2]], row[ends[2] : ends[3]], row[ends[3] :]
@@ -175,14 +175,14 @@ class Tables:
             ]
             for chosen in product(*choices):
                 sign = int(np.prod([c[0] for c in chosen], dtype=np.int64))
-                kind = Kind(group, seen, tuple(c[1] for c in chosen))
+                kind = CellKind(group, seen, tuple(c[1] for c in chosen))
                 to_come = tuple(c[2] for c in chosen)
                 cell = found.setdefault((kind, to_come, totals), {})
                 cell[exponents] = cell.get(exponents, 0) + sign * times
         return found
 
     def requirement(
-        self, counted: Counted, group: int, asked: bool, own: int
+        self, counted: CountedDefinition, group: int, asked: bool, own: int
     ) -> list[tuple[int, str, int]]:
         """What an element of the group must meet, as in `split_requirement`."""
         assert counted.of is not None
@@ -193,14 +193,14 @@ class Tables:
         others -= group in reach[counted.counted]
         return split_requirement(counted, asked, own, others)
 
-    def outcomes(self, first: int, second: int, context: Context | None = None) -> list[Outcome]:
+    def outcomes(self, first: int, second: int, context: Context | None = None) -> list[PairState]:
         """How elements of two kinds can be related, the second later if there is an order."""
         key = first, second, context
         if key not in self._outcomes:
             self._outcomes[key] = self.relate(self.kinds[first], self.kinds[second], context)
         return self._outcomes[key]
 
-    def relate(self, first: Kind, second: Kind, context: Context | None) -> list[Outcome]:
+    def relate(self, first: CellKind, second: CellKind, context: Context | None) -> list[PairState]:
         sentence = self.sentence
         pair = first, second
         column: dict[tuple[str, int, int], np.ndarray] = {}
@@ -252,9 +252,11 @@ class Tables:
         for row, times in unique_rows(matrix):
             head = row[:n], row[n : 2 * n], row[2 * n : 2 * n + t]
             grouped.setdefault(head, {})[row[2 * n + t :]] = times
-        return [Outcome(*head, weight) for head, weight in grouped.items()]
+        return [PairState(*head, weight) for head, weight in grouped.items()]
 
-    def placements(self, x: str, y: str, pair: tuple[Kind, Kind]) -> Iterator[dict[str, int]]:
+    def placements(
+        self, x: str, y: str, pair: tuple[CellKind, CellKind]
+    ) -> Iterator[dict[str, int]]:
         """The ways in which two variables can stand for the two elements, one each."""
         for i, j in ((0, 1), (1, 0)):
             if pair[i].group in self.sentence.reach[x] and pair[j].group in self.sentence.reach[y]:
@@ -322,7 +324,7 @@ class Tables:
 
 
 def split_requirement(
-    counted: Counted, asked: bool, own: int, others: int
+    counted: CountedDefinition, asked: bool, own: int, others: int
 ) -> list[tuple[int, str, int]]:
     """(sign, tracked, to come) whose sum is that the number is as asked, or is not.
 
@@ -352,7 +354,7 @@ def columns(open_atoms: list[Key], where: str) -> dict[Key, np.ndarray]:
     return {key: (rows >> i & 1).astype(np.bool_) for i, key in enumerate(open_atoms)}
 
 
-def apply(factor: Factor, held: np.ndarray, good: np.ndarray, exponents: np.ndarray) -> None:
+def apply(factor: CellFormula, held: np.ndarray, good: np.ndarray, exponents: np.ndarray) -> None:
     if factor.parameter == HARD:
         good &= held
     else:

@@ -23,7 +23,7 @@ from lapis.language.syntax import And, Atom, Comparison, Formula, Not, Variable
 from lapis.lifted.cells.count import CellSum
 from lapis.lifted.cells.numbers import FEW_STEPS
 from lapis.lifted.cells.scott import Builder, refuse
-from lapis.lifted.cells.sentence import Factor, Parameter, Sentence
+from lapis.lifted.cells.sentence import CellFormula, Sentence, WeightParameter
 from lapis.lifted.evaluation.evaluate import impossible
 from lapis.network.network import AtomTable
 from lapis.problem.problem import Problem, refuse_factors
@@ -129,12 +129,12 @@ def expected_number(sentence: Sentence, name: AtomClass, *, positive: bool) -> f
     if not name.loop and len(terms) == 2 and name.groups[0] == name.groups[1]:
         body = And((Not(Comparison("=", terms[0], terms[1])), body))
     own = max((p.rule for p in sentence.parameters), default=-1) + 1
-    factor = Factor(body, tuple(variables), len(sentence.parameters))
+    factor = CellFormula(body, tuple(variables), len(sentence.parameters))
     reach = {v: frozenset({group}) for v, group in zip(variables, name.groups, strict=False)}
     counted = replace(
         sentence,
         reach={**sentence.reach, **reach},
         factors=(*sentence.factors, factor),
-        parameters=(*sentence.parameters, Parameter(own, 0.0, Fraction(1))),
+        parameters=(*sentence.parameters, WeightParameter(own, 0.0, Fraction(1))),
     )
     return CellSum.of_sentence(counted, FEW_STEPS).slope(own, relative=True)

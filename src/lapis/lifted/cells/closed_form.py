@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from math import comb
 
 from lapis.errors import TooLarge
-from lapis.lifted.cells.cell_tables import Tables
+from lapis.lifted.cells.cell_tables import CellTables
 from lapis.lifted.cells.numbers import Number, Numbers, TooManyDigits, num_bits
 
 MAX_TERMS = 3_000_000
@@ -37,7 +37,7 @@ PAIR_STEPS = 50  # steps that cost as much as the table of a pair of kinds
 MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
-def applies(tables: Tables) -> bool:
+def applies(tables: CellTables) -> bool:
     """Nothing is ordered, totalled or counted down."""
     sentence = tables.sentence
     return (
@@ -57,7 +57,7 @@ class CellGraph:
     label: list[list[Hashable]]  # equal where relations are
 
 
-def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
+def sum_compositions(tables: CellTables, numbers: Numbers) -> Number:
     sizes = [group.size for group in tables.sentence.groups]
     num_kinds = len({cell.kind for cell in tables.cells})
     refuse_terms(num_kinds, max(sizes, default=0) + 1, numbers)
@@ -77,7 +77,9 @@ def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
     return factor * sum_all(graph, sizes, numbers)
 
 
-def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple[CellGraph, Number]:
+def build_graph(
+    tables: CellTables, numbers: Numbers, sizes: Sequence[int]
+) -> tuple[CellGraph, Number]:
     """Cells with the same relations merged; the factor is that of the gauge."""
     kinds = list(dict.fromkeys(cell.kind for cell in tables.cells))
     weight = dict.fromkeys(kinds, 0 * numbers.one)

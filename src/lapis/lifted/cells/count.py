@@ -29,7 +29,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
 from lapis.lifted.answer import Lifted, LiftedFormula
-from lapis.lifted.cells.cell_tables import Tables, split_requirement, truth
+from lapis.lifted.cells.cell_tables import CellTables, split_requirement, truth
 from lapis.lifted.cells.closed_form import applies, sum_compositions
 from lapis.lifted.cells.insertion import insert_elements, insert_in_two_orders
 from lapis.lifted.cells.meetings import eliminate_elements
@@ -43,7 +43,7 @@ from lapis.lifted.cells.numbers import (
     fraction,
 )
 from lapis.lifted.cells.scott import Builder
-from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
+from lapis.lifted.cells.sentence import HARD, CellFormula, Sentence, Total
 from lapis.problem.problem import Problem
 
 MAX_PROPOSITIONS = 12
@@ -60,7 +60,7 @@ METHODS = {
 }
 
 
-def method_of(tables: Tables) -> str:
+def method_of(tables: CellTables) -> str:
     if tables.sentence.order is not None:
         return "two orders" if tables.sentence.order.path else "insertion"
     return "compositions" if applies(tables) else "elimination"
@@ -71,7 +71,7 @@ class Piece(NamedTuple):
 
     sign: int
     exponents: tuple[int, ...]
-    tables: Tables
+    tables: CellTables
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def split_propositions(sentence: Sentence) -> Iterator[Piece]:
         if exponents is None:
             continue
         for sign, decided in decide_domains(sentence, chosen):
-            yield Piece(sign, exponents, Tables(decided, chosen))
+            yield Piece(sign, exponents, CellTables(decided, chosen))
 
 
 def proposition_exponents(sentence: Sentence, chosen: Mapping[str, bool]) -> tuple[int, ...] | None:
@@ -295,12 +295,12 @@ def decide_domains(
         for counted, (_, tracked, number) in zip(whole, picked, strict=True):
             name = counted.counted
             if tracked and not number:
-                factors.append(Factor(Not(counted.body), (name,), HARD))
+                factors.append(CellFormula(Not(counted.body), (name,), HARD))
             elif tracked:
                 own = f"_total{len(more)}"
                 places[own] = (sentence.reach[name],)
                 meaning: Formula = Iff(Atom(own, (Variable(name),)), counted.body)
-                factors.append(Factor(meaning, (name,), HARD))
+                factors.append(CellFormula(meaning, (name,), HARD))
                 more.append(Total(((1, own),), tracked, number))
         decided = replace(sentence, factors=tuple(factors), places=places, totals=tuple(more))
         yield math.prod(sign for sign, _, _ in picked), decided

@@ -25,7 +25,7 @@ from math import factorial, prod
 from typing import NamedTuple
 
 from lapis.errors import LapisError
-from lapis.lifted.cells.cell_tables import Context, Tables, Vector
+from lapis.lifted.cells.cell_tables import CellTables, Context, Vector
 from lapis.lifted.cells.meetings import (
     NOWHERE,
     Counts,
@@ -35,12 +35,12 @@ from lapis.lifted.cells.meetings import (
     refuse_states,
 )
 from lapis.lifted.cells.numbers import Number, Numbers
-from lapis.lifted.cells.sentence import Order
+from lapis.lifted.cells.sentence import LinearOrder
 
 FIRST = -1  # stands for the first element among the recent ones
 
 
-class State(NamedTuple):
+class InsertionState(NamedTuple):
     counts: Counts  # of elements that are none of those below
     recent: Vector  # classes of the last elements of the order, the latest last; or FIRST
     first: int | None  # class of the first, where it matters
@@ -48,7 +48,7 @@ class State(NamedTuple):
     totals: Vector
 
 
-def insert_elements(tables: Tables, numbers: Numbers) -> Number:
+def insert_elements(tables: CellTables, numbers: Numbers) -> Number:
     """Z of a sentence with a linear order."""
     assert tables.sentence.order is not None
     return Insertion(Meetings(tables, numbers), tables.sentence.order).run()
@@ -57,13 +57,13 @@ def insert_elements(tables: Tables, numbers: Numbers) -> Number:
 @dataclass(frozen=True)
 class Insertion:
     meetings: Meetings
-    order: Order
+    order: LinearOrder
 
     def run(self) -> Number:
         groups = self.meetings.tables.sentence.groups
         ordered = [g for g, group in enumerate(groups) if group.type == self.order.type]
         none = tuple(0 for _ in groups)
-        layer = {State((), (), None, none, self.meetings.no_totals): self.meetings.one()}
+        layer = {InsertionState((), (), None, none, self.meetings.no_totals): self.meetings.one()}
         left = [group.size for group in groups]
         for group in range(len(groups)):
             for _ in range(0 if group in ordered else groups[group].size):
@@ -81,16 +81,16 @@ class Insertion:
 
     def step(
         self,
-        layer: dict[State, Number],
+        layer: dict[InsertionState, Number],
         choices: Sequence[int],
         left: Sequence[int],
         ordered: Sequence[int],
         *,
         last: bool,
-    ) -> dict[State, Number]:
+    ) -> dict[InsertionState, Number]:
         """All states with one element more, of one of the groups given."""
         self.meetings.forget_crowds()
-        found: dict[State, Number] = {}
+        found: dict[InsertionState, Number] = {}
         multiply = self.meetings.multiply
         for state, weight in layer.items():
             for group in choices:
@@ -103,7 +103,9 @@ class Insertion:
         refuse_states(len(found))
         return {s: v for s, v in found.items() if self.can_finish(s, left, ordered)}
 
-    def can_finish(self, state: State, left: Sequence[int], ordered: Sequence[int]) -> bool:
+    def can_finish(
+        self, state: InsertionState, left: Sequence[int], ordered: Sequence[int]
+    ) -> bool:
         def follow(q: int) -> int:
             tables = self.meetings.tables
             reach = tables.sentence.reach[tables.counted[q].counted]
@@ -112,8 +114,8 @@ class Insertion:
         return self.meetings.can_finish(names_in(state), follow)
 
     def insert(
-        self, state: State, group: int, *, in_order: bool, last: bool
-    ) -> Iterator[tuple[State, Number]]:
+        self, state: InsertionState, group: int, *, in_order: bool, last: bool
+    ) -> Iterator[tuple[InsertionState, Number]]:
         meetings = self.meetings
         far = Context() if in_order else None
         specials = self.specials(state, last=last) if in_order else []
@@ -150,7 +152,7 @@ class Insertion:
                     found.append((new, totals, where, meetings.multiply(weight, way.weight)))
         return found
 
-    def specials(self, state: State, *, last: bool) -> list[tuple[int, Context]]:
+    def specials(self, state: InsertionState, *, last: bool) -> list[tuple[int, Context]]:
         """The first and the recent elements, with how they lie to the new one."""
         found: list[tuple[int, Context]] = []
         if state.first is not None:
@@ -163,15 +165,15 @@ class Insertion:
 
     def next_state(
         self,
-        state: State,
+        state: InsertionState,
         counts: Counts,
         moved: Vector,
         new: int,
         totals: Vector,
         group: int,
-    ) -> State:
+    ) -> InsertionState:
         if self.meetings.tables.sentence.groups[group].type != self.order.type:
-            return State(add_counts(counts, ((new, 1),)), (), None, state.used, totals)
+            return InsertionState(add_counts(counts, ((new, 1),)), (), None, state.used, totals)
         special = list(moved)
         first = special.pop(0) if state.first is not None else None
         recent = [FIRST if name == FIRST else special.pop(0) for name in state.recent]
@@ -186,10 +188,10 @@ class Insertion:
             if gone != FIRST:
                 counts = add_counts(counts, ((gone, 1),))
         used = tuple(n + (g == group) for g, n in enumerate(state.used))
-        return State(counts, tuple(recent), first, used, totals)
+        return InsertionState(counts, tuple(recent), first, used, totals)
 
 
-def names_in(state: State) -> list[int]:
+def names_in(state: InsertionState) -> list[int]:
     names = [name for name, _ in state.counts] + [n for n in state.recent if n != FIRST]
     return names if state.first is None else [*names, state.first]
 
@@ -215,7 +217,7 @@ class TwoOrdersState(NamedTuple):
     totals: Vector
 
 
-def insert_in_two_orders(tables: Tables, numbers: Numbers) -> Number:
+def insert_in_two_orders(tables: CellTables, numbers: Numbers) -> Number:
     """Z of a sentence with a linear order and a path."""
     order = tables.sentence.order
     assert order is not None

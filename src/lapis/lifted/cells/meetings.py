@@ -30,7 +30,7 @@ from math import comb
 from typing import NamedTuple
 
 from lapis.errors import TooLarge
-from lapis.lifted.cells.cell_tables import Context, Monomials, Tables, Vector
+from lapis.lifted.cells.cell_tables import CellTables, Context, Monomials, Vector
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.sentence import Total
 from lapis.relational.comparison import COMPARE
@@ -56,7 +56,7 @@ class Ways(NamedTuple):
 class Meetings:
     """Classes of elements, and their pair tables with numbers."""
 
-    tables: Tables
+    tables: CellTables
     numbers: Numbers
 
     def __post_init__(self) -> None:
@@ -291,7 +291,7 @@ def is_bounded(total: Total) -> bool:
 Layer = dict[tuple[Counts, Vector], Number]  # (classes of those left, totals)
 
 
-def eliminate_elements(tables: Tables, numbers: Numbers) -> Number:
+def eliminate_elements(tables: CellTables, numbers: Numbers) -> Number:
     """Z of a sentence without order."""
     meetings = Meetings(tables, numbers)
     size = sum(group.size for group in tables.sentence.groups)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from lapis.lifted.cells.cell_tables import Monomials
-from lapis.lifted.cells.sentence import Parameter
+from lapis.lifted.cells.sentence import WeightParameter
 
 MAX_STEPS = 100_000_000  # of a sum: about a quarter of an hour
 FEW_STEPS = 100_000  # where cells are not asked for by name
@@ -49,7 +49,9 @@ class Numbers:
         return total
 
 
-def exact_numbers(parameters: Sequence[Parameter], max_steps: int = MAX_STEPS) -> Numbers | None:
+def exact_numbers(
+    parameters: Sequence[WeightParameter], max_steps: int = MAX_STEPS
+) -> Numbers | None:
     """Rationals, if all parameters are."""
     from flint import fmpq
 
@@ -62,7 +64,7 @@ def exact_numbers(parameters: Sequence[Parameter], max_steps: int = MAX_STEPS) -
 
 
 def balls(
-    parameters: Sequence[Parameter],
+    parameters: Sequence[WeightParameter],
     moved: int = -1,
     by: Number = 0,
     max_steps: int = MAX_STEPS,

@@ -2,18 +2,18 @@
 
 A problem in Scott normal form: every formula about one element or a pair, nothing nested.
 
-A quantified part with one free variable becomes an atom with a `Counted` definition,
+A quantified part with one free variable becomes an atom with a `CountedDefinition` definition,
 
     A(x) ⇔ the number of y with φ(x, y) is (=, ≤, ≥) k,
 
 innermost first (Scott 1962; Grädel, Kolaitis and Vardi 1997), so that rules, whatever their
-weights, are quantifier-free `Factor`s of at most two variables. ∃ is ≥ 1, ∀ is ¬∃¬, a block is = 1.
-A hard formula that is itself quantified needs no atom.
+weights, are quantifier-free `CellFormula`s of at most two variables. ∃ is ≥ 1, ∀ is ¬∃¬, a block is
+= 1. A hard formula that is itself quantified needs no atom.
 
 Elements are told apart by type, by what is known of them alone, and by name where a formula or a
-known pair names them: each set of elements that remain alike is a `Group`, and a variable ranges
-over the groups it can reach. A constant in a formula is a variable that reaches one group of one
-element, so that F(x, A) is a formula about pairs like any other.
+known pair names them: each set of elements that remain alike is a `ElementGroup`, and a variable
+ranges over the groups it can reach. A constant in a formula is a variable that reaches one group of
+one element, so that F(x, A) is a formula about pairs like any other.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from lapis.language.syntax import (
 )
 from lapis.lifted.cells.sentence import (
     HARD,
-    Counted,
-    Factor,
-    Group,
-    Parameter,
+    CellFormula,
+    CountedDefinition,
+    ElementGroup,
     Sentence,
     Total,
+    WeightParameter,
     find_order,
 )
 from lapis.lifted.kinds import extra_constants
@@ -98,8 +98,8 @@ class Facts:
                         self.known.setdefault((name, *names), False)
 
 
-class Groups(NamedTuple):
-    members: list[Group]
+class ElementGroups(NamedTuple):
+    members: list[ElementGroup]
     of_type: dict[str, frozenset[int]]
     of_constant: dict[tuple[str, str], int]  # of constants that are told apart: (type, constant)
     of_constants: dict[str, list[int]]  # the group of each constant of a type
@@ -107,7 +107,7 @@ class Groups(NamedTuple):
 
 def tell_apart(
     problem: Problem, sizes: Mapping[str, int], facts: Facts, named: set[tuple[str, str]]
-) -> Groups:
+) -> ElementGroups:
     """Groups of each type: constants named by formulas or known pairs, the others by facts."""
     predicates = problem.model.predicates
     alone: dict[tuple[str, str], dict[str, bool]] = {}
@@ -119,7 +119,7 @@ def tell_apart(
     for name, *constants in facts.unknown:
         if len(constants) == 2:
             named.update(zip(predicates[name].types, constants, strict=True))
-    found = Groups([], {}, {}, {})
+    found = ElementGroups([], {}, {}, {})
     members = found.members
     extra = extra_constants(problem, sizes)
     for type_name, domain in problem.domains.items():
@@ -131,18 +131,18 @@ def tell_apart(
             if (type_name, constant) in named:
                 found.of_constant[type_name, constant] = len(members)
                 numbers.append(len(members))
-                members.append(Group(type_name, 1, known, constant))
+                members.append(ElementGroup(type_name, 1, known, constant))
                 continue
-            numbers.append(join_alike(members, alike, Group(type_name, 1, known)))
+            numbers.append(join_alike(members, alike, ElementGroup(type_name, 1, known)))
         if extra.get(type_name):
             known = closed_facts(problem, type_name)
-            join_alike(members, alike, Group(type_name, extra[type_name], known))
+            join_alike(members, alike, ElementGroup(type_name, extra[type_name], known))
         found.of_type[type_name] = frozenset(range(first, len(members)))
     return found
 
 
 def join_alike(
-    members: list[Group], alike: dict[frozenset[tuple[str, bool]], int], new: Group
+    members: list[ElementGroup], alike: dict[frozenset[tuple[str, bool]], int], new: ElementGroup
 ) -> int:
     """Add elements to the group of which the same is known; its number."""
     group = alike.setdefault(frozenset(new.known.items()), len(members))
@@ -180,7 +180,7 @@ def ties(variables: Sequence[str], rule: Rule) -> LapisError:
     return refuse(f"ties {len(variables)} elements together ({names})", rule)
 
 
-class Part(NamedTuple):
+class RulePart(NamedTuple):
     """What a rule says, tidied; a hard rule may have several parts."""
 
     number: int
@@ -193,11 +193,11 @@ class Builder:
     problem: Problem
     sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
-    groups: Groups = field(default_factory=lambda: Groups([], {}, {}, {}))
+    groups: ElementGroups = field(default_factory=lambda: ElementGroups([], {}, {}, {}))
     reach: dict[str, frozenset[int]] = field(default_factory=dict)
     places: dict[str, tuple[frozenset[int], ...]] = field(default_factory=dict)
-    factors: list[Factor] = field(default_factory=list)
-    counted: list[Counted] = field(default_factory=list)
+    factors: list[CellFormula] = field(default_factory=list)
+    counted: list[CountedDefinition] = field(default_factory=list)
 
     @property
     def model(self) -> Model:
@@ -208,12 +208,12 @@ class Builder:
         self.check_model()
         order, used = find_order(self.model)
         self.facts.read_evidence(self.problem)
-        parts: list[Part] = []
+        parts: list[RulePart] = []
         for number, rule in enumerate(self.model.rules):
             if number not in used:
                 parts += [p for p in self.parts(number, rule) if not self.take_fact(p)]
         if self.facts.contradictory:
-            self.factors.append(Factor(Truth(False), (), HARD))
+            self.factors.append(CellFormula(Truth(False), (), HARD))
         self.groups = tell_apart(self.problem, self.sizes, self.facts, self.named_in(parts))
         for name, predicate in self.model.predicates.items():
             self.places[name] = tuple(self.groups.of_type[t] for t in predicate.types)
@@ -252,16 +252,16 @@ class Builder:
                 if isinstance(node, Comparison) and node.operator not in ("=", "!="):
                     raise refuse("compares numbers", rule)
 
-    def parts(self, number: int, rule: Rule) -> Iterator[Part]:
+    def parts(self, number: int, rule: Rule) -> Iterator[RulePart]:
         formula = tidy(rule.formula)
         own = tuple(name for name, _ in rule.variables)
         if not rule.hard:
-            yield Part(number, formula, own)
+            yield RulePart(number, formula, own)
             return
         for names, part in conjuncts(formula):
-            yield Part(number, part, own + names)
+            yield RulePart(number, part, own + names)
 
-    def take_fact(self, part: Part) -> bool:
+    def take_fact(self, part: RulePart) -> bool:
         """A hard literal about constants is known; whether the part was one."""
         positive = not isinstance(part.formula, Not)
         atom = part.formula.body if isinstance(part.formula, Not) else part.formula
@@ -273,7 +273,7 @@ class Builder:
         self.facts.know(atom.predicate, names, positive)
         return True
 
-    def has_groundings(self, part: Part) -> bool:
+    def has_groundings(self, part: RulePart) -> bool:
         """Whether all variables have values: `A ^ P(x)` says nothing of A where there is no x."""
         types = self.types(part)
         return all(
@@ -284,7 +284,7 @@ class Builder:
     def num_elements(self, variable: str) -> int:
         return sum(self.groups.members[g].size for g in self.reach[variable])
 
-    def named_in(self, parts: list[Part]) -> set[tuple[str, str]]:
+    def named_in(self, parts: list[RulePart]) -> set[tuple[str, str]]:
         """(type, constant) of constants in formulas."""
         return {
             (type_name, term.name)
@@ -294,7 +294,7 @@ class Builder:
             if isinstance(term, Constant)
         }
 
-    def types(self, part: Part) -> dict[str, str]:
+    def types(self, part: RulePart) -> dict[str, str]:
         rule = self.model.rules[part.number]
         return dict(rule.variables + rule.bound)
 
@@ -306,24 +306,26 @@ class Builder:
         found = [types[side.name] for side in sides if isinstance(side, Variable)]
         return [(side, found[0]) for side in sides] if found else []
 
-    def parameters(self) -> tuple[list[Parameter], dict[int, int]]:
+    def parameters(self) -> tuple[list[WeightParameter], dict[int, int]]:
         """One for each soft rule with a weight other than 0."""
-        found: list[Parameter] = []
+        found: list[WeightParameter] = []
         number_of: dict[int, int] = {}
         for number, rule in enumerate(self.model.rules):
             if not rule.hard:
                 number_of[number] = len(found)
                 weight = rule.weight or 0.0
-                found.append(Parameter(number, weight, rational_factor(weight)))
+                found.append(WeightParameter(number, weight, rational_factor(weight)))
         return found, number_of
 
-    def literal_parameters(self, parameters: list[Parameter]) -> dict[str, tuple[int, int]]:
+    def literal_parameters(self, parameters: list[WeightParameter]) -> dict[str, tuple[int, int]]:
         """Weights of predicates that are no rules, because one is not positive."""
         found: dict[str, tuple[int, int]] = {}
         for predicate in self.model.predicates.values():
             if predicate.factors is not None:
                 found[predicate.name] = len(parameters), len(parameters) + 1
-                parameters += [Parameter(-1, 0.0, Fraction(repr(f))) for f in predicate.factors]
+                parameters += [
+                    WeightParameter(-1, 0.0, Fraction(repr(f))) for f in predicate.factors
+                ]
         return found
 
     def add_blocks(self) -> list[Total]:
@@ -341,11 +343,11 @@ class Builder:
             inner = predicate.block[0]
             body = Atom(predicate.name, (Variable(names[0]), Variable(names[1])))
             self.counted.append(
-                Counted(body, names[1 - inner], names[inner], operator, 1, predicate=None)
+                CountedDefinition(body, names[1 - inner], names[inner], operator, 1, predicate=None)
             )
         return totals
 
-    def add_part(self, part: Part, number_of: Mapping[int, int]) -> None:
+    def add_part(self, part: RulePart, number_of: Mapping[int, int]) -> None:
         """The factor of a part, or the quantity counted that a hard part is about."""
         rule = self.model.rules[part.number]
         types = self.types(part)
@@ -365,7 +367,7 @@ class Builder:
             if name not in used:
                 times *= self.num_elements(name)
         parameter = HARD if rule.hard else number_of[part.number]
-        self.factors.append(Factor(formula, used, parameter, times))
+        self.factors.append(CellFormula(formula, used, parameter, times))
 
     def localise(
         self, formula: Formula, types: Mapping[str, str], rename: Mapping[str, str]
@@ -454,7 +456,7 @@ class Builder:
             if again is not None:
                 return again
             self.places[predicate] = (self.reach[of],) if of else ()
-        self.counted.append(Counted(body, of, name, operator, bound, predicate))
+        self.counted.append(CountedDefinition(body, of, name, operator, bound, predicate))
         if predicate is None:
             return Truth(True)
         return Atom(predicate, (Variable(of),) if of else ())

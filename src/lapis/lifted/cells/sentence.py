@@ -30,7 +30,7 @@ from lapis.language.syntax import (
 HARD = -1
 
 
-class Group(NamedTuple):
+class ElementGroup(NamedTuple):
     """Elements that nothing known tells apart."""
 
     type: str
@@ -39,7 +39,7 @@ class Group(NamedTuple):
     constant: str | None = None  # of a group of one that formulas or known pairs name
 
 
-class Factor(NamedTuple):
+class CellFormula(NamedTuple):
     """A formula without quantifiers; each grounding multiplies by a parameter where it is true."""
 
     formula: Formula
@@ -48,7 +48,7 @@ class Factor(NamedTuple):
     times: int = 1  # groundings of variables that the formula does not depend on
 
 
-class Counted(NamedTuple):
+class CountedDefinition(NamedTuple):
     """predicate(of) ⇔ the number of `counted` with `body` is (operator) bound."""
 
     body: Formula
@@ -67,7 +67,7 @@ class Total(NamedTuple):
     bound: int
 
 
-class Parameter(NamedTuple):
+class WeightParameter(NamedTuple):
     """A factor of the weight of a world: exp(weight) of a rule, or one of a predicate."""
 
     rule: int  # -1: of a predicate
@@ -77,25 +77,25 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Sentence:
-    groups: tuple[Group, ...]
+    groups: tuple[ElementGroup, ...]
     reach: Mapping[str, frozenset[int]]  # the groups that a variable ranges over
     places: Mapping[str, tuple[frozenset[int], ...]]  # and each argument of a predicate
-    factors: tuple[Factor, ...]
-    counted: tuple[Counted, ...]
+    factors: tuple[CellFormula, ...]
+    counted: tuple[CountedDefinition, ...]
     totals: tuple[Total, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[WeightParameter, ...]
     literal_parameters: Mapping[str, tuple[int, int]]  # of a true and a false atom
     known_propositions: Mapping[str, bool]
     known_pairs: Mapping[tuple[str, str, str], bool]
     unknown_pairs: frozenset[tuple[str, ...]]  # exceptions of closed predicates
     closed: frozenset[str]  # binary predicates false wherever no pair is known
-    order: Order | None
+    order: LinearOrder | None
 
     def num_elements(self, groups: frozenset[int]) -> int:
         return sum(self.groups[g].size for g in groups)
 
 
-class Order(NamedTuple):
+class LinearOrder(NamedTuple):
     """x ≤ y of one type, and which predicates hold of elements so many places apart."""
 
     predicate: str
@@ -109,10 +109,10 @@ class Order(NamedTuple):
         return frozenset({self.predicate, *self.distance}) | self.circular | self.path
 
 
-def find_order(model: Model) -> tuple[Order | None, set[int]]:
+def find_order(model: Model) -> tuple[LinearOrder | None, set[int]]:
     """The model's linear order, and the numbers of the rules that define it."""
     hard = {canonical(rule.formula): i for i, rule in enumerate(model.rules) if rule.hard}
-    orders: list[Order] = []
+    orders: list[LinearOrder] = []
     used: set[int] = set()
     for name, predicate in model.predicates.items():
         axioms = [hard.get(canonical(axiom)) for axiom in linear_order(name)]
@@ -137,7 +137,7 @@ def find_order(model: Model) -> tuple[Order | None, set[int]]:
             else:
                 continue
             used.add(number)
-        orders.append(Order(name, predicate.types[0], distance, frozenset(circular)))
+        orders.append(LinearOrder(name, predicate.types[0], distance, frozenset(circular)))
     if len(orders) == 2:
         spoken_of = {
             atom.predicate

@@ -4,8 +4,8 @@
          | Grounding | Call
 
 Every node denotes a number that depends on the sizes of some regions and on all weights; a node
-says how it is made from those below it. A circuit is a tree but for `Call`, which evaluates a node
-compiled before, with other regions in place of its own.
+says how it is made from those below it. A circuit is a tree but for `CallNode`, which evaluates a
+node compiled before, with other regions in place of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lapis.lifted.compilation.theory import Exponent, Need, Region, Size
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class FactorNode:
     """exp(Σ weight · size) · Π literal weight^size · Π (both literal weights added)^size."""
 
     exponent: Exponent = ()
@@ -25,14 +25,14 @@ class Factor:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class ProductNode:
     """Independent parts."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
+class SumNode:
     """Cases that exclude each other; with negative signs, inclusion–exclusion."""
 
     parts: tuple[Node, ...]
@@ -41,7 +41,7 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class Power:
+class PowerNode:
     """`exponent` independent copies of a part, alike but for the elements they are about."""
 
     part: Node
@@ -50,7 +50,7 @@ class Power:
 
 
 @dataclass(frozen=True, eq=False)
-class Count:
+class CountNode:
     """Σ_m (size(region) choose m) part, with size(plus) = m and size(minus) the rest."""
 
     part: Node
@@ -61,7 +61,7 @@ class Count:
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
+class RestNode:
     """The part, with size(rest) = size(region) − taken."""
 
     part: Node
@@ -71,7 +71,7 @@ class Rest:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PairsNode:
     """The part, with size(pairs) = size(one) · size(other)."""
 
     part: Node
@@ -81,7 +81,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class GuardNode:
     """One node where a region has at least so many elements, another where it has fewer."""
 
     need: Need
@@ -90,14 +90,14 @@ class Guard:
 
 
 @dataclass(frozen=True, eq=False)
-class Never:
+class NeverNode:
     """0 where all needs are met (no world is possible), 1 elsewhere."""
 
     needs: frozenset[Need]
 
 
 @dataclass(eq=False)
-class Recursion:
+class RecursionNode:
     """A node that is made from itself at smaller sizes, through calls below it."""
 
     regions: tuple[Region, ...]  # whose sizes it depends on
@@ -106,7 +106,7 @@ class Recursion:
 
 
 @dataclass(frozen=True, eq=False)
-class Grounding:
+class GroundingNode:
     """The part, in which the constants of a type are told apart; it holds for these alone."""
 
     part: Node
@@ -115,7 +115,7 @@ class Grounding:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallNode:
     """A node compiled before, its regions (left) standing for ours (right)."""
 
     node: Node
@@ -123,21 +123,21 @@ class Call:
 
 
 Node = (
-    Factor
-    | Product
-    | Sum
-    | Power
-    | Count
-    | Rest
-    | Pairs
-    | Guard
-    | Never
-    | Recursion
-    | Grounding
-    | Call
+    FactorNode
+    | ProductNode
+    | SumNode
+    | PowerNode
+    | CountNode
+    | RestNode
+    | PairsNode
+    | GuardNode
+    | NeverNode
+    | RecursionNode
+    | GroundingNode
+    | CallNode
 )
 
-ONE = Factor()
+ONE = FactorNode()
 
 
 def product(*parts: Node) -> Node:
@@ -145,36 +145,42 @@ def product(*parts: Node) -> Node:
     flat = [
         inner
         for part in parts
-        for inner in (part.parts if isinstance(part, Product) else (part,))
-        if not (isinstance(inner, Factor) and is_one(inner))
+        for inner in (part.parts if isinstance(part, ProductNode) else (part,))
+        if not (isinstance(inner, FactorNode) and is_one(inner))
     ]
-    factors = [part for part in flat if isinstance(part, Factor)]
-    others = [part for part in flat if not isinstance(part, Factor)]
+    factors = [part for part in flat if isinstance(part, FactorNode)]
+    others = [part for part in flat if not isinstance(part, FactorNode)]
     if len(factors) > 1:
         factors = [
-            Factor(
+            FactorNode(
                 tuple(term for f in factors for term in f.exponent),
                 tuple(term for f in factors for term in f.literals),
                 tuple(term for f in factors for term in f.free),
             )
         ]
     both: list[Node] = [*factors, *others]
-    return both[0] if len(both) == 1 else Product(tuple(both)) if both else ONE
+    return both[0] if len(both) == 1 else ProductNode(tuple(both)) if both else ONE
 
 
-def is_one(factor: Factor) -> bool:
+def is_one(factor: FactorNode) -> bool:
     return not (factor.exponent or factor.literals or factor.free)
 
 
 def children(node: Node) -> tuple[Node, ...]:
     match node:
-        case Product(parts) | Sum(parts):
+        case ProductNode(parts) | SumNode(parts):
             return parts
-        case Power(part) | Count(part) | Rest(part) | Pairs(part) | Grounding(part):
+        case (
+            PowerNode(part)
+            | CountNode(part)
+            | RestNode(part)
+            | PairsNode(part)
+            | GroundingNode(part)
+        ):
             return (part,)
-        case Guard(_, met, unmet):
+        case GuardNode(_, met, unmet):
             return (met, unmet)
-        case Recursion(part=part) if part is not None:
+        case RecursionNode(part=part) if part is not None:
             return (part,)
         case _:
             return ()

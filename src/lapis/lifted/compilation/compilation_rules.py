@@ -25,22 +25,22 @@ from itertools import product as combinations
 from math import factorial
 
 from lapis.lifted.compilation.circuit import (
-    Count,
-    Factor,
-    Guard,
-    Never,
+    CountNode,
+    FactorNode,
+    GuardNode,
+    NeverNode,
     Node,
-    Pairs,
-    Power,
-    Rest,
-    Sum,
+    PairsNode,
+    PowerNode,
+    RestNode,
+    SumNode,
     product,
 )
 from lapis.lifted.compilation.compile import (
     MAX_STATES,
     MAX_WORK,
     PARTNER,
-    Compiler,
+    CircuitCompiler,
     Parts,
     Rule,
     describe,
@@ -50,17 +50,17 @@ from lapis.lifted.compilation.compile import (
 )
 from lapis.lifted.compilation.theory import (
     ALWAYS,
-    Atom,
-    Clause,
+    AtomShape,
     Hard,
-    Literal,
     Region,
-    Shape,
     Size,
     Slot,
     Soft,
     Term,
     Theory,
+    TheoryAtom,
+    TheoryClause,
+    TheoryLiteral,
     build_theory,
     clause_key,
     clause_shapes,
@@ -73,16 +73,16 @@ from lapis.lifted.compilation.theory import (
 from lapis.runtime.progress import Report, Stop
 
 
-def contradiction(compiler: Compiler, theory: Theory) -> Node | None:
+def contradiction(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """An empty clause: no world where its needs are met."""
     empty = [part for part in theory.hard if not part.clause.literals]
     if not empty:
         return None
     rest = Theory(theory.hard - set(empty), theory.soft)
-    return product(*(Never(part.needs) for part in empty), compiler.compile(rest))
+    return product(*(NeverNode(part.needs) for part in empty), compiler.compile(rest))
 
 
-def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
+def unit_propagation(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """All of them at once: of opposite ones, one becomes an empty clause."""
     units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
     values = {
@@ -93,11 +93,11 @@ def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
     return compiler.decide(theory, values) if values else None
 
 
-def independence(compiler: Compiler, theory: Theory) -> Node | None:
+def independence(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """Clauses that share no atom."""
-    leader: dict[Shape, Shape] = {}
+    leader: dict[AtomShape, AtomShape] = {}
 
-    def find(shape: Shape) -> Shape:
+    def find(shape: AtomShape) -> AtomShape:
         while leader.setdefault(shape, shape) != shape:
             shape = leader[shape]
         return shape
@@ -107,9 +107,9 @@ def independence(compiler: Compiler, theory: Theory) -> Node | None:
         for shape in others:
             one, other = find(first), find(shape)
             leader[max(one, other)] = min(one, other)
-    groups: dict[Shape, tuple[set[Hard], set[Soft]]] = {}
+    groups: dict[AtomShape, tuple[set[Hard], set[Soft]]] = {}
 
-    def group_of(clause: Clause) -> tuple[set[Hard], set[Soft]]:
+    def group_of(clause: TheoryClause) -> tuple[set[Hard], set[Soft]]:
         return groups.setdefault(find(min(clause_shapes(clause))), (set(), set()))
 
     for hard in theory.hard:
@@ -122,7 +122,7 @@ def independence(compiler: Compiler, theory: Theory) -> Node | None:
     return product(*map(compiler.compile, parts))
 
 
-def guard(compiler: Compiler, theory: Theory) -> Node | None:
+def guard(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """A clause that only holds where a region has enough elements."""
     needs = Counter(need for part in theory.hard for need in part.needs)
     if not needs:
@@ -136,14 +136,14 @@ def guard(compiler: Compiler, theory: Theory) -> Node | None:
         part for part in theory.hard if not any(r == region and k >= least for r, k in part.needs)
     )
     shapes = theory.shapes
-    return Guard(
+    return GuardNode(
         need,
         compiler.go_on(shapes, Theory(met, theory.soft), ()),
         compiler.go_on(shapes, Theory(unmet, theory.soft), ()),
     )
 
 
-def shannon(compiler: Compiler, theory: Theory) -> Node | None:
+def shannon(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """A ground atom, the one in most clauses first."""
     uses = Counter(
         shape for clause in theory.clauses for shape in clause_shapes(clause) if not shape.regions
@@ -152,10 +152,10 @@ def shannon(compiler: Compiler, theory: Theory) -> Node | None:
         return None
     shape = min(uses, key=lambda s: (-uses[s], s))
     cases = tuple(compiler.decide(theory, {shape: value}) for value in (True, False))
-    return Sum(cases, (1, 1), label=describe(shape))
+    return SumNode(cases, (1, 1), label=describe(shape))
 
 
-def partial_grounding(compiler: Compiler, theory: Theory) -> Node | None:
+def partial_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """k elements of a region at a time: every atom mentions all k variables of its clause."""
     for region in sorted({region for clause in theory.clauses for region in clause.regions}):
         numbers = {clause.regions.count(region) for clause in theory.clauses}
@@ -171,11 +171,11 @@ def partial_grounding(compiler: Compiler, theory: Theory) -> Node | None:
         times = num_choices((region,) * k)
         who = ", ".join(map(element_name, names))
         label = f"each {{{who}}} of {compiler.names[region]}"
-        return Power(part, Size(times.factors, 1, factorial(k)), label=label)
+        return PowerNode(part, Size(times.factors, 1, factorial(k)), label=label)
     return None
 
 
-def place(clause: Clause, region: Region, names: list[str]) -> Iterator[Parts]:
+def place(clause: TheoryClause, region: Region, names: list[str]) -> Iterator[Parts]:
     """The clause with its variables of a region replaced by elements, in all orders."""
     own = [v for v, r in enumerate(clause.regions) if r == region]
     others = {v: r for v, r in enumerate(clause.regions) if r != region}
@@ -184,7 +184,7 @@ def place(clause: Clause, region: Region, names: list[str]) -> Iterator[Parts]:
         yield frozenset(rename_literal(literal, terms) for literal in clause.literals), others
 
 
-def root_grounding(compiler: Compiler, theory: Theory) -> Node | None:
+def root_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """One element at a time: a variable of each clause is in all its atoms, always at one place."""
     for region in sorted({region for clause in theory.clauses for region in clause.regions}):
         roots = find_roots(theory, region)
@@ -195,13 +195,19 @@ def root_grounding(compiler: Compiler, theory: Theory) -> Node | None:
         cases = partial(place_root, roots=roots, element=element, region=region, others=others)
         rest, certain = transform(theory, cases)
         node = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
-        part = Rest(node, region, others, 1)
-        return Power(part, Size(((region, 0),)), label=f"each {element_name(element)} of {name}")
+        part = RestNode(node, region, others, 1)
+        return PowerNode(
+            part, Size(((region, 0),)), label=f"each {element_name(element)} of {name}"
+        )
     return None
 
 
 def place_root(
-    clause: Clause, roots: Mapping[Clause, int], element: str, region: Region, others: Region
+    clause: TheoryClause,
+    roots: Mapping[TheoryClause, int],
+    element: str,
+    region: Region,
+    others: Region,
 ) -> Iterator[Parts]:
     root = roots[clause]
     left = {v: others if r == region else r for v, r in enumerate(clause.regions) if v != root}
@@ -209,10 +215,10 @@ def place_root(
     yield frozenset(rename_literal(literal, terms) for literal in clause.literals), left
 
 
-def find_roots(theory: Theory, region: Region) -> dict[Clause, int] | None:
+def find_roots(theory: Theory, region: Region) -> dict[TheoryClause, int] | None:
     """A variable of each clause that stands in all its atoms, in each shape at the same place."""
-    chosen: dict[Clause, int] = {}
-    place_of: dict[Shape, int] = {}
+    chosen: dict[TheoryClause, int] = {}
+    place_of: dict[AtomShape, int] = {}
     clauses = sorted(set(theory.clauses), key=clause_key)
 
     def search(index: int) -> bool:
@@ -222,7 +228,7 @@ def find_roots(theory: Theory, region: Region) -> dict[Clause, int] | None:
         for variable, own in enumerate(clause.regions):
             if own != region or any(variable not in x.atom.terms for x in clause.literals):
                 continue
-            added: list[Shape] = []
+            added: list[AtomShape] = []
             fits = True
             for literal in clause.literals:
                 shape = shape_of(literal.atom, clause.regions)
@@ -241,9 +247,9 @@ def find_roots(theory: Theory, region: Region) -> dict[Clause, int] | None:
     return chosen if search(0) else None
 
 
-def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
+def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """Σ over how many elements of a region have a property."""
-    uses: Counter[Shape] = Counter()
+    uses: Counter[AtomShape] = Counter()
     for clause in theory.clauses:
         for shape in clause_shapes(clause):
             if len(shape.regions) == 1:
@@ -255,7 +261,7 @@ def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
     name = compiler.names[region]
     plus, minus = compiler.cut(region, describe(shape))
 
-    def split(clause: Clause) -> Iterator[Parts | None]:
+    def split(clause: TheoryClause) -> Iterator[Parts | None]:
         own = [v for v, r in enumerate(clause.regions) if r == region]
         for sides in combinations((plus, minus), repeat=len(own)):
             regions = dict(enumerate(clause.regions)) | dict(zip(own, sides, strict=True))
@@ -272,26 +278,26 @@ def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
     before = {
         refined for s in theory.shapes - {shape} for refined in refine(s, region, plus, minus)
     }
-    literals = Factor(
+    literals = FactorNode(
         literals=(
             (shape.predicate, True, Size(((plus, 0),))),
             (shape.predicate, False, Size(((minus, 0),))),
         )
     )
     part = compiler.go_on(before, rest, certain, literals)
-    return Count(part, region, plus, minus, label=f"number of {name} with {describe(shape)}")
+    return CountNode(part, region, plus, minus, label=f"number of {name} with {describe(shape)}")
 
 
-def variable_of(atom: Atom) -> int:
+def variable_of(atom: TheoryAtom) -> int:
     return next(term for term in atom.terms if isinstance(term, int))
 
 
-def refine(shape: Shape, region: Region, plus: Region, minus: Region) -> Iterator[Shape]:
+def refine(shape: AtomShape, region: Region, plus: Region, minus: Region) -> Iterator[AtomShape]:
     """The shapes that a shape falls into when a region is cut in two."""
     own = sorted({slot.number for slot in shape.slots if slot.region == region})
     for sides in combinations((plus, minus), repeat=len(own)):
         side = dict(zip(own, sides, strict=True))
-        yield Shape(
+        yield AtomShape(
             shape.predicate,
             tuple(
                 Slot("", side[s.number], s.number) if s.region == region else s for s in shape.slots
@@ -299,7 +305,7 @@ def refine(shape: Shape, region: Region, plus: Region, minus: Region) -> Iterato
         )
 
 
-def inclusion_exclusion(compiler: Compiler, theory: Theory) -> Node | None:
+def inclusion_exclusion(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """A hard clause of two parts without a common region: Z(C₁) + Z(C₂) − Z(C₁ ∧ C₂)."""
     for part in sorted(theory.hard, key=hard_key):
         found = two_parts(part.clause)
@@ -314,13 +320,13 @@ def inclusion_exclusion(compiler: Compiler, theory: Theory) -> Node | None:
             compiler.go_on(shapes, Theory(rest | more, theory.soft), ())
             for more in (halves[0], halves[1], halves[0] | halves[1])
         ]
-        return Sum(tuple(cases), (1, 1, -1), label="inclusion–exclusion")
+        return SumNode(tuple(cases), (1, 1, -1), label="inclusion–exclusion")
     return None
 
 
-def two_parts(clause: Clause) -> list[Parts] | None:
+def two_parts(clause: TheoryClause) -> list[Parts] | None:
     """The literals in two groups that share no region, if there are such."""
-    groups: list[tuple[set[Region], set[Literal]]] = []
+    groups: list[tuple[set[Region], set[TheoryLiteral]]] = []
     for literal in sorted(clause.literals, key=literal_key):
         regions = {clause.regions[t] for t in literal.atom.terms if isinstance(t, int)}
         literals = {literal}
@@ -342,7 +348,7 @@ def two_parts(clause: Clause) -> list[Parts] | None:
     ]
 
 
-def pairing(compiler: Compiler, theory: Theory) -> Node | None:
+def pairing(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """Variables x, y of two regions that only occur together are one variable, over pairs.
 
     p(x, y) ∨ q(a, b) is then p(t) ∨ q(u), and atoms with one variable can be counted. The place of
@@ -362,11 +368,11 @@ def pairing(compiler: Compiler, theory: Theory) -> Node | None:
         cases = partial(pair_up, one=one, other=other, pairs=pairs)
         rest, certain = transform(theory, cases)
         part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
-        return Pairs(part, one, other, pairs)
+        return PairsNode(part, one, other, pairs)
     return None
 
 
-def stand_together(clause: Clause, one: Region, other: Region) -> bool:
+def stand_together(clause: TheoryClause, one: Region, other: Region) -> bool:
     """Whether a clause has no variable of two regions, or one of each in the same literals."""
     own = [v for v, region in enumerate(clause.regions) if region in (one, other)]
     if len(own) != 2:
@@ -377,7 +383,7 @@ def stand_together(clause: Clause, one: Region, other: Region) -> bool:
     )
 
 
-def pair_up(clause: Clause, one: Region, other: Region, pairs: Region) -> Iterator[Parts]:
+def pair_up(clause: TheoryClause, one: Region, other: Region, pairs: Region) -> Iterator[Parts]:
     regions = dict(enumerate(clause.regions))
     if one not in clause.regions:
         yield clause.literals, regions
@@ -417,5 +423,5 @@ def compile_theory(
     It is for any sizes, but must be short enough for these. Raises NotLiftable, TooManyStates and
     TooManyTheories.
     """
-    compiler = Compiler(RULES, list(names), sizes, max_states, max_work, stop, progress)
+    compiler = CircuitCompiler(RULES, list(names), sizes, max_states, max_work, stop, progress)
     return compiler.compile(theory)

@@ -28,19 +28,27 @@ from math import comb, prod
 from typing import NamedTuple
 from zlib import crc32
 
-from lapis.lifted.compilation.circuit import Call, Factor, Guard, Node, Recursion, Rest, product
+from lapis.lifted.compilation.circuit import (
+    CallNode,
+    FactorNode,
+    GuardNode,
+    Node,
+    RecursionNode,
+    RestNode,
+    product,
+)
 from lapis.lifted.compilation.theory import (
-    Clause,
+    AtomShape,
     Exponent,
     Hard,
-    Literal,
     Need,
     Region,
-    Shape,
     Size,
     Soft,
     Term,
     Theory,
+    TheoryClause,
+    TheoryLiteral,
     build_theory,
     canonical,
     clause_work,
@@ -55,8 +63,8 @@ MAX_WORK = 100_000  # literals in all orders of their variables, of all theories
 MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some
 TOLD = 20  # theories from one report to the next
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
-Values = Mapping[Shape, bool]
-Parts = tuple[frozenset[Literal], Mapping[int, Region]]
+Values = Mapping[AtomShape, bool]
+Parts = tuple[frozenset[TheoryLiteral], Mapping[int, Region]]
 
 
 class NotLiftable(Exception):
@@ -84,11 +92,11 @@ class TooManyStates(Exception):
         self.theory = theory  # what depends on that many combinations
 
 
-Rule = Callable[["Compiler", Theory], Node | None]
+Rule = Callable[["CircuitCompiler", Theory], Node | None]
 
 
 @dataclass
-class Compiler:
+class CircuitCompiler:
     rules: tuple[Rule, ...]  # tried in this order
     names: list[str]  # of regions, for people
     sizes: Mapping[Region, int] = field(default_factory=dict)  # that it is compiled for, if any
@@ -113,7 +121,7 @@ class Compiler:
             node, own = known
             if own == regions:
                 return node
-            return Call(node, tuple(zip(own, regions, strict=True)))
+            return CallNode(node, tuple(zip(own, regions, strict=True)))
         self.num_theories += 1
         self.num_clauses += len(theory.clauses)
         self.work += sum(map(clause_work, theory.clauses))
@@ -143,7 +151,7 @@ class Compiler:
             for region in sorted({r for clause in theory.clauses for r in clause.regions}):
                 before = set(self.cache)
                 self.give_up = self.num_clauses + MAX_OF_RECURSION
-                node = Recursion(regions, region)
+                node = RecursionNode(regions, region)
                 self.cache[key] = node, regions
                 try:
                     node.part = self.take_out(theory, region)
@@ -168,7 +176,7 @@ class Compiler:
         )
         kept = frozenset(shape for shape in theory.shapes if region not in shape.regions)
         base = self.go_on(kept, empty, ())
-        return Guard((region, 1), Rest(node, region, others, 1), base)
+        return GuardNode((region, 1), RestNode(node, region, others, 1), base)
 
     def new_region(self, name: str) -> Region:
         self.names.append(name)
@@ -216,18 +224,18 @@ class Compiler:
         return f"{TAKEN_OUT}{self.num_elements}"
 
     def go_on(
-        self, before: Iterable[Shape], theory: Theory, certain: Exponent, *factors: Node
+        self, before: Iterable[AtomShape], theory: Theory, certain: Exponent, *factors: Node
     ) -> Node:
         """The circuit of what is left, times what is decided, times the atoms that got lost."""
         lost = frozenset(before) - theory.shapes
-        free = Factor(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
+        free = FactorNode(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
         return product(*factors, free, self.compile(theory))
 
     def decide(self, theory: Theory, values: Values) -> Node:
         """All atoms of a shape are true, or all are false."""
         rest, certain = condition(theory, values)
         literals = tuple((shape.predicate, v, shape.num_atoms) for shape, v in values.items())
-        return self.go_on(theory.shapes - set(values), rest, certain, Factor(literals=literals))
+        return self.go_on(theory.shapes - set(values), rest, certain, FactorNode(literals=literals))
 
 
 def condition(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
@@ -235,9 +243,9 @@ def condition(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
     return transform(theory, lambda clause: iter([split_off(clause, values)]))
 
 
-def split_off(clause: Clause, values: Values) -> Parts | None:
+def split_off(clause: TheoryClause, values: Values) -> Parts | None:
     """The clause without the literals that are false; None if one is true."""
-    kept: list[Literal] = []
+    kept: list[TheoryLiteral] = []
     for literal in clause.literals:
         value = values.get(shape_of(literal.atom, clause.regions))
         if value is None:
@@ -248,16 +256,16 @@ def split_off(clause: Clause, values: Values) -> Parts | None:
 
 
 def transform(
-    theory: Theory, cases: Callable[[Clause], Iterator[Parts | None]]
+    theory: Theory, cases: Callable[[TheoryClause], Iterator[Parts | None]]
 ) -> tuple[Theory, Exponent]:
     """Each clause replaced by its cases; None stands for the clause itself, being true."""
-    hard: list[tuple[Iterable[Literal], Mapping[int, Region], frozenset[Need]]] = [
+    hard: list[tuple[Iterable[TheoryLiteral], Mapping[int, Region], frozenset[Need]]] = [
         (*case, part.needs)
         for part in theory.hard
         for case in cases(part.clause)
         if case is not None
     ]
-    soft: list[tuple[Iterable[Literal], Mapping[int, Region], Exponent]] = []
+    soft: list[tuple[Iterable[TheoryLiteral], Mapping[int, Region], Exponent]] = []
     certain: list[tuple[int, Size]] = []
     for part in theory.soft:
         for case in cases(part.clause):
@@ -270,7 +278,9 @@ def transform(
     return built, tuple(sorted([*certain, *more]))
 
 
-def place_one(clause: Clause, element: str, region: Region, others: Region) -> Iterator[Parts]:
+def place_one(
+    clause: TheoryClause, element: str, region: Region, others: Region
+) -> Iterator[Parts]:
     """The clause with none or one of its variables being the element, the others elsewhere."""
     own = [v for v, r in enumerate(clause.regions) if r == region]
     left = {v: others if r == region else r for v, r in enumerate(clause.regions)}
@@ -281,7 +291,9 @@ def place_one(clause: Clause, element: str, region: Region, others: Region) -> I
         yield frozenset(rename_literal(literal, terms) for literal in clause.literals), kept
 
 
-def shapes_of_cases(theory: Theory, cases: Callable[[Clause], Iterator[Parts]]) -> set[Shape]:
+def shapes_of_cases(
+    theory: Theory, cases: Callable[[TheoryClause], Iterator[Parts]]
+) -> set[AtomShape]:
     return {
         shape_of(literal.atom, regions)
         for clause in theory.clauses
@@ -294,7 +306,7 @@ def element_name(element: str) -> str:
     return element.replace(TAKEN_OUT, "x")
 
 
-def describe(shape: Shape) -> str:
+def describe(shape: AtomShape) -> str:
     """A shape as people write atoms; elements that were taken out are x1, x2, …"""
     letters = "yzuvw"
     words = (
@@ -308,7 +320,7 @@ ROUNDS = 3
 Name = Region | str
 
 
-class Part(NamedTuple):
+class ClauseLines(NamedTuple):
     """A clause as lines: a number for what a line says, and the names it says it of."""
 
     lines: tuple[tuple[int, tuple[Name, ...]], ...]
@@ -360,9 +372,11 @@ def canonical_form(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     return key, regions
 
 
-def rename(clause: Clause, regions: Mapping[Region, Region], elements: Mapping[str, str]) -> Clause:
+def rename(
+    clause: TheoryClause, regions: Mapping[Region, Region], elements: Mapping[str, str]
+) -> TheoryClause:
     literals = frozenset(
-        Literal(
+        TheoryLiteral(
             atom._replace(
                 terms=tuple(elements[t] if isinstance(t, str) else t for t in atom.terms)
             ),
@@ -374,12 +388,12 @@ def rename(clause: Clause, regions: Mapping[Region, Region], elements: Mapping[s
     return canonical(literals, tuple(own), own)
 
 
-def part_of_hard(part: Hard) -> Part:
+def part_of_hard(part: Hard) -> ClauseLines:
     needs = [(hash((-1, k)), (region,)) for region, k in part.needs]
     return new_part([*lines_of(part.clause), *needs])
 
 
-def part_of_soft(part: Soft) -> Part:
+def part_of_soft(part: Soft) -> ClauseLines:
     weights = [
         (
             hash((weight, size.coefficient, *(offset for _, offset in size.factors))),
@@ -390,11 +404,11 @@ def part_of_soft(part: Soft) -> Part:
     return new_part([*lines_of(part.clause), *weights])
 
 
-def new_part(lines: list[tuple[int, tuple[Name, ...]]]) -> Part:
-    return Part(tuple(lines), frozenset(name for _, own in lines for name in own))
+def new_part(lines: list[tuple[int, tuple[Name, ...]]]) -> ClauseLines:
+    return ClauseLines(tuple(lines), frozenset(name for _, own in lines for name in own))
 
 
-def lines_of(clause: Clause) -> list[tuple[int, tuple[Name, ...]]]:
+def lines_of(clause: TheoryClause) -> list[tuple[int, tuple[Name, ...]]]:
     return [
         (
             hash((word(atom.predicate), sign, len(atom.terms))),

@@ -14,7 +14,7 @@ First-order theories in which every two atoms are the same set of ground atoms o
 
 A clause has variables 0, 1, …, each over a region; variables of one region always stand for
 *different* elements (formulas are split beforehand, one clause for each way in which their
-variables can be equal). So an atom's `Shape`, that is its predicate with the region or element
+variables can be equal). So an atom's `AtomShape`, that is its predicate with the region or element
 of each argument and which arguments are equal, says which ground atoms it stands for, all
 different ones, and two shapes have either all ground atoms in common or none. Unification,
 shattering and independence, the hard parts of first-order compilation, become comparisons.
@@ -86,18 +86,18 @@ def num_choices(regions: Iterable[Region], taken: Mapping[Region, int] | None = 
 Term = int | str  # a variable of the clause, or the name of an element
 
 
-class Atom(NamedTuple):
+class TheoryAtom(NamedTuple):
     predicate: str
     terms: tuple[Term, ...]
 
 
-class Literal(NamedTuple):
-    atom: Atom
+class TheoryLiteral(NamedTuple):
+    atom: TheoryAtom
     positive: bool
 
 
 # A disjunction that is always true, for clauses that are known to be.
-ALWAYS = (Literal(Atom("", ()), True), Literal(Atom("", ()), False))
+ALWAYS = (TheoryLiteral(TheoryAtom("", ()), True), TheoryLiteral(TheoryAtom("", ()), False))
 
 
 class Slot(NamedTuple):
@@ -108,7 +108,7 @@ class Slot(NamedTuple):
     number: int
 
 
-class Shape(NamedTuple):
+class AtomShape(NamedTuple):
     predicate: str
     slots: tuple[Slot, ...]
 
@@ -123,10 +123,10 @@ class Shape(NamedTuple):
         return num_choices(self.regions)
 
 
-class Clause(NamedTuple):
+class TheoryClause(NamedTuple):
     """A disjunction; the variables' regions in order, every variable in some literal."""
 
-    literals: frozenset[Literal]
+    literals: frozenset[TheoryLiteral]
     regions: tuple[Region, ...]
 
     @property
@@ -139,12 +139,12 @@ Exponent = tuple[tuple[int, Size], ...]  # (weight, how often it counts), sorted
 
 
 class Hard(NamedTuple):
-    clause: Clause
+    clause: TheoryClause
     needs: frozenset[Need] = frozenset()
 
 
 class Soft(NamedTuple):
-    clause: Clause
+    clause: TheoryClause
     exponent: Exponent
 
 
@@ -154,7 +154,7 @@ class Theory:
     soft: frozenset[Soft]  # no two with the same clause
 
     @cached_property
-    def clauses(self) -> tuple[Clause, ...]:
+    def clauses(self) -> tuple[TheoryClause, ...]:
         return tuple([part.clause for part in self.hard] + [part.clause for part in self.soft])
 
     @cached_property
@@ -166,11 +166,11 @@ class Theory:
         return frozenset(own | {region for size in sizes for region, _ in size.factors})
 
     @cached_property
-    def shapes(self) -> frozenset[Shape]:
+    def shapes(self) -> frozenset[AtomShape]:
         return frozenset(shape for clause in self.clauses for shape in clause_shapes(clause))
 
 
-def shape_of(atom: Atom, regions: Mapping[int, Region] | tuple[Region, ...]) -> Shape:
+def shape_of(atom: TheoryAtom, regions: Mapping[int, Region] | tuple[Region, ...]) -> AtomShape:
     numbers: dict[int, int] = {}
     slots: list[Slot] = []
     for term in atom.terms:
@@ -178,17 +178,17 @@ def shape_of(atom: Atom, regions: Mapping[int, Region] | tuple[Region, ...]) -> 
             slots.append(Slot(term, -1, -1))
         else:
             slots.append(Slot("", regions[term], numbers.setdefault(term, len(numbers))))
-    return Shape(atom.predicate, tuple(slots))
+    return AtomShape(atom.predicate, tuple(slots))
 
 
 @lru_cache(maxsize=1 << 16)
-def clause_shapes(clause: Clause) -> frozenset[Shape]:
+def clause_shapes(clause: TheoryClause) -> frozenset[AtomShape]:
     return frozenset(shape_of(literal.atom, clause.regions) for literal in clause.literals)
 
 
 def make_clause(
-    literals: Iterable[Literal], regions: Mapping[int, Region]
-) -> tuple[Clause, tuple[Region, ...]] | None:
+    literals: Iterable[TheoryLiteral], regions: Mapping[int, Region]
+) -> tuple[TheoryClause, tuple[Region, ...]] | None:
     """The clause in its canonical form, and the regions of variables that no literal mentions.
 
     None if it is always true.
@@ -202,8 +202,8 @@ def make_clause(
 
 
 def canonical(
-    literals: frozenset[Literal], used: tuple[int, ...], regions: Mapping[int, Region]
-) -> Clause:
+    literals: frozenset[TheoryLiteral], used: tuple[int, ...], regions: Mapping[int, Region]
+) -> TheoryClause:
     """The least of the clauses that differ in the variables' order alone, regions ascending."""
     own: dict[Region, list[int]] = {}
     for variable in used:
@@ -217,26 +217,26 @@ def canonical(
     ]
     if len(candidates) > 1:
         candidates = [min(candidates, key=literals_key)]
-    return Clause(candidates[0], target)
+    return TheoryClause(candidates[0], target)
 
 
 @lru_cache(maxsize=1 << 16)
-def clause_work(clause: Clause) -> int:
+def clause_work(clause: TheoryClause) -> int:
     """The literals that `canonical` renames: all of them, in all orders of the variables."""
     orders = prod(factorial(number) for number in Counter(clause.regions).values())
     return orders * max(1, len(clause.literals))
 
 
-def literal_key(literal: Literal) -> tuple[str, tuple[str, ...], bool]:
+def literal_key(literal: TheoryLiteral) -> tuple[str, tuple[str, ...], bool]:
     return literal.atom.predicate, tuple(map(str, literal.atom.terms)), literal.positive
 
 
-def literals_key(literals: frozenset[Literal]) -> list[tuple[str, tuple[str, ...], bool]]:
+def literals_key(literals: frozenset[TheoryLiteral]) -> list[tuple[str, tuple[str, ...], bool]]:
     return sorted(map(literal_key, literals))
 
 
 @lru_cache(maxsize=1 << 16)
-def clause_key(clause: Clause) -> tuple[object, ...]:
+def clause_key(clause: TheoryClause) -> tuple[object, ...]:
     """What clauses are sorted by, so that every run makes the same circuit."""
     return clause.regions, literals_key(clause.literals)
 
@@ -245,15 +245,15 @@ def hard_key(part: Hard) -> tuple[object, ...]:
     return clause_key(part.clause), sorted(part.needs)
 
 
-def rename_literal(literal: Literal, terms: Mapping[int, Term]) -> Literal:
+def rename_literal(literal: TheoryLiteral, terms: Mapping[int, Term]) -> TheoryLiteral:
     atom = literal.atom
     swapped = tuple(terms.get(t, t) if isinstance(t, int) else t for t in atom.terms)
-    return Literal(Atom(atom.predicate, swapped), literal.positive)
+    return TheoryLiteral(TheoryAtom(atom.predicate, swapped), literal.positive)
 
 
 def build_theory(
-    hard: Iterable[tuple[Iterable[Literal], Mapping[int, Region], frozenset[Need]]],
-    soft: Iterable[tuple[Iterable[Literal], Mapping[int, Region], Exponent]],
+    hard: Iterable[tuple[Iterable[TheoryLiteral], Mapping[int, Region], frozenset[Need]]],
+    soft: Iterable[tuple[Iterable[TheoryLiteral], Mapping[int, Region], Exponent]],
 ) -> tuple[Theory, Exponent]:
     """Clauses put together, and the exponent of soft ones that are always true."""
     hards: set[Hard] = set()
@@ -262,7 +262,7 @@ def build_theory(
         if made is not None:
             clause, unused = made
             hards.add(Hard(clause, needs | needs_of(clause.regions, unused)))
-    softs: dict[Clause, Counter[tuple[int, Size]]] = {}
+    softs: dict[TheoryClause, Counter[tuple[int, Size]]] = {}
     certain: Counter[tuple[int, Size]] = Counter()
     for literals, regions, exponent in soft:
         made = make_clause(literals, regions)
@@ -299,7 +299,7 @@ def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
 def strengthen(hards: set[Hard]) -> frozenset[Hard]:
     """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
     while True:
-        needs: dict[Clause, list[frozenset[Need]]] = {}
+        needs: dict[TheoryClause, list[frozenset[Need]]] = {}
         for hard in hards:
             needs.setdefault(hard.clause, []).append(hard.needs)
         ordered = sorted(hards, key=hard_key)
@@ -314,7 +314,7 @@ def strengthen(hards: set[Hard]) -> frozenset[Hard]:
 def leave_out_implied(hards: set[Hard]) -> frozenset[Hard]:
     """Without the clauses that hold all literals of another; each waits at its rarest literal."""
     times = Counter(literal for hard in hards for literal in hard.clause.literals)
-    waiting: dict[Literal | None, list[Hard]] = {}
+    waiting: dict[TheoryLiteral | None, list[Hard]] = {}
     for hard in hards:
         rarest = min(hard.clause.literals, key=lambda literal: times[literal], default=None)
         waiting.setdefault(rarest, []).append(hard)
@@ -333,7 +333,7 @@ def leave_out_implied(hards: set[Hard]) -> frozenset[Hard]:
 
 
 def resolve(
-    part: Hard, needs: Mapping[Clause, Sequence[frozenset[Need]]]
+    part: Hard, needs: Mapping[TheoryClause, Sequence[frozenset[Need]]]
 ) -> Iterator[tuple[Hard, Hard]]:
     """(part, part without a literal) for each literal that another clause denies."""
     clause = part.clause

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpz
 
-from lapis.lifted.compilation.circuit import Factor
+from lapis.lifted.compilation.circuit import FactorNode
 from lapis.lifted.compilation.theory import fewer
 from lapis.lifted.evaluation.frames import (
     Frame,
@@ -26,7 +26,7 @@ from lapis.lifted.evaluation.frames import (
     number_at,
     spread,
 )
-from lapis.lifted.evaluation.walk import Numbers, Walk, Weights
+from lapis.lifted.evaluation.walk import CircuitWalk, Numbers, Weights
 
 ZERO, ONE = arb(0), arb(1)
 exp_of = np.frompyfunc(lambda ball: ball.exp(), 1, 1)
@@ -46,14 +46,14 @@ class BallValue:
         self.slope = self.slope + add_within(as_row(slope), frame, self.frame, len(self.ball))
 
 
-class Balls(Walk[BallValue]):
+class Balls(CircuitWalk[BallValue]):
     """An evaluation with balls of the precision that flint is set to."""
 
     def __init__(self, weights: Weights) -> None:
         super().__init__(weights, np.dtype(object))
         self.slopes = np.full(len(weights.value), ZERO, object)
 
-    def factor(self, node: Factor, sizes: Numbers) -> BallValue:
+    def factor(self, node: FactorNode, sizes: Numbers) -> BallValue:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         bases = [
             (arb(self.weights.of(p)[0 if is_true else 1]), number_at(s, sizes))

@@ -40,7 +40,7 @@ STEP = 1e-30  # of complex-step differentiation; no rounding depends on it
 
 
 @dataclass(frozen=True)
-class Partition:
+class LiftedPartition:
     """log Z at some weights and sizes."""
 
     log_partition: float
@@ -55,7 +55,7 @@ class Partition:
         return f"balls of {self.bits} bits"
 
 
-def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
+def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
     """log Z and the expected counts. Raises LapisError if no world is possible."""
     states = num_states(root, sizes)
     if states > MAX_STATES:
@@ -74,7 +74,7 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Parti
             raise impossible()
         refuse_infinite(log)
         if found.sign[0] > 0 and bound <= good_enough:
-            return Partition(log, bound, slopes.astype(float), bits)
+            return LiftedPartition(log, bound, slopes.astype(float), bits)
     return run_balls(root, weights, sizes)
 
 
@@ -90,7 +90,7 @@ def run_floats(
     return found, walk.slopes
 
 
-def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
+def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
     """Balls of twice the bits until the one of log Z is small."""
     states = num_states(root, sizes)
     if states > MAX_BALLS:
@@ -116,7 +116,7 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
             bound = float(log.rad()) + math.ulp(middle)
             if bound <= max(ABSOLUTE, RELATIVE * abs(middle)):
                 counts = np.array([float(slope.mid()) for slope in slopes])
-                return Partition(middle, bound, counts, bits)
+                return LiftedPartition(middle, bound, counts, bits)
         bits *= 2
     raise TooLarge(
         f"positive and negative terms cancel beyond {LAST_BITS:,} bits",

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.lifted.compilation.circuit import Count, Factor
+from lapis.lifted.compilation.circuit import CountNode, FactorNode
 from lapis.lifted.evaluation.frames import (
     Frame,
     Number,
@@ -38,7 +38,7 @@ from lapis.lifted.evaluation.frames import (
     spread,
     states_within,
 )
-from lapis.lifted.evaluation.walk import Numbers, Walk, Weights
+from lapis.lifted.evaluation.walk import CircuitWalk, Numbers, Weights
 
 HELD_STATES = 1 << 17  # index combinations that are held at a time
 ULPS = 2.0  # of exp and log
@@ -71,7 +71,7 @@ class Value:
         self.slope = self.slope + add_within(slope, frame, self.frame, len(self.log))
 
 
-class Floats(Walk[Value]):
+class Floats(CircuitWalk[Value]):
     """An evaluation in float64 or long doubles; `dtype` may be complex."""
 
     def __init__(self, weights: Weights, dtype: np.dtype, max_states: int = HELD_STATES) -> None:
@@ -83,7 +83,7 @@ class Floats(Walk[Value]):
         self.slopes = np.zeros(len(weights.value), dtype)
         self.factorials = np.zeros(1, self.real)  # log n! for n = 0, 1, …, as far as needed
 
-    def factor(self, node: Factor, sizes: Numbers) -> Value:
+    def factor(self, node: FactorNode, sizes: Numbers) -> Value:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         terms = [
             Number(n.frame, self.dtype.type(self.weights.value[weight]) * n.value)
@@ -206,7 +206,7 @@ class Floats(Walk[Value]):
         self.tape.append(back)
         return result
 
-    def count_in(self, node: Count, sizes: Numbers, frame: Frame) -> Value:
+    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> Value:
         """Σ_m in ranges of m that fit, where there is one combination of sizes."""
         if frame.size > 1:
             return super().count_in(node, sizes, frame)

@@ -22,16 +22,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lapis.lifted.compilation.circuit import (
-    Call,
-    Count,
-    Factor,
-    Guard,
-    Never,
+    CallNode,
+    CountNode,
+    FactorNode,
+    GuardNode,
+    NeverNode,
     Node,
-    Pairs,
-    Power,
-    Recursion,
-    Rest,
+    PairsNode,
+    PowerNode,
+    RecursionNode,
+    RestNode,
     children,
 )
 from lapis.lifted.compilation.theory import Region, Size
@@ -120,24 +120,24 @@ def free_regions(node: Node) -> frozenset[Region]:
         return known
     below = frozenset[Region]().union(*map(free_regions, own_children(node)))
     match node:
-        case Factor(exponent, literals, free):
+        case FactorNode(exponent, literals, free):
             sizes = [size for _, size in (*exponent, *free)] + [size for *_, size in literals]
             found = frozenset(region for size in sizes for region, _ in size.factors)
-        case Power(_, exponent):
+        case PowerNode(_, exponent):
             found = below | {region for region, _ in exponent.factors}
-        case Count(_, region, plus, minus):
+        case CountNode(_, region, plus, minus):
             found = (below - {plus, minus}) | {region}
-        case Rest(_, region, rest):
+        case RestNode(_, region, rest):
             found = (below - {rest}) | {region}
-        case Pairs(_, one, other, pairs):
+        case PairsNode(_, one, other, pairs):
             found = (below - {pairs}) | ({one, other} if pairs in below else set())
-        case Guard((region, _)):
+        case GuardNode((region, _)):
             found = below | {region}
-        case Never(needs):
+        case NeverNode(needs):
             found = frozenset(region for region, _ in needs)
-        case Recursion(regions):
+        case RecursionNode(regions):
             found = frozenset(regions)
-        case Call(inner, names):
+        case CallNode(inner, names):
             own = free_regions(inner)
             found = frozenset(ours for name, ours in names if name in own)
         case _:
@@ -148,7 +148,7 @@ def free_regions(node: Node) -> frozenset[Region]:
 
 def own_children(node: Node) -> tuple[Node, ...]:
     """Without those of a recursion, whose circuit refers to itself."""
-    return () if isinstance(node, Recursion) else children(node)
+    return () if isinstance(node, RecursionNode) else children(node)
 
 
 FREE: WeakKeyDictionary[Node, frozenset[Region]] = WeakKeyDictionary()
@@ -170,10 +170,10 @@ def profiles(node: Node) -> frozenset[Profile]:
     if known is not None:
         return known
     match node:
-        case Call(inner, names):
+        case CallNode(inner, names):
             ours = {own: (region,) for own, region in names}
             found = {rename(path, ours) for path in profiles(inner)}
-        case Count(part, region, plus, minus):
+        case CountNode(part, region, plus, minus):
             whole = {plus: (region,), minus: (region,)}
             found = {Profile(frozenset({((region,), 1)}), free_regions(node))}
             for path in profiles(part):
@@ -182,9 +182,9 @@ def profiles(node: Node) -> frozenset[Profile]:
                     found.add(Profile(sums, free_regions(node)))
                 else:  # evaluated once for all numbers
                     found.add(path)
-        case Rest(part, region, rest):
+        case RestNode(part, region, rest):
             found = {rename(path, {rest: (region,)}) for path in profiles(part)}
-        case Pairs(part, one, other, pairs):
+        case PairsNode(part, one, other, pairs):
             found = {rename(path, {pairs: (one, other)}) for path in profiles(part)}
         case _:
             found = {path for child in own_children(node) for path in profiles(child)}

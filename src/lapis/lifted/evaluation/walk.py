@@ -20,19 +20,19 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from lapis.lifted.compilation.circuit import (
-    Call,
-    Count,
-    Factor,
-    Grounding,
-    Guard,
-    Never,
+    CallNode,
+    CountNode,
+    FactorNode,
+    GroundingNode,
+    GuardNode,
+    NeverNode,
     Node,
-    Pairs,
-    Power,
-    Product,
-    Recursion,
-    Rest,
-    Sum,
+    PairsNode,
+    PowerNode,
+    ProductNode,
+    RecursionNode,
+    RestNode,
+    SumNode,
 )
 from lapis.lifted.compilation.theory import Region, Size, fewer
 from lapis.lifted.evaluation.frames import (
@@ -68,7 +68,7 @@ class Weights:
         return self.literals.get(predicate, (1.0, 1.0))
 
 
-class Walk(ABC, Generic[V]):
+class CircuitWalk(ABC, Generic[V]):
     """One evaluation of a circuit."""
 
     def __init__(self, weights: Weights, dtype: np.dtype) -> None:
@@ -78,7 +78,7 @@ class Walk(ABC, Generic[V]):
         self.known: dict[tuple[int, tuple[int, ...]], V] = {}  # recursions at sizes
 
     @abstractmethod
-    def factor(self, node: Factor, sizes: Numbers) -> V: ...
+    def factor(self, node: FactorNode, sizes: Numbers) -> V: ...
     @abstractmethod
     def product(self, parts: Sequence[V]) -> V: ...
     @abstractmethod
@@ -108,26 +108,26 @@ class Walk(ABC, Generic[V]):
 
     def value(self, node: Node, sizes: Numbers) -> V:
         match node:
-            case Factor():
+            case FactorNode():
                 return self.factor(node, sizes)
-            case Product(parts):
+            case ProductNode(parts):
                 return self.product([self.value(part, sizes) for part in parts])
-            case Sum(parts, signs):
+            case SumNode(parts, signs):
                 return self.sum([self.value(part, sizes) for part in parts], signs)
-            case Power(part, exponent):
+            case PowerNode(part, exponent):
                 return self.power(self.value(part, sizes), number_at(exponent, sizes))
-            case Count():
+            case CountNode():
                 return self.count(node, sizes)
-            case Grounding(part):
+            case GroundingNode(part):
                 return self.value(part, sizes)
-            case Rest(part, region, rest, taken):
+            case RestNode(part, region, rest, taken):
                 own = sizes[region]
                 left = Number(own.frame, fewer(own.value, taken))
                 return self.value(part, {**sizes, rest: left})
-            case Pairs(part, one, other, pairs):
+            case PairsNode(part, one, other, pairs):
                 product = number_at(Size(((one, 0), (other, 0))), sizes)
                 return self.value(part, {**sizes, pairs: product})
-            case Guard((region, least), met, unmet):
+            case GuardNode((region, least), met, unmet):
                 own = sizes[region]
                 is_met = np.asarray(own.value >= least, bool)
                 if is_met.all():
@@ -136,15 +136,15 @@ class Walk(ABC, Generic[V]):
                     return self.value(unmet, sizes)
                 both = self.value(met, sizes), self.value(unmet, sizes)
                 return self.choose(Number(own.frame, is_met), *both)
-            case Never(needs):
+            case NeverNode(needs):
                 return self.indicator(holds_nowhere(needs, sizes))
-            case Recursion():
+            case RecursionNode():
                 return self.recursion(node, sizes)
-            case Call(inner, names):
+            case CallNode(inner, names):
                 return self.value(inner, {own: sizes[ours] for own, ours in names})
         raise AssertionError(node)
 
-    def count(self, node: Count, sizes: Numbers) -> V:
+    def count(self, node: CountNode, sizes: Numbers) -> V:
         """Σ_m over how many elements of a region have a property."""
         own = {region: sizes[region] for region in sorted(free_regions(node))}
         frame = innermost(number.frame for number in own.values())
@@ -156,7 +156,7 @@ class Walk(ABC, Generic[V]):
         picked = {r: Number(base, row if len(row) == 1 else row[first]) for r, row in rows.items()}
         return self.gather([self.count_in(node, picked, base)], where, frame)
 
-    def count_in(self, node: Count, sizes: Numbers, frame: Frame) -> V:
+    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> V:
         own = sizes[node.region]
         whole = np.broadcast_to(spread(own.value, own.frame, frame), (frame.size,))
         inner = frame.branch(whole.astype(np.int64) + 1)
@@ -164,7 +164,7 @@ class Walk(ABC, Generic[V]):
         place = np.arange(inner.size) - spread(inner.start, frame, inner)
         return self.count_row(node, sizes, whole, Number(inner, place.astype(self.number_type)))
 
-    def count_row(self, node: Count, sizes: Numbers, whole: np.ndarray, number: Number) -> V:
+    def count_row(self, node: CountNode, sizes: Numbers, whole: np.ndarray, number: Number) -> V:
         """The sum over the numbers listed, which extend the frame of `whole`."""
         inner = number.frame
         assert inner.parent is not None
@@ -172,7 +172,7 @@ class Walk(ABC, Generic[V]):
         split = {node.plus: number, node.minus: Number(inner, rest)}
         return self.add_choices(self.value(node.part, {**sizes, **split}), whole, number)
 
-    def recursion(self, node: Recursion, sizes: Numbers) -> V:
+    def recursion(self, node: RecursionNode, sizes: Numbers) -> V:
         """Each combination of sizes once, whoever asks for it."""
         own = [sizes[region] for region in node.regions]
         frame = innermost(number.frame for number in own)
@@ -182,7 +182,7 @@ class Walk(ABC, Generic[V]):
         values = [self.at_sizes(node, tuple(row)) for row in chosen]
         return self.gather(values, where, frame)
 
-    def at_sizes(self, node: Recursion, row: tuple[int, ...]) -> V:
+    def at_sizes(self, node: RecursionNode, row: tuple[int, ...]) -> V:
         """From small sizes to large, so that a call finds its value and the stack stays flat."""
         assert node.part is not None
         shrinking = node.regions.index(node.region)

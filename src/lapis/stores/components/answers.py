@@ -27,7 +27,7 @@ from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetc
 from lapis.stores.components.solving import Question
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import TableRows, fresh_name
-from lapis.stores.store import Columns, MapColumns, Store, Table, TaskStore
+from lapis.stores.store import Columns, MapColumns, Store, StoredTable, TaskStore
 from lapis.stores.stored_answer import StoredAnswer
 from lapis.stores.urls import open_store
 
@@ -42,10 +42,10 @@ class ScratchSchema(Store):
     def dialect(self) -> Dialect:
         return self.store.dialect
 
-    def load(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str, columns: Columns) -> StoredTable:
         return self.store.load(self._own(name), columns)
 
-    def create(self, name: str, select: str) -> Table:
+    def create(self, name: str, select: str) -> StoredTable:
         return self.store.create(self._own(name), select)
 
     def fetch(self, select: str) -> Iterator[Columns]:
@@ -92,14 +92,20 @@ class TaskScratchSchema(ScratchSchema, TaskStore):
     store: TaskStore
 
     def map_rows(
-        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
-    ) -> Table:
+        self,
+        name: str,
+        rows: StoredTable,
+        by: str,
+        parts: int,
+        function: MapColumns,
+        sample: Columns,
+    ) -> StoredTable:
         return self.store.map_rows(self._own(name), rows, by, parts, function, sample)
 
     def check_folder(self, target: str) -> None:
         self.store.check_folder(target)
 
-    def write_folder(self, rows: Table, target: str) -> None:
+    def write_folder(self, rows: StoredTable, target: str) -> None:
         self.store.write_folder(rows, target)
 
 

@@ -53,7 +53,7 @@ from lapis.problem.problem import Problem
 from lapis.runtime.progress import Progress, Report, Stop, tell
 from lapis.stores.components.rows import DEFINITION
 from lapis.stores.grounding.session import GroundTables
-from lapis.stores.store import Store, Table, fetch_all, fetch_number
+from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
 
 P, Q = 2**31 - 1, 2**31 - 19  # primes
 MOST_VERTEX = P * Q
@@ -62,16 +62,16 @@ FEW_EDGES = 1 << 20  # are fetched
 
 def connect(
     store: Store,
-    edges: Table,
+    edges: StoredTable,
     name: str,
     few: int = FEW_EDGES,
     progress: Report | None = None,
-) -> Table:
+) -> StoredTable:
     """A table (vertex, component) of all vertices of edges (v, w); the edges are dropped.
 
     A component is called by its smallest vertex. Vertices are at least 0 and below MOST_VERTEX.
     """
-    rounds: list[Table] = []
+    rounds: list[StoredTable] = []
     tell(progress, Progress("connecting", 0, text=f"{edges.rows:,} edges"))
     while edges.rows > few:
         joined, edges = contract(store, edges, f"{name} {len(rounds)}", len(rounds))
@@ -95,7 +95,9 @@ def connect(
     return found
 
 
-def contract(store: Store, edges: Table, name: str, number: int) -> tuple[Table, Table]:
+def contract(
+    store: Store, edges: StoredTable, name: str, number: int
+) -> tuple[StoredTable, StoredTable]:
     """One round: what each vertex joins (vertex, joined), and the edges between what is left."""
     draw = np.random.default_rng(number)
     a, b, c = (int(draw.integers(1, 2**30)) for _ in range(3))
@@ -119,7 +121,7 @@ def contract(store: Store, edges: Table, name: str, number: int) -> tuple[Table,
     return joined, left
 
 
-def connect_here(store: Store, edges: Table, name: str) -> Table:
+def connect_here(store: Store, edges: StoredTable, name: str) -> StoredTable:
     """(vertex, component) of few edges."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -138,7 +140,7 @@ def connect_here(store: Store, edges: Table, name: str) -> Table:
     return store.load(name, {"vertex": vertex, "component": vertex[first[label]]})
 
 
-def follow(store: Store, step: Table, labels: Table, name: str) -> Table:
+def follow(store: Store, step: StoredTable, labels: StoredTable, name: str) -> StoredTable:
     """Labels of a round's vertices, from those of what they joined; without one that is theirs."""
     found = store.create(
         name,
@@ -158,8 +160,8 @@ ENOUGH = 4  # by which a split has to make it smaller
 class Largest(NamedTuple):
     """Where the largest component is."""
 
-    sizes: Table  # component, literals
-    rows: Table  # component, weight, piece, n, l0 …
+    sizes: StoredTable  # component, literals
+    rows: StoredTable  # component, weight, piece, n, l0 …
     literals: int
 
 
@@ -208,7 +210,7 @@ def refuse_large(
 
 
 def find_splits(
-    store: Store, ground: GroundTables, problem: Problem, rows: Table
+    store: Store, ground: GroundTables, problem: Problem, rows: StoredTable
 ) -> list[ComponentSplit]:
     """What each predicate's evidence, and each rule's absence, would leave."""
     found: list[ComponentSplit] = []
@@ -225,7 +227,9 @@ def find_splits(
     return found
 
 
-def largest_left(store: Store, ground: GroundTables, rows: Table, is_left: str, where: str) -> int:
+def largest_left(
+    store: Store, ground: GroundTables, rows: StoredTable, is_left: str, where: str
+) -> int:
     """Atoms of the largest component of the literals that are left in some rows."""
     selects = [
         f"SELECT abs(l{i}) AS v, abs(l{j}) AS w FROM {rows} WHERE l{i} <> 0 AND l{j} <> 0 "
@@ -280,7 +284,7 @@ class StoreLimits:
 class Packed:
     """Parcels on a store: rows with the number of their parcel."""
 
-    rows: Table | None  # parcel, component, weight, piece, n, l0 …; None if there are none
+    rows: StoredTable | None  # parcel, component, weight, piece, n, l0 …; None if there are none
     num_parcels: int
     num_components: int  # that some row is of
     largest: int  # literals of the largest component

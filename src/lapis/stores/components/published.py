@@ -25,7 +25,7 @@ from lapis.problem.task import World
 from lapis.relational.interpretation import Interpretation
 from lapis.results.result import require
 from lapis.stores.components.solve_on_store import Solved, select_answers
-from lapis.stores.store import Store, Table, TaskStore, fetch_all
+from lapis.stores.store import Store, StoredTable, TaskStore, fetch_all
 from lapis.stores.store_engine import StoreEngine
 
 TABLE = "table:"
@@ -169,7 +169,7 @@ def known_value(problem: Problem, query: Query) -> float | None:
     return 0.0 if is_false[0] else None
 
 
-def select_known(solved: Solved, query: Query, number: int, names: Table, width: int) -> str:
+def select_known(solved: Solved, query: Query, number: int, names: StoredTable, width: int) -> str:
     arity = solved.problem.model.predicates[query.predicate].arity
     text, real = solved.store.dialect.text, solved.store.dialect.real
     columns = ["n.predicate AS predicate", *(f"n.{n} AS {n}" for n in arguments(arity))]
@@ -191,7 +191,7 @@ def select_query(
     solved: Solved,
     query: Query,
     number: int,
-    names: Table,
+    names: StoredTable,
     domains: StoreEngine,
     width: int,
 ) -> str:
@@ -214,7 +214,7 @@ def select_query(
     return f"SELECT {', '.join(columns)} FROM {source}" + (f" WHERE {where}" if where else "")
 
 
-def write_parquet(store: Store, table: Table, path: Path) -> None:
+def write_parquet(store: Store, table: StoredTable, path: Path) -> None:
     """A table as a file, batch by batch."""
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     with whole_path(path) as place:

@@ -45,7 +45,7 @@ from lapis.stores.components.solving import (
     run_workers,
 )
 from lapis.stores.grounding.session import GroundTables, ground_there
-from lapis.stores.store import Store, Table, TaskStore, fetch_all
+from lapis.stores.store import Store, StoredTable, TaskStore, fetch_all
 
 EXACT_METHODS = ("exact", "enumerate", "counts")
 MOST_NAMED = 5  # atoms of a contradiction
@@ -60,7 +60,7 @@ class Solved:
     store: Store
     question: Question
     ground: GroundTables
-    answers: Table  # kind, number, value, error
+    answers: StoredTable  # kind, number, value, error
     methods: tuple[str, ...]
     proven: bool
     total: float | None  # log partition, or score, evidence included
@@ -115,7 +115,7 @@ def add_up(
     question: Question,
     ground: GroundTables,
     packed: Packed,
-    answers: Table,
+    answers: StoredTable,
 ) -> Solved:
     """The sums of what parcels say beside their atoms."""
     told = fetch_all(

@@ -66,7 +66,7 @@ from lapis.stores.components.rows import (
     build_network,
     read_columns,
 )
-from lapis.stores.store import Store, Table, TaskStore
+from lapis.stores.store import Store, StoredTable, TaskStore
 
 ATOM, SAMPLED_ATOM, COUNT, TOTAL, NO_TOTAL, FIGURE, METHOD, CONTRADICTED, REFUSED = range(9)
 ANSWER_COLUMNS = {
@@ -285,7 +285,9 @@ MOST_TASKS = 10_000
 FEW_PARCELS = 2  # are solved in this process: starting others takes longer
 
 
-def run_workers(store: Store, packed: Packed, question: Question, limits: StoreLimits) -> Table:
+def run_workers(
+    store: Store, packed: Packed, question: Question, limits: StoreLimits
+) -> StoredTable:
     """A table of answers to all parcels: by the engine's tasks, if it has them, or by processes."""
     if isinstance(store, TaskStore) and packed.rows is not None:
         event = Progress("solving", 0, packed.num_parcels, text="in tasks of the engine")
@@ -298,7 +300,7 @@ def run_workers(store: Store, packed: Packed, question: Question, limits: StoreL
     jobs = min(limits.jobs or num_cores(), packed.num_parcels)
     began = time.monotonic()
     kept: list[dict[str, np.ndarray]] = []
-    loaded: list[Table] = []
+    loaded: list[StoredTable] = []
     size = 0
 
     def load() -> None:

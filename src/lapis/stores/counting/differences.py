@@ -43,9 +43,9 @@ from lapis.counting.differences.argument_classes import (
     merge_signatures,
     too_many_classes,
 )
-from lapis.counting.differences.atom_differences import AtomVectors, Part, differences_in
-from lapis.counting.differences.block_classes import Candidates, count_candidates
-from lapis.counting.differences.differences import Difference, Target, clause_difference
+from lapis.counting.differences.atom_differences import AtomVectors, TermGroup, differences_in
+from lapis.counting.differences.block_classes import BlockCandidates, count_candidates
+from lapis.counting.differences.differences import FlipTarget, SignedConjunctions, clause_difference
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,
@@ -58,7 +58,7 @@ from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.exact_sums import narrow
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import QueryPlan
 from lapis.stores.counting.signatures import (
     SignatureCounter,
     StoredFunction,
@@ -66,7 +66,7 @@ from lapis.stores.counting.signatures import (
     unite_functions,
 )
 from lapis.stores.load_to_store import ScratchTables
-from lapis.stores.store import Table
+from lapis.stores.store import StoredTable
 from lapis.stores.store_engine import StoreEngine
 from lapis.stores.stored_world import StoredWorld
 
@@ -91,13 +91,13 @@ class StoredTerm(NamedTuple):
 class StoredTerms:
     """Puts the groups of terms on a store, equal ones once."""
 
-    def __init__(self, engine: StoreEngine, scratch: ScratchTables, target: Target) -> None:
+    def __init__(self, engine: StoreEngine, scratch: ScratchTables, target: FlipTarget) -> None:
         self.engine, self.scratch, self.target = engine, scratch, target
         self.groups: list[StoredGroup] = []
         self._known: dict[tuple[Expression, tuple[str, ...], tuple[int, ...]], int] = {}
 
     def evaluate(
-        self, difference: Difference, key: WeightKey
+        self, difference: SignedConjunctions, key: WeightKey
     ) -> tuple[list[StoredTerm], list[StoredTerm]]:
         """The terms of d(g) for false and for true atoms."""
         world = self.engine.world
@@ -109,7 +109,7 @@ class StoredTerms:
         )
         return when_false, when_true
 
-    def _terms(self, plan: Plan, key: WeightKey) -> list[StoredTerm]:
+    def _terms(self, plan: QueryPlan, key: WeightKey) -> list[StoredTerm]:
         found: list[StoredTerm] = []
         for term in plan.terms:
             scale = term.coefficient * term.multiplier
@@ -121,7 +121,7 @@ class StoredTerms:
                 found.append(StoredTerm(scale, tuple(groups), key))
         return found
 
-    def _group(self, part: Expression, plan: Plan, key: WeightKey) -> int:
+    def _group(self, part: Expression, plan: QueryPlan, key: WeightKey) -> int:
         plus = tuple(name for name in key.plus if name in part.variables)
         shape = tuple(s for name, s in zip(key.plus, key.shape, strict=True) if name in plus)
         known = part, plus, shape
@@ -171,7 +171,7 @@ class StoredTerms:
         row = np.ones(len(columns), np.int64)
         return add_entries(2, row, np.array(columns, np.int64), _integers(values))
 
-    def _fetch_vectors(self, distinct: Table) -> SparseVectors:
+    def _fetch_vectors(self, distinct: StoredTable) -> SparseVectors:
         """The vector of each number, the empty one first."""
         rows, columns, values = [], [], []
         num_vectors = 1
@@ -194,7 +194,7 @@ class StoredDifferences:
     world: StoredWorld
     engine: StoreEngine
     scratch: ScratchTables
-    target: Target
+    target: FlipTarget
     features: tuple[Feature, ...]
     keys: WeightKeys
     groups: tuple[StoredGroup, ...]
@@ -240,17 +240,17 @@ class StoredDifferences:
     def vectors(self, terms: Sequence[StoredTerm]) -> AtomVectors:
         """The differences by signatures; ask for them when the signatures are counted."""
 
-        def part(number: int) -> Part:
+        def part(number: int) -> TermGroup:
             group, values = self.groups[number], self.counter.codes.values[number]
             if group.vectors is None:
                 count = len(values)
                 vectors = add_entries(
                     count, np.arange(count), np.zeros(count, np.int64), _integers(values)
                 )
-                return Part(number, np.arange(count), (), vectors)
+                return TermGroup(number, np.arange(count), (), vectors)
             if not group.positions:
-                return Part(-1, np.arange(2), group.plus, group.vectors)
-            return Part(number, np.array(values, np.int64), group.plus, group.vectors)
+                return TermGroup(-1, np.arange(2), group.plus, group.vectors)
+            return TermGroup(number, np.array(values, np.int64), group.plus, group.vectors)
 
         parts = {n: part(n) for n in dict.fromkeys(g for term in terms for g in term.groups)}
         return AtomVectors(
@@ -266,7 +266,7 @@ class StoredDifferences:
         with self.scratch:
             return self._count_atoms()
 
-    def count_candidates(self) -> Candidates:
+    def count_candidates(self) -> BlockCandidates:
         """The candidates of all blocks."""
 
         with self.scratch:
@@ -318,7 +318,7 @@ class StoredDifferences:
 
 
 def stored_differences(
-    world: StoredWorld, target: Target, features: Sequence[Feature], keys: WeightKeys
+    world: StoredWorld, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
 ) -> StoredDifferences:
     """The differences of features that all are direct."""
     engine = StoreEngine(world, world.store)
@@ -359,7 +359,7 @@ class _Sides(NamedTuple):
     crossing: list[StoredFunction]  # both
 
 
-def count_stored_candidates(differences: StoredDifferences) -> Candidates:
+def count_stored_candidates(differences: StoredDifferences) -> BlockCandidates:
     """The candidates of all blocks, blocks merged where they have the same ones."""
     if any(
         len(each.positions) < differences.target.predicate.arity
@@ -413,7 +413,7 @@ def count_stored_candidates(differences: StoredDifferences) -> Candidates:
                 multiplicity.append(count)
         owner += [number] * (len(values) - len(owner))
     table = np.array(values, np.int64).reshape(len(values), len(differences.groups) + 1)
-    return Candidates(
+    return BlockCandidates(
         np.array(owner, np.int64),
         differences.vectors(differences.when_false).at_signatures(table),
         table[:, truth] > 0,

@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.data.lazy_database import LazyDomain, LazyNames
 from lapis.relational.algebra import Expression
-from lapis.relational.plan import Plan, Term
+from lapis.relational.plan import QueryPlan, Term
 from lapis.stores.counting.signatures import (
     SignatureCounter,
     StoredFunction,
@@ -33,8 +33,8 @@ from lapis.stores.store_engine import StoreEngine
 from lapis.stores.stored_world import StoredWorld
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.path_differences import (
-    Column,
     Joins,
+    PathColumn,
     PathDifferences,
     group_columns,
     open_path,
@@ -45,7 +45,7 @@ from lapis.structure.training_data import TrainingData
 StoredColumn = str  # the source of a join on the store: columns k0, k1, … and n
 
 
-class _Numbered(LazyNames):
+class _NumberedConstants(LazyNames):
     """Constants of all worlds, of which only the number is known here."""
 
     def __init__(self, size: int) -> None:
@@ -69,7 +69,7 @@ class StoredJoins(Joins[StoredColumn]):
         self.scratch = ScratchTables(store)
         self.world = StoredWorld(
             {
-                name: LazyDomain(name, _Numbered(int(offset[-1])))
+                name: LazyDomain(name, _NumberedConstants(int(offset[-1])))
                 for name, offset in data.offset.items()
             },
             {
@@ -119,19 +119,19 @@ class StoredJoins(Joins[StoredColumn]):
             return f"({select})"  # a relation as it is
         return str(self.scratch.create(select))
 
-    def _plan(self, expression: Expression, types: dict[str, str]) -> Plan:
+    def _plan(self, expression: Expression, types: dict[str, str]) -> QueryPlan:
         sizes = tuple(self.world.size(types[name]) for name in expression.variables)
         term = Term(1, (expression,), (), 1, 0.0, 0.0)
         variables = tuple(types.items())
         groundings = prod(self.world.size(type_name) for type_name in types.values())
-        return Plan(variables, expression.variables, sizes, groundings, (term,))
+        return QueryPlan(variables, expression.variables, sizes, groundings, (term,))
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPath(PathDifferences):
     """Columns are tables of a store."""
 
-    columns: tuple[Column[StoredColumn], ...]  # the last one is truth
+    columns: tuple[PathColumn[StoredColumn], ...]  # the last one is truth
     store: Store
 
     def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:

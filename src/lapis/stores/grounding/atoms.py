@@ -27,10 +27,10 @@ from lapis.grounding.evidence import block_shape, refuse_block
 from lapis.language.model import Predicate
 from lapis.logic.clauses import SimpleTerm
 from lapis.problem.problem import Evidence, LazyEvidence, Problem
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.stores.load_to_store import StoredExtension, TableRows
-from lapis.stores.store import Store, Table, fetch_all
+from lapis.stores.store import Store, StoredTable, fetch_all
 from lapis.stores.store_engine import StoreEngine
 
 
@@ -56,21 +56,23 @@ class KnownTables:
     def atom_numbers(self, predicate: str) -> StoredAtoms | None:
         return self.atoms.get(predicate)
 
-    def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
+    def known_atom(
+        self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
+    ) -> RelationAtom | None:
         key = (predicate, kind)
         if key not in self._created:
             table = self._table(self.atoms[predicate], kind)
             self._created[key] = self.add(table, self.types[predicate]) if table.rows else None
         name = self._created[key]
-        return None if name is None else Atom(name, terms)
+        return None if name is None else RelationAtom(name, terms)
 
-    def add(self, table: Table, types: tuple[str, ...]) -> str:
+    def add(self, table: StoredTable, types: tuple[str, ...]) -> str:
         """The name of a new relation of a table's distinct rows."""
         name = f"relation {next(self._number)}"
         self.relations[name] = StoredExtension(types, TableRows(self.store, table, len(types)))
         return name
 
-    def _table(self, atoms: StoredAtoms, kind: str) -> Table:
+    def _table(self, atoms: StoredAtoms, kind: str) -> StoredTable:
         match kind:
             case "true":
                 return atoms.true
@@ -85,7 +87,7 @@ class KnownTables:
         assert found is not None
         return found
 
-    def _union(self, one: Table, other: Table | None, arity: int) -> Table:
+    def _union(self, one: StoredTable, other: StoredTable | None, arity: int) -> StoredTable:
         assert other is not None
         if not one.rows or not other.rows:
             return one if one.rows else other
@@ -104,9 +106,9 @@ class StoredAtoms:
     predicate: Predicate
     sizes: tuple[int, ...]  # of the domains of its arguments
     sparse: bool
-    true: Table
-    false: Table | None  # if not sparse
-    unknown: Table | None  # if sparse
+    true: StoredTable
+    false: StoredTable | None  # if not sparse
+    unknown: StoredTable | None  # if sparse
     first: int  # number of the atom whose arguments all have code 0
 
     @property
@@ -184,14 +186,14 @@ def store_atoms(
     return StoredAtoms(predicate, sizes, False, true, false, None, first)
 
 
-def true_table(store: Store, name: str, evidence: Evidence) -> Table:
+def true_table(store: Store, name: str, evidence: Evidence) -> StoredTable:
     """The true tuples, which may be there already."""
     if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
         return evidence.rows.table
     return load_rows(store, name, evidence.true)
 
 
-def load_rows(store: Store, name: str, rows: np.ndarray) -> Table:
+def load_rows(store: Store, name: str, rows: np.ndarray) -> StoredTable:
     columns: dict[str, np.ndarray] = {f"c{i}": column for i, column in enumerate(rows.T)}
     return store.load(name, columns or {"n": np.ones(len(rows), np.int32)})
 
@@ -208,7 +210,7 @@ def product(store: Store, sizes: Sequence[int]) -> str:
     return f"SELECT {', '.join(columns_of(len(sizes)))} FROM {' CROSS JOIN '.join(sources)}"
 
 
-def without(rows: str, excluded: Sequence[Table], arity: int) -> str:
+def without(rows: str, excluded: Sequence[StoredTable], arity: int) -> str:
     """The rows of a SELECT that no table has."""
     matches = " AND ".join(f"x.{column} = u.{column}" for column in columns_of(arity))
     conditions = [
@@ -230,8 +232,8 @@ def list_unknown(atoms: StoredAtoms, store: Store) -> str:
 
 
 def close_blocks(
-    evidence: Evidence, true: Table, domains: Mapping[str, Domain], store: Store, label: str
-) -> tuple[Table, Table]:
+    evidence: Evidence, true: StoredTable, domains: Mapping[str, Domain], store: Store, label: str
+) -> tuple[StoredTable, StoredTable]:
     """True and unknown tuples of a predicate with blocks, as `grounding.evidence` closes them."""
     predicate = evidence.predicate
     shape = block_shape(predicate, domains)
@@ -272,7 +274,7 @@ def close_blocks(
 
 
 def _missing_blocks(
-    store: Store, key: Sequence[int], sizes: Sequence[int], tables: Sequence[Table]
+    store: Store, key: Sequence[int], sizes: Sequence[int], tables: Sequence[StoredTable]
 ) -> Iterator[str]:
     """SELECTs of blocks that no table has a tuple of."""
     if not key:
@@ -292,7 +294,7 @@ def look_up(atoms: StoredAtoms, rows: np.ndarray, store: Store) -> tuple[np.ndar
     """Which atoms, int32[num_rows, arity] distinct, are true, and which unknown: bool[num_rows]."""
     codes = load_rows(store, "looked up", rows) if rows.shape[1] else None
 
-    def inside(table: Table | None) -> np.ndarray:
+    def inside(table: StoredTable | None) -> np.ndarray:
         found = np.zeros(len(rows), bool)
         if table is None or not table.rows:
             return found

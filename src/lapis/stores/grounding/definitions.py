@@ -30,10 +30,10 @@ from typing import NamedTuple
 from lapis.errors import TooLarge
 from lapis.grounding.definitions import MOST_REPEATED
 from lapis.grounding.grounded_world import expect_packable
-from lapis.grounding.templates import Query, cube_templates
+from lapis.grounding.templates import GroundingQuery, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
-from lapis.relational.conjunction import Atom
+from lapis.relational.conjunction import RelationAtom
 from lapis.stores.grounding.atoms import MOST_NUMBER, KnownTables, columns_of, spell
 from lapis.stores.grounding.literals import (
     InstanceTables,
@@ -42,7 +42,7 @@ from lapis.stores.grounding.literals import (
     Written,
     demanded,
 )
-from lapis.stores.store import Store, Table
+from lapis.stores.store import Store, StoredTable
 
 DEFINITION = -4
 
@@ -50,7 +50,7 @@ DEFINITION = -4
 class FailingCubes(NamedTuple):
     """Cubes that may have several literals left, and the atoms that say that they fail."""
 
-    table: Table  # atom, literal, m0, m1, …: the literals of ¬cube
+    table: StoredTable  # atom, literal, m0, m1, …: the literals of ¬cube
     literals: int
     numbers: range  # of the auxiliary atoms
 
@@ -79,10 +79,10 @@ class StoredDefinitions:
             name = definition.predicate.name
             self.writer.resolved[name] = self._decide(definition, cubes[name])
 
-    def stand_in_place(self, features: Sequence[QueryRows]) -> dict[str, Table]:
+    def stand_in_place(self, features: Sequence[QueryRows]) -> dict[str, StoredTable]:
         """For each derived predicate the instances that positive references replace by all of
         their literals: those for which this repeats few."""
-        found: dict[str, Table] = {}
+        found: dict[str, StoredTable] = {}
         for name, instances in self.writer.resolved.items():
             numbers = [
                 f"SELECT {self.writer.number(literal, query)} AS atom FROM {source} r"
@@ -104,7 +104,7 @@ class StoredDefinitions:
             )
         return found
 
-    def used_definitions(self, rows: Sequence[Table], width: int) -> Iterator[Table]:
+    def used_definitions(self, rows: Sequence[StoredTable], width: int) -> Iterator[StoredTable]:
         """Definitions of the auxiliary atoms that rows reach, directly or through definitions."""
         sources = [
             f"SELECT abs(l{i}) - 1 AS atom FROM {table} WHERE l{i} <> 0"
@@ -114,7 +114,7 @@ class StoredDefinitions:
         zeros = "".join(f", CAST(0 AS BIGINT) AS l{i}" for i in range(1, width))
         real = self.store.dialect.real
 
-        def write(numbers: range, pairs: str) -> Iterator[Table]:
+        def write(numbers: range, pairs: str) -> Iterator[StoredTable]:
             if not sources:
                 return
             used = (
@@ -167,7 +167,7 @@ class StoredDefinitions:
         if table.rows < math.prod(sizes):
             types = tuple(type_name for _, type_name in definition.variables)
             variables = tuple(Variable(variable) for variable, _ in definition.variables)
-            demand = Atom(self.world.add(table, types), variables)
+            demand = RelationAtom(self.world.add(table, types), variables)
         for number, template in enumerate(cube_templates(definition, demand)):
             for place, kept in enumerate(self.writer.plan(template)):
                 rows = self.store.create(
@@ -271,7 +271,7 @@ class StoredDefinitions:
         return first
 
 
-def piece_of(query: Query, world: KnownTables) -> tuple[str, int]:
+def piece_of(query: GroundingQuery, world: KnownTables) -> tuple[str, int]:
     """A number for each row of a query, as SQL over its rows `r`, and how many there may be."""
     types = dict(query.plan.variables)
     sizes = [len(world.domains[types[name]]) for name in query.plan.keep]

@@ -31,8 +31,8 @@ from typing import NamedTuple
 from lapis.errors import TooLarge
 from lapis.grounding.templates import (
     Fate,
+    GroundingQuery,
     PlanLimits,
-    Query,
     Template,
     either_fate,
     literal_fates,
@@ -41,11 +41,11 @@ from lapis.grounding.templates import (
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal, SimpleTerm
 from lapis.relational.interpretation import refuse_work
-from lapis.relational.plan import Plan, Term
+from lapis.relational.plan import QueryPlan, Term
 from lapis.stores.dialect import Dialect
 from lapis.stores.grounding.atoms import KnownTables, columns_of, spell
 from lapis.stores.sql import Integer, SqlWriter, TableLookup, bound
-from lapis.stores.store import Table
+from lapis.stores.store import StoredTable
 
 MOST_SPLIT = 6  # literals of one template over predicates that are partly known
 EVERYWHERE = PlanLimits(split_above=-1, most_split=MOST_SPLIT)
@@ -56,14 +56,14 @@ class InstanceTables(NamedTuple):
 
     first: int  # number of the one whose arguments all have code 0
     sizes: tuple[int, ...]
-    decided: Table | None  # atom, literal (0 if true), length; who is missing is false
-    members: Table | None  # atom, low: the literals of those that are `literal` = atom + 1
+    decided: StoredTable | None  # atom, literal (0 if true), length; who is missing is false
+    members: StoredTable | None  # atom, low: the literals of those that are `literal` = atom + 1
 
 
 class KeptQuery(NamedTuple):
     """A query, and whether its kept literals may be known after all."""
 
-    query: Query
+    query: GroundingQuery
     either: bool
 
 
@@ -115,11 +115,13 @@ class LiteralWriter:
         either = len(splittable) > MOST_SPLIT
         return [KeptQuery(query, either) for query in queries]
 
-    def rows(self, query: Query) -> str:
+    def rows(self, query: GroundingQuery) -> str:
         """A SELECT of a query's rows: c0, c1, … and n."""
         return write_rows(query.plan, self.world.tables, self.world.store.dialect)
 
-    def codes(self, terms: Sequence[SimpleTerm], types: Sequence[str], query: Query) -> list[str]:
+    def codes(
+        self, terms: Sequence[SimpleTerm], types: Sequence[str], query: GroundingQuery
+    ) -> list[str]:
         """The codes of terms: a column of the query's rows, or a number."""
         keep = query.plan.keep
         return [
@@ -129,10 +131,10 @@ class LiteralWriter:
             for term, type_name in zip(terms, types, strict=True)
         ]
 
-    def reference_codes(self, literal: Literal, query: Query) -> list[str]:
+    def reference_codes(self, literal: Literal, query: GroundingQuery) -> list[str]:
         return self.codes(literal.terms, self.world.types[literal.predicate], query)
 
-    def number(self, literal: Literal, query: Query) -> str:
+    def number(self, literal: Literal, query: GroundingQuery) -> str:
         """The number of a literal's atom."""
         codes = self.reference_codes(literal, query)
         atoms = self.world.atoms.get(literal.predicate)
@@ -168,7 +170,7 @@ class LiteralWriter:
             literals.append(signed)
         return Written(tuple(literals), (*[None] * len(base), *derived), joins, tuple(conditions))
 
-    def _look_up(self, literal: Literal, query: Query, label: str) -> tuple[str, str]:
+    def _look_up(self, literal: Literal, query: GroundingQuery, label: str) -> tuple[str, str]:
         """A join that finds an atom, and the test that it is unknown; nothing if all are."""
         atoms = self.world.atoms[literal.predicate]
         table = atoms.unknown
@@ -183,7 +185,7 @@ class LiteralWriter:
         return join, f"{label}.{columns[0]} IS {'NOT NULL' if atoms.sparse else 'NULL'}"
 
 
-def refers(query: Query, world: KnownTables) -> bool:
+def refers(query: GroundingQuery, world: KnownTables) -> bool:
     """Whether derived predicates have a say in a query's rows."""
     return any(literal.predicate not in world.atoms for literal in query.literals)
 
@@ -201,7 +203,7 @@ def demanded(rows: Sequence[QueryRows], predicate: str, writer: LiteralWriter) -
     return selects
 
 
-def write_rows(plan: Plan, tables: TableLookup, dialect: Dialect) -> str:
+def write_rows(plan: QueryPlan, tables: TableLookup, dialect: Dialect) -> str:
     """Columns c0, c1, … for the kept variables, which every term must list, and n ≠ 0.
 
     Raises TooLarge where the dialect has no integers for the counts.
@@ -233,7 +235,7 @@ def write_rows(plan: Plan, tables: TableLookup, dialect: Dialect) -> str:
     )
 
 
-def _select_term(plan: Plan, term: Term, writer: SqlWriter, integer: str) -> str:
+def _select_term(plan: QueryPlan, term: Term, writer: SqlWriter, integer: str) -> str:
     """coefficient · multiplier · Π parts, row by row."""
     where: dict[str, str] = {}  # the column of each variable
     sources: list[str] = []
@@ -260,7 +262,7 @@ EMPTY = "e{0} = 0 AND a{0} < 0"
 
 
 def select_undecided(
-    rows: QueryRows, written: Written, writer: LiteralWriter, in_place: Mapping[str, Table]
+    rows: QueryRows, written: Written, writer: LiteralWriter, in_place: Mapping[str, StoredTable]
 ) -> str:
     """The first step, of c0, c1, … and n instead of weight and piece."""
     literals, joins = [], ""
@@ -282,7 +284,7 @@ def select_undecided(
 
 
 def select_pieces(
-    written: Written, undecided: Table, writer: LiteralWriter, width: int
+    written: Written, undecided: StoredTable, writer: LiteralWriter, width: int
 ) -> Iterator[str]:
     """The second step: weight, piece, n, l0, l1, … of `width` literals."""
     places = range(len(written.literals))

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.grounding.assembly import HARD, contradicted, signatures, split_ground, total_counts
-from lapis.grounding.templates import Query, clause_template, cube_templates, plan_rows
+from lapis.grounding.templates import GroundingQuery, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
-from lapis.relational.plan import Plan
+from lapis.relational.plan import QueryPlan
 from lapis.runtime.progress import Progress, Report
 from lapis.stores.grounding.atoms import (
     MOST_NUMBER,
@@ -45,7 +45,7 @@ from lapis.stores.grounding.literals import (
     select_undecided,
     write_rows,
 )
-from lapis.stores.store import Store, Table, fetch_all
+from lapis.stores.store import Store, StoredTable, fetch_all
 
 AT_MOST_ONE, EXACTLY_ONE = -2, -3
 
@@ -62,7 +62,7 @@ class Listing(NamedTuple):
 class GroundTables:
     """A ground network on a store."""
 
-    rows: tuple[Table, ...]  # weight, piece, n, l0 … of `width` literals
+    rows: tuple[StoredTable, ...]  # weight, piece, n, l0 … of `width` literals
     width: int
     unknown: Mapping[str, Listing]  # of each base predicate that has unknown atoms
     constant_count: np.ndarray  # float64[num_weights], what evidence decides
@@ -117,7 +117,7 @@ class StoredGrounding:
         widths = [len(each.kept.query.literals) for each in planned]
         width = max([1, *widths, *(len(clause.literals) for clause in alone)])
         self.left = np.zeros(len(self.problem.weight_table.value))
-        tables: list[Table] = []
+        tables: list[StoredTable] = []
         waiting: list[tuple[Feature, QueryRows]] = []
         began = time.monotonic()
         rules = self.problem.model.rules
@@ -151,7 +151,7 @@ class StoredGrounding:
         counts = total_counts(self.problem) - self.left
         return GroundTables(tuple(tables), width, unknown, counts, bool(waiting))
 
-    def _keep(self, feature: Feature, table: Table) -> Iterator[Table]:
+    def _keep(self, feature: Feature, table: StoredTable) -> Iterator[StoredTable]:
         if table.rows:
             yield table
             if not feature.hard:
@@ -169,12 +169,14 @@ class StoredGrounding:
         ]
         return written.select(columns, f"({rows})")
 
-    def _resolve(self, waiting: Sequence[tuple[Feature, QueryRows]], width: int) -> Iterator[Table]:
+    def _resolve(
+        self, waiting: Sequence[tuple[Feature, QueryRows]], width: int
+    ) -> Iterator[StoredTable]:
         """Rows whose literals other tables decide, and the definitions that they use."""
         rows = [each for _, each in waiting]
         self.definitions.resolve(rows)
         in_place = self.definitions.stand_in_place(rows)
-        found: list[Table] = []
+        found: list[StoredTable] = []
         pieces = 0
         for number, (feature, each) in enumerate(waiting):
             written, query = self.writer.write(each.kept), each.kept.query
@@ -206,7 +208,7 @@ class StoredGrounding:
         yield from found
         yield from self.definitions.used_definitions(found, width)
 
-    def _refuse_rows(self, feature: Feature, plan: Plan, rows: str) -> None:
+    def _refuse_rows(self, feature: Feature, plan: QueryPlan, rows: str) -> None:
         """Refuse evidence that leaves rows of a hard plan no literal, if there are any."""
         found = fetch_all(self.store, f"{rows} LIMIT 1")
         if not len(found["n"]):
@@ -219,7 +221,7 @@ class StoredGrounding:
         where = f" at {', '.join(values)}" if values else ""
         raise contradicted(self.problem.model.rules[feature.rule], where, [])
 
-    def _weight(self, feature: Feature, query: Query) -> str:
+    def _weight(self, feature: Feature, query: GroundingQuery) -> str:
         if feature.hard:
             return str(HARD)
         types = dict(feature.variables)
@@ -229,7 +231,7 @@ class StoredGrounding:
         first = self.problem.weight_table.offset[feature.rule]
         return f"{first} + {spell(self.writer.codes(terms, plus, query), sizes)}"
 
-    def _count(self, feature: Feature, query: Query) -> None:
+    def _count(self, feature: Feature, query: GroundingQuery) -> None:
         """Groundings that evidence makes false: they count for nothing, or contradict."""
         if feature.hard:
             plan = query.plan
@@ -251,7 +253,7 @@ class StoredGrounding:
         for batch in self.store.fetch(select):
             np.add.at(self.left, batch["weight"].astype(np.int64), batch["n"].astype(np.float64))
 
-    def _ground_constants(self, features: Sequence[Feature], width: int) -> Iterator[Table]:
+    def _ground_constants(self, features: Sequence[Feature], width: int) -> Iterator[StoredTable]:
         """Clauses over constants: their atoms are looked up, the clauses are loaded."""
         clauses = [(feature, clause) for feature in features for clause in feature.clauses]
         value = self._look_up({literal for _, clause in clauses for literal in clause.literals})
@@ -304,7 +306,7 @@ class StoredGrounding:
                     found[literal] = None if bool(true[at]) == literal.positive else 0
         return found
 
-    def _list_blocks(self, width: int) -> Iterator[Table]:
+    def _list_blocks(self, width: int) -> Iterator[StoredTable]:
         """Blocks of unknown atoms, named by their smallest."""
         for place, (name, atoms) in enumerate(self.base.items()):
             predicate = self.problem.model.predicates[name]

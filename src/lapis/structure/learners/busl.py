@@ -22,9 +22,9 @@ import numpy as np
 
 from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
-from lapis.structure.path_differences import Column, count_values
+from lapis.structure.path_differences import PathColumn, count_values
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, own_options, select
 
@@ -39,7 +39,7 @@ class BuslOptions(Criteria):
     max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
 
 
-def learn_busl(search: Search, given: StructureOptions) -> Selection:
+def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by BUSL."""
     options = own_options(BuslOptions, given)
     paths: dict[Path, None] = {}
@@ -54,7 +54,9 @@ def learn_busl(search: Search, given: StructureOptions) -> Selection:
     return select_heavy(search, chain.from_iterable(scores), options)
 
 
-def select_heavy(search: Search, scores: Iterable[ClauseScore], options: BuslOptions) -> Selection:
+def select_heavy(
+    search: RuleSearch, scores: Iterable[ClauseScore], options: BuslOptions
+) -> Selection:
     """The model of candidates whose weights are not under minWeight, alone and together."""
     heavy = [score for score in scores if abs(score.weight) >= options.min_weight]
     while True:
@@ -65,7 +67,7 @@ def select_heavy(search: Search, scores: Iterable[ClauseScore], options: BuslOpt
         heavy = [score for score in heavy if score.candidate not in light]
 
 
-def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Path]:
+def clique_paths(search: RuleSearch, name: str, options: BuslOptions) -> Iterator[Path]:
     """Paths of the literals in each clique around a predicate."""
     arity = search.data.predicates[name].arity
     head = (PathAtom(name, tuple(range(arity))),)
@@ -88,7 +90,7 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
                     yield canonical(path).path
 
 
-def template_nodes(search: Search, name: str) -> list[Node]:
+def template_nodes(search: RuleSearch, name: str) -> list[Node]:
     """Literals on P's variables, and chains of two; a new variable is numbered by its type."""
     types = search.data.predicates[name].types
     new = {t: len(types) + at for at, t in enumerate(search.data.offset)}
@@ -112,7 +114,7 @@ def template_nodes(search: Search, name: str) -> list[Node]:
 
 
 def tabulate_nodes(
-    search: Search, name: str, nodes: Sequence[Node]
+    search: RuleSearch, name: str, nodes: Sequence[Node]
 ) -> tuple[np.ndarray, np.ndarray]:
     """bool[num_classes, num_nodes] and the classes' shares of P's atoms."""
     data, sums = search.data, search.scorer.sums
@@ -121,7 +123,7 @@ def tabulate_nodes(
         inside = {v for atom in node for v in atom.variables}
         axes = tuple(at for at in range(data.predicates[name].arity) if at in inside)
         found = sums.column(node, axes)
-        columns.append(Column(axes, indicator(found.variables, found.rows)))
+        columns.append(PathColumn(axes, indicator(found.variables, found.rows)))
     parts = [
         count_values(data, name, columns, world)
         for world in range(data.num_worlds)

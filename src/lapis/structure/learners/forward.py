@@ -24,14 +24,14 @@ from itertools import chain
 from math import inf
 
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
 from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.lift_graph import ground_graph
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.penalty_choice import (
     LEVELS,
-    Candidates,
+    PenaltyCandidates,
     choose_prices,
     grow_model,
     hold_out,
@@ -62,7 +62,7 @@ class ForwardOptions(Criteria):
     seed: int = 0
 
 
-def learn_forward(search: Search, given: StructureOptions) -> Selection:
+def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by exact scores and forward selection."""
     options = own_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
@@ -92,18 +92,18 @@ def learn_forward(search: Search, given: StructureOptions) -> Selection:
     )
 
 
-def find_candidates(search: Search, options: ForwardOptions) -> Candidates:
+def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandidates:
     """Candidates that beat their sub-clauses at the lowest price."""
     kept = retain(score_candidates(search, options), LEVELS[-1])
     kept.sort(key=lambda score: rank(score, LEVELS[-1], search.data))
     coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
-    return Candidates(
+    return PenaltyCandidates(
         [score for score, own in zip(kept, coupling, strict=True) if not own],
         [score for score, own in zip(kept, coupling, strict=True) if own],
     )
 
 
-def score_candidates(search: Search, options: ForwardOptions) -> list[ClauseScore]:
+def score_candidates(search: RuleSearch, options: ForwardOptions) -> list[ClauseScore]:
     """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
     for path in connected_paths(search, min(3, options.max_literals), options.max_variables):

@@ -31,7 +31,7 @@ import numpy as np
 from lapis.data.keys import contains
 from lapis.errors import Warning, announce
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
@@ -66,7 +66,7 @@ class LhlOptions(Criteria):
         return self.max_examples
 
 
-def learn_lhl(search: Search, given: StructureOptions) -> Selection:
+def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by LHL."""
     options = own_options(LhlOptions, given)
     data = search.data
@@ -121,7 +121,7 @@ def warn_of_support(num_paths: int, least: int) -> None:
 
 
 def try_path(
-    search: Search,
+    search: RuleSearch,
     graph: LiftedGraph,
     found: FoundPath,
     options: LhlOptions,

@@ -52,9 +52,9 @@ import numpy as np
 
 from lapis.registry.options import StructureOptions
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.explain import constant_names
-from lapis.structure.learned_rules import Rule
+from lapis.structure.learned_rules import LearnedRule
 from lapis.structure.scores import fit_unit
 from lapis.structure.training_data import TrainingData
 
@@ -62,7 +62,7 @@ PRIOR = 1.0  # λ
 SLIGHT = 1e-9  # gains below are rounding
 
 
-class Edge(NamedTuple):
+class Hyperedge(NamedTuple):
     """A hyperedge: a predicate and the clusters at its arguments."""
 
     predicate: str
@@ -82,9 +82,9 @@ class LiftedGraph:
     """Clusters of constants and the hyperedges between them."""
 
     members: dict[int, tuple[tuple[str, int], ...]]  # cluster → (type, constant of the union)
-    edges: dict[Edge, int]  # its number of true atoms
+    edges: dict[Hyperedge, int]  # its number of true atoms
 
-    def num_atoms(self, edge: Edge) -> int:
+    def num_atoms(self, edge: Hyperedge) -> int:
         """Ground atoms, true and false, that a hyperedge contains."""
         return prod([len(self.members[node]) for node in edge.nodes])
 
@@ -107,9 +107,9 @@ class Lifting:
     def __init__(self, data: TrainingData, prior: float) -> None:
         self.prior = prior
         self.number: dict[tuple[str, int], int] = {}
-        self.edges: dict[Edge, int] = {}
+        self.edges: dict[Hyperedge, int] = {}
         # Dicts as ordered sets: sums over sets would differ in rounding from run to run.
-        self.touching: dict[int, dict[Edge, None]] = defaultdict(dict)
+        self.touching: dict[int, dict[Hyperedge, None]] = defaultdict(dict)
         self.filling: dict[Hole, dict[int, None]] = defaultdict(dict)  # nodes that fill a hole
         for name, predicate in data.predicates.items():
             for row in data.tuples[name].tolist():
@@ -117,7 +117,7 @@ class Lifting:
                     self.number.setdefault((t, c), len(self.number))
                     for t, c in zip(predicate.types, row, strict=True)
                 )
-                self._add(Edge(name, nodes), 1)
+                self._add(Hyperedge(name, nodes), 1)
         self.type_of = {node: name for (name, _), node in self.number.items()}
         self.size = dict.fromkeys(self.type_of, 1)
         self.parent = {node: node for node in self.size}
@@ -163,13 +163,13 @@ class Lifting:
         """Clusters that share a hyperedge with this one, and itself."""
         return {other for edge in self.touching[node] for other in edge.nodes}
 
-    def _add(self, edge: Edge, true: int) -> None:
+    def _add(self, edge: Hyperedge, true: int) -> None:
         self.edges[edge] = self.edges.get(edge, 0) + true
         for place, node in enumerate(edge.nodes):
             self.touching[node][edge] = None
             self.filling[hole_of(edge, place)][node] = None
 
-    def _remove(self, edge: Edge) -> int:
+    def _remove(self, edge: Hyperedge) -> int:
         """The edge's number of true atoms."""
         for place, node in enumerate(edge.nodes):
             self.touching[node].pop(edge, None)
@@ -177,11 +177,11 @@ class Lifting:
         return self.edges.pop(edge)
 
 
-def rename(edge: Edge, old: int, new: int) -> Edge:
-    return Edge(edge.predicate, tuple(new if node == old else node for node in edge.nodes))
+def rename(edge: Hyperedge, old: int, new: int) -> Hyperedge:
+    return Hyperedge(edge.predicate, tuple(new if node == old else node for node in edge.nodes))
 
 
-def hole_of(edge: Edge, place: int) -> Hole:
+def hole_of(edge: Hyperedge, place: int) -> Hole:
     return Hole(edge.predicate, place, edge.nodes[:place] + edge.nodes[place + 1 :])
 
 
@@ -272,14 +272,14 @@ class ClusterModel(NamedTuple):
     """Declarations beside those of the data, rules, and how well they explain the data."""
 
     declarations: str
-    rules: tuple[Rule, ...]
+    rules: tuple[LearnedRule, ...]
     value: float  # WPLL given the clusters
     unit_value: float
     is_whole: bool  # no stop cut it short
     members: dict[str, dict[str, list[str]]]  # by type: cluster → constants
 
 
-def learn_clusters(search: Search, options: StructureOptions) -> ClusterModel:
+def learn_clusters(search: RuleSearch, options: StructureOptions) -> ClusterModel:
     """The lifted hypergraph as a model."""
     search.tell("lifting", 0, None)
     prior = PRIOR if options.cluster_prior is None else options.cluster_prior
@@ -293,8 +293,8 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
     for node in sorted(graph.members, key=lambda node: (-len(graph.members[node]), node)):
         clusters[graph.members[node][0][0]].append(node)
     number = {node: at for own in clusters.values() for at, node in enumerate(own, NOBODY + 1)}
-    rules: list[Rule] = []
-    others: list[Rule] = []
+    rules: list[LearnedRule] = []
+    others: list[LearnedRule] = []
     value = unit_value = of_defaults = 0.0
     for name in data.targets:
         if data.num_atoms[name]:
@@ -315,7 +315,7 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
         declared.append(f"in_{name}({name}, {name}_cluster!)")
         for word, size in zip(words, sizes, strict=True):
             weight = log((size + 0.5) / (every + len(sizes) / 2))
-            others.append(Rule(f"in_{name}(x0, {word})", weight, None, None, size, every))
+            others.append(LearnedRule(f"in_{name}(x0, {word})", weight, None, None, size, every))
     rules.sort(key=lambda rule: -abs(rule.weight))
     members = {
         name: {cluster_name(name, number[n]): spell(data, graph.members[n]) for n in nodes}
@@ -328,7 +328,7 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
 
 def write_predicate(
     data: TrainingData, graph: LiftedGraph, number: Mapping[int, int], name: str
-) -> tuple[float, float, list[Rule]]:
+) -> tuple[float, float, list[LearnedRule]]:
     """A predicate's part of the WPLL of unit clauses, what its default rule gains on atoms in no
     combination with a true one, and its rules."""
     num_atoms, types = data.num_atoms[name], data.predicates[name].types
@@ -338,7 +338,7 @@ def write_predicate(
     odds, alone = fit_unit(sum(true for _, true in edges) / num_atoms)
     by_default = log_likelihood(0, rest, logit(0, rest)) - log_likelihood(0, rest, odds)
     atom = f"{name}({', '.join(f'x{place}' for place in range(len(types)))})"
-    rules = [Rule(atom, logit(0, rest), None, None, len(data.tuples[name]), num_atoms)]
+    rules = [LearnedRule(atom, logit(0, rest), None, None, len(data.tuples[name]), num_atoms)]
     for nodes, true in edges:
         total = total_of[nodes]
         gain = log_likelihood(true, total, logit(true, total)) - log_likelihood(true, total, odds)
@@ -349,10 +349,12 @@ def write_predicate(
         weight = logit(true, total) - logit(0, rest)
         words = say(data, atom, [graph.members[node] for node in nodes], true, total)
         rules.append(
-            Rule(f"{inside} ^ {atom}", weight, gain / num_atoms, true, true, num_atoms, words)
+            LearnedRule(
+                f"{inside} ^ {atom}", weight, gain / num_atoms, true, true, num_atoms, words
+            )
         )
         norm = log_chance(False, logit(true, total)) - log_chance(False, logit(0, rest))
-        rules.append(Rule(inside, norm, None, None, total, num_atoms))
+        rules.append(LearnedRule(inside, norm, None, None, total, num_atoms))
     return alone, by_default / num_atoms, rules
 
 

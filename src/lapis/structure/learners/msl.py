@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import Search
+from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import (
     Candidate,
     Path,
@@ -37,10 +37,10 @@ class MslOptions(Criteria):
     beam: int = 5
 
 
-class Bounds:
+class GainBounds:
     """What each clause adds at most: its gain in an earlier, smaller model."""
 
-    def __init__(self, search: Search, options: MslOptions) -> None:
+    def __init__(self, search: RuleSearch, options: MslOptions) -> None:
         self.search, self.options = search, options
         self.alone: dict[Candidate, ClauseScore] = {}
         self.bound: dict[Candidate, float] = {}
@@ -83,12 +83,12 @@ class Bounds:
         return beam
 
 
-def learn_msl(search: Search, given: StructureOptions) -> Selection:
+def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by beam search."""
     options = own_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
-    bounds = Bounds(search, options)
+    bounds = GainBounds(search, options)
     while not search.stop.is_over() and len(ensemble.clauses) != options.max_clauses:
         best = search_clause(search, ensemble, bounds, options)
         if best is None:
@@ -100,7 +100,7 @@ def learn_msl(search: Search, given: StructureOptions) -> Selection:
 
 
 def search_clause(
-    search: Search, ensemble: Ensemble, bounds: Bounds, options: MslOptions
+    search: RuleSearch, ensemble: Ensemble, bounds: GainBounds, options: MslOptions
 ) -> Candidate | None:
     """The best clause that the beam comes to."""
     known = set(ensemble.clauses)
@@ -133,14 +133,14 @@ def choose(
     return None
 
 
-def pairs(search: Search, options: MslOptions) -> Iterator[Candidate]:
+def pairs(search: RuleSearch, options: MslOptions) -> Iterator[Candidate]:
     """All connected clauses of two literals."""
     for path in connected_paths(search, 2, options.max_variables):
         for positive in range(4):
             yield canonical(path, positive)
 
 
-def connected_paths(search: Search, max_literals: int, max_variables: int) -> Iterator[Path]:
+def connected_paths(search: RuleSearch, max_literals: int, max_variables: int) -> Iterator[Path]:
     """All connected paths of 2 … max_literals atoms in the language, shortest first."""
     level = {
         canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
@@ -155,7 +155,7 @@ def connected_paths(search: Search, max_literals: int, max_variables: int) -> It
         yield from level
 
 
-def neighbours(search: Search, clause: Candidate, options: MslOptions) -> Iterator[Candidate]:
+def neighbours(search: RuleSearch, clause: Candidate, options: MslOptions) -> Iterator[Candidate]:
     """Clauses one literal longer or shorter, or with one sign flipped."""
     size = len(clause)
     for bit in range(size):
@@ -172,7 +172,7 @@ def neighbours(search: Search, clause: Candidate, options: MslOptions) -> Iterat
                 yield canonical(path, clause.positive | sign << size)
 
 
-def extensions(search: Search, path: Path, max_variables: int) -> Iterator[Path]:
+def extensions(search: RuleSearch, path: Path, max_variables: int) -> Iterator[Path]:
     """The path with one atom more that shares a variable with it; or that has none."""
     types = variable_types(path, search.data.predicates)
     fresh = max(types, default=-1) + 1
