@@ -23,8 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling.clause_graph import WorldCounters
-from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, reweigh_plan, sweep_work
-from lapis.inference.sampling.gibbs import GibbsState
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, GibbsState, reweigh_plan, sweep_work
 from lapis.inference.sampling.tally import Tallies, new_tallies
 from lapis.inference.sampling.tempering_kernel import Ladder, run_tempering
 from lapis.network.network import Network
