@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from lapis.problem.task import (
 )
 from lapis.registry.options import (
     CountOptions,
+    GroundOptions,
     InferOptions,
     LearnOptions,
     LiftOptions,
@@ -36,13 +37,16 @@ from lapis.registry.options import (
 from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 
 if TYPE_CHECKING:
+    from lapis.data.database import Database
     from lapis.evaluation.score import Score
     from lapis.inference.marginals import InferenceOptions
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
+    from lapis.network.network import Network
     from lapis.results.answer import Answer, Counts, MostLikelyWorld
     from lapis.results.plan_report import PlanReport
+    from lapis.results.result import Figures
     from lapis.stores.store import Store
     from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
@@ -437,3 +441,102 @@ def place_worlds(store: Store | None) -> Callable[[Problem], Problem] | None:
     from lapis.stores.load_to_store import place_problem
 
     return partial(place_problem, store=store)
+
+
+def ground_network(
+    model: Path, worlds: Sequence[Database], options: GroundOptions, progress: Report | None
+) -> Figures:
+    """Ground a model, write the network to `options.output` and return its sizes."""
+    from lapis.grounding import ground
+    from lapis.network.export import check_network_file, write_network
+
+    if options.output is not None:
+        check_network_file(options.output)
+    if len(worlds) > 1:
+        raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
+    # The file keeps the weights of the model, so rules are not gathered.
+    task = build_task(
+        model,
+        worlds or None,
+        options.query,
+        open_predicates=options.open_predicates,
+        strict=options.strict,
+        gather=False,
+    )
+    problem = task.worlds[0].problem
+    # Contradictory hard formulas are no error here.
+    network = ground(
+        problem,
+        progress=progress,
+        cache_dir=options.cache,
+        max_memory=options.max_memory,
+        check=False,
+    )
+    if options.output is not None:
+        write_network(network, options.output)
+    return network_sizes(network)
+
+
+def network_sizes(network: Network) -> Figures:
+    from lapis.results.result import Figures
+
+    sizes = {
+        "atoms": network.num_base_atoms,
+        "auxiliary_atoms": network.num_atoms - network.num_base_atoms,
+        "clauses": network.num_clauses,
+        "hard_clauses": int((network.weight_id < 0).sum()),
+        "literals": len(network.literal),
+        "blocks": network.num_blocks,
+        "weights": len(network.weights),
+        "components": network.num_components,
+        "constant_score": network.constant_score,  # not part of .uai
+    }
+    return Figures(sizes)
+
+
+def draw_clusters(
+    model: Path, worlds: Sequence[Database], path: Path, options: StructureOptions
+) -> None:
+    """Draw the lifted hypergraph of the data to `path`."""
+    from lapis.problem.problem import build_problem
+    from lapis.structure.drawing import cluster_graph
+    from lapis.structure.learners.lift_graph import PRIOR, lift_graph
+    from lapis.structure.training_data import join_worlds
+
+    inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
+    problems = [build_problem(inputs.model, database) for database in inputs.databases]
+    data = join_worlds(inputs.model, problems, ())
+    cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)
+
+
+def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLikelyWorld:
+    """Solve a weighted MaxSAT file; `cost` is the weight of the violated soft clauses."""
+    import numpy as np
+
+    from lapis.data.database import Domain
+    from lapis.inference.map.wcnf import solve_wcnf
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.results.answer import MostLikelyWorld
+    from lapis.results.atoms import AtomGroup, Atoms
+
+    limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed, progress=progress)
+    result = solve_wcnf(path, options.method, limits)
+    found = result.found
+    size = result.network.num_base_atoms
+    numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))
+    codes = np.arange(size, dtype=np.int32).reshape(size, 1)
+    variables = AtomGroup("x", codes, (numbers,), ("variable",), "x{0[0]}".format)
+    return MostLikelyWorld(
+        found.method,
+        found.optimal,
+        found.score,
+        Atoms((variables,)),
+        np.asarray(found.world[:size]),
+        diagnostics={
+            "cost": result.cost,
+            "cost_bound": result.bound,
+            "gap": found.gap,
+            "interrupted": found.interrupted,
+            **found.diagnostics,
+        },
+    )

@@ -131,29 +131,27 @@ def check_program(
     objective: MapObjective, structure: ProgramStructure, program: ClauseProgram
 ) -> None:
     index, value = (
-        joined(integer_program.index, np.int64),
-        joined(integer_program.value, np.float64),
+        joined(program.index, np.int64),
+        joined(program.value, np.float64),
     )
     row = np.repeat(
-        np.arange(len(joined(integer_program.lower, np.float64))),
-        joined(integer_program.length, np.int64),
+        np.arange(len(joined(program.lower, np.float64))),
+        joined(program.length, np.int64),
     )
     lower, upper = (
-        joined(integer_program.lower, np.float64),
-        joined(integer_program.upper, np.float64),
+        joined(program.lower, np.float64),
+        joined(program.upper, np.float64),
     )
     known = structure.found.value >= 0
     for world in all_worlds(objective.num_atoms):
-        columns = integer_program.columns_of(world)
+        columns = program.columns_of(world)
         sums = np.bincount(row, value * columns[index], len(lower))
         allowed = bool(((sums >= lower - 1e-9) & (sums <= upper + 1e-9)).all())
         allowed &= bool((world[known] == structure.found.value[known]).all())
         cost = objective.cost(world)
         assert allowed == (cost < np.inf)
         if allowed:
-            assert integer_program.offset + np.concatenate(
-                integer_program.cost
-            ) @ columns == pytest.approx(cost)
+            assert program.offset + np.concatenate(program.cost) @ columns == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])

@@ -34,9 +34,9 @@ SCRIPTS = {
     """,
 }
 OWN_LEARNER = """
-    from lapis.evaluation.fold_jobs import Learned
+    from lapis.evaluation.cross_validation import LearnerOutput
     def learn(task):
-        return Learned(task.model, {"mine": task.number})
+        return LearnerOutput(task.model, {"mine": task.number})
     result = lapis.cross_validate(model, worlds, query=["Smokes"], jobs=2, learn=learn)
     print([fold.account["mine"] for fold in result.folds])
 """

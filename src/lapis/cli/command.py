@@ -31,7 +31,6 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.registry.check import check_options
 from lapis.registry.method import methods_of
 from lapis.registry.option import Kind, Option, options_of
-from lapis.results.result import escape
 from lapis.runtime.progress import Progress, Report, compilations
 
 if TYPE_CHECKING:
@@ -454,6 +453,8 @@ def progress_bar(title: str) -> Iterator[Report | None]:
 
 def describe(event: Progress) -> str:
     """The event in a line: phase, how far, figures, and what is being done."""
+    from lapis.results.result import escape
+
     text = escape(" ".join(event.text.split()), "terminal")
     shown = shorten(text, TEXT_WIDTH)
     return f"{event}: {shown}" if shown else str(event)

@@ -1,11 +1,4 @@
-"""The commands: each calls the library with what was typed, and shows or prints the result.
-
-`lapis ground`: the network's size, and a file of it.
-
-The lifted hypergraph of data, as a picture.
-
-`lapis map FILE.wcnf`: weighted MaxSAT problems by the same solver.
-"""
+"""The commands: each calls the library with its options, and shows or prints the result."""
 
 from __future__ import annotations
 
@@ -14,14 +7,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lapis.cli import circuit, field  # noqa: F401  (their commands)
 from lapis.cli.command import MODEL, WORLDS, Argument, command, run
-from lapis.data.database import Database, Domain
 from lapis.errors import LapisError
-from lapis.network.network import Network
-from lapis.problem.task import build_task
 from lapis.registry.option import keywords
 from lapis.registry.options import (
     CheckOptions,
@@ -39,10 +27,6 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.results.answer import MostLikelyWorld
-from lapis.results.atoms import AtomGroup, Atoms
-from lapis.results.result import Figures
-from lapis.runtime.progress import Report
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
@@ -51,9 +35,6 @@ if TYPE_CHECKING:
     from lapis.runtime.progress import Report
 
     Worlds = Sequence[Database]
-if TYPE_CHECKING:
-    from lapis.data.database import Database
-
 
 __all__ = ["run"]
 
@@ -115,8 +96,9 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
 @command("ground", GroundOptions, MODEL, WORLDS, bar="grounding")
 def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report | None) -> Result:
     """The ground network: its size, and a file of it (.wcnf, .uai or .json)."""
+    from lapis import operations
 
-    return run_ground(model, worlds, options, progress)
+    return operations.ground_network(model, worlds, options, progress)
 
 
 @command("infer", InferOptions, MODEL, WORLDS, bar="sampling")
@@ -157,7 +139,7 @@ def map_(
     from lapis import operations
 
     if isinstance(model, Path) and is_wcnf(model):
-        return map_wcnf(model, options, progress)
+        return operations.map_wcnf(model, options, progress)
     if options.output is not None:
         return operations.map_to_store(model, worlds or None, options, options.output, progress)
     return operations.map(model, worlds or None, options, progress)
@@ -217,7 +199,7 @@ def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
         from lapis.results.graph import check_drawing
 
         check_drawing(options.draw)
-        draw_lifted(model, worlds, options.draw, options)
+        operations.draw_clusters(model, worlds, options.draw, options)
     with progress_bar("learning rules") as progress:
         found = operations.learn_structure(model, worlds or None, options, progress)
     if options.output is not None:
@@ -265,99 +247,5 @@ def completion(shell: str, options: NoOptions) -> None:
     print(write_script(shell))
 
 
-def run_ground(
-    model: Path,
-    worlds: Sequence[Database],
-    options: GroundOptions,
-    progress: Report | None,
-) -> Figures:
-    from lapis.grounding import ground
-    from lapis.network.export import check_network_file, write_network
-
-    if options.output is not None:
-        check_network_file(options.output)
-    if len(worlds) > 1:
-        raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
-    # Weights stand in the file as they do in the model, so alike rules are not gathered.
-    task = build_task(
-        model,
-        worlds or None,
-        options.query,
-        open_predicates=options.open_predicates,
-        strict=options.strict,
-        gather=False,
-    )
-    problem = task.worlds[0].problem
-    # A network is a network, whether or not a world satisfies it.
-    network = ground(
-        problem,
-        progress=progress,
-        cache_dir=options.cache,
-        max_memory=options.max_memory,
-        check=False,
-    )
-    if options.output is not None:
-        write_network(network, options.output)
-    return summarise(network)
-
-
-def summarise(network: Network) -> Figures:
-    sizes = {
-        "atoms": network.num_base_atoms,
-        "auxiliary_atoms": network.num_atoms - network.num_base_atoms,
-        "clauses": network.num_clauses,
-        "hard_clauses": int((network.weight_id < 0).sum()),
-        "literals": len(network.literal),
-        "blocks": network.num_blocks,
-        "weights": len(network.weights),
-        "components": network.num_components,
-        "constant_score": network.constant_score,  # which .uai has no place for
-    }
-    return Figures(sizes)
-
-
-def draw_lifted(
-    model: Path, worlds: Sequence[Database], path: Path, options: StructureOptions
-) -> None:
-    from lapis.problem.problem import build_problem
-    from lapis.problem.task import open_inputs
-    from lapis.structure.drawing import cluster_graph
-    from lapis.structure.learners.lift_graph import PRIOR, lift_graph
-    from lapis.structure.training_data import join_worlds
-
-    inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
-    problems = [build_problem(inputs.model, database) for database in inputs.databases]
-    data = join_worlds(inputs.model, problems, ())
-    cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)
-
-
 def is_wcnf(path: Path) -> bool:
     return path.name.endswith((".wcnf", ".wcnf.gz"))
-
-
-def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLikelyWorld:
-    """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
-    from lapis.inference.map.wcnf import solve_wcnf
-    from lapis.inference.marginals import InferenceOptions
-
-    limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed, progress=progress)
-    result = solve_wcnf(path, options.method, limits)
-    found = result.found
-    size = result.network.num_base_atoms
-    numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))
-    codes = np.arange(size, dtype=np.int32).reshape(size, 1)
-    variables = AtomGroup("x", codes, (numbers,), ("variable",), "x{0[0]}".format)
-    return MostLikelyWorld(
-        found.method,
-        found.optimal,
-        found.score,
-        Atoms((variables,)),
-        np.asarray(found.world[:size]),
-        diagnostics={
-            "cost": result.cost,
-            "cost_bound": result.bound,
-            "gap": found.gap,
-            "interrupted": found.interrupted,
-            **found.diagnostics,
-        },
-    )

@@ -93,7 +93,7 @@ class LiftedGraph:
 def cluster_log_likelihood(true: int, total: int) -> float:
     """ℓ(t, f) with t + f = total.
 
-    >>> log_likelihood(2, 2), round(log_likelihood(1, 2), 4)
+    >>> cluster_log_likelihood(2, 2), round(cluster_log_likelihood(1, 2), 4)
     (0.0, -1.3863)
     """
     false = total - true
