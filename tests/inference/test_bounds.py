@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_literals, random_network, scored_worlds
-from sampled_networks import HARD_TO_SAMPLE, agreement, equivalence
-from test_overclaims import coupled_pairs
 
 import lapis
+from exact_networks import make_network, random_literals, random_network, scored_worlds
 from lapis.inference.bounds import certified, self_avoiding
 from lapis.inference.bounds.certified import MarginalBounds, bound_network, planes
 from lapis.inference.bounds.forests import bound_above, find_tables
@@ -25,6 +23,7 @@ from lapis.inference.bounds.self_avoiding import (
 from lapis.inference.bounds.terms import find_terms
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.network.network import Network
+from sampled_networks import HARD_TO_SAMPLE, agreement, coupled_pairs, equivalence
 
 REFERENCE = 1e-15
 

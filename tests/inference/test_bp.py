@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, log_reference, make_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 import lapis
+from exact_networks import WEIGHTS, log_reference, make_network
 from golden_models import GoldenModel
 from lapis.inference.belief_propagation import BeliefPropagation, propagate_beliefs
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
@@ -17,6 +16,7 @@ from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.solve import by_belief_propagation
 from lapis.network.network import Network
+from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 
 def random_forest(seed: int) -> tuple[Network, Enumeration]:

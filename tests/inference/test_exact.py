@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, chance_of, make_network, possible_worlds, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
+from exact_networks import WEIGHTS, chance_of, make_network, possible_worlds, random_network
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map, plan_exact

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from exact_networks import random_network
 
 import lapis
+from exact_networks import random_network
 from lapis.errors import TooLarge
 from lapis.inference.exact import junction_tree
 from lapis.inference.exact.by_components import plan_exact

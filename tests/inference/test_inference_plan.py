@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exact_networks import random_network
 from hypothesis import given, settings
-from sampled_networks import agreement
 
 import lapis
+from exact_networks import random_network
 from golden_models import GoldenModel, golden_models
 from lapis.errors import TooLarge
 from lapis.inference.exact.by_components import ExactPlan
@@ -31,6 +30,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem, build_problem
 from lapis.results.plan_report import PlanReport, PlanRow
 from lapis.runtime.progress import STOPPED
+from sampled_networks import agreement
 from strategies import Case, cases
 
 GOLDEN = [golden for golden in golden_models() if golden.query and not golden.impossible]

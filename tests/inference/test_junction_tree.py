@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exact_networks import make_network, random_network
 from lapis.inference.exact.by_components import exact, plan_exact
 from lapis.inference.exact.elimination_order import best_order, low_degree_order
 from lapis.inference.exact.junction_tree import CORE, ROOT, build_tree

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from exact_networks import log_reference, make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
+from exact_networks import log_reference, make_network, random_network
 from lapis.inference.exact.by_components import exact
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions, sampled_log_odds, state_log_odds

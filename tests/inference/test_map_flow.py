@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
+from exact_networks import make_network, random_network
 from lapis.errors import LapisError
 from lapis.inference.map import integer_program as ilp
 from lapis.inference.map import persistency

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 import pytest
-from exact_networks import make_network
 
+from exact_networks import make_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.map.objective import common_unit, objective_of
 from lapis.inference.map.solver import most_likely_world

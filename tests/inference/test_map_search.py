@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
+from exact_networks import make_network, random_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.map.maxwalksat import (
     climb,

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
+from exact_networks import make_network, random_network
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
 from lapis.inference.map.solver import MapResult, map_problem, most_likely_world

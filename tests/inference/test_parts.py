@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import make_network
-from sampled_networks import agreement
 
+from exact_networks import make_network
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.inference.plan import (
@@ -19,6 +18,7 @@ from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.solve import carry_out, sample
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
+from sampled_networks import agreement
 
 
 def sample_all(network: Network, options: InferenceOptions) -> Marginals:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, make_network, possible_worlds, random_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from exact_networks import WEIGHTS, make_network, possible_worlds, random_network
 from lapis.errors import LapisError
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exact_networks import make_network, random_network
 from lapis.network import satisfiability
 from lapis.network.network import Network
 from lapis.network.satisfiability import find_core, find_world

@@ -6,11 +6,11 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
+from exact_networks import WEIGHTS, make_network, random_network
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
 from lapis.inference.exact.by_components import exact

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from objectives import maximize
 
 import lapis
 import oracle
+from known_objectives import maximize
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from component_rows import write_columns
 
-from inference.exact_networks import log_reference, make_network, random_network, scored_worlds
-from inference.sampled_networks import agreement
+from exact_networks import log_reference, make_network, random_network, scored_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.stores.components.rows import DEFINITION, ParcelRows, build_network, read_columns
@@ -23,6 +22,7 @@ from lapis.stores.components.solving import (
     Question,
     solve_parcel,
 )
+from sampled_networks import agreement
 
 
 def shuffled(network: Network, rng: np.random.Generator, width: int = 3) -> ParcelRows:

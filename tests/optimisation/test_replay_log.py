@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from objectives import Logistic, PlainPoint, maximize, random_logistic
 
+from known_objectives import Logistic, PlainPoint, maximize, random_logistic
 from lapis.errors import LapisError
 from lapis.optimisation import maximize as maximizing
 from lapis.optimisation.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint

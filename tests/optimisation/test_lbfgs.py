@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives import (
+
+from known_objectives import (
     Logistic,
     PlainPoint,
     Quadratic,
@@ -15,7 +16,6 @@ from objectives import (
     random_curvature,
     random_logistic,
 )
-
 from lapis.errors import LapisError
 from lapis.optimisation.lbfgs import Lbfgs, newton_step, polish, split_weights
 from lapis.optimisation.objective import penalize

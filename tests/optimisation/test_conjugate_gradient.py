@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Quadratic, maximize, random_curvature, random_logistic, scaled_curvature
 
+from known_objectives import (
+    Quadratic,
+    maximize,
+    random_curvature,
+    random_logistic,
+    scaled_curvature,
+)
 from lapis.optimisation.conjugate_gradient import ConjugateGradient
 from lapis.optimisation.maximize import make_optimizer
 from lapis.optimisation.objective import penalize

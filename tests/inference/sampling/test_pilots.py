@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sampled_networks import agreement, equivalence
-
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.cluster import ClusterSampler
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.results.answer import quality_remarks
 from lapis.runtime.progress import SECONDS_LEFT, Progress
+from sampled_networks import agreement, equivalence
 
 
 def test_the_choice_does_not_depend_on_the_cores_or_the_order() -> None:

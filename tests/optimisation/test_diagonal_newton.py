@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Logistic, PlainPoint, Quadratic, SampledLogistic, maximize, random_logistic
 
+from known_objectives import (
+    Logistic,
+    PlainPoint,
+    Quadratic,
+    SampledLogistic,
+    maximize,
+    random_logistic,
+)
 from lapis.optimisation.diagonal_newton import (
     MAX_STEP,
     DiagonalNewton,

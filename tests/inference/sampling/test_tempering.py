@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from sampled_networks import agreement, check_against_exact, start_chain
 
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.tempering import Tempering, spread_levels
+from sampled_networks import agreement, check_against_exact, start_chain
 
 
 def test_crosses_between_modes_that_gibbs_does_not() -> None:

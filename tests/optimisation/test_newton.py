@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Logistic, Quadratic, maximize, random_logistic
 
+from known_objectives import Logistic, Quadratic, maximize, random_logistic
 from lapis.errors import LapisError
 from lapis.optimisation.maximize import make_optimizer
 from lapis.optimisation.newton import Newton

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampled_networks import GOLDEN, golden_problem
 
 import lapis
 from golden_models import GoldenModel
@@ -17,6 +16,7 @@ from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.tally import new_tallies
 from lapis.runtime.progress import Progress
+from sampled_networks import GOLDEN, golden_problem
 
 SMOKERS = """
 Friends(person, person)

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exact_networks import make_network
-from sampled_networks import agreement
 
 import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
@@ -26,31 +24,9 @@ from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.inference.solve import infer_network
 from lapis.language.formulas import LARGEST
-from lapis.network.network import Network
+from sampled_networks import agreement, coupled_pairs, many_modes
 
 SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), ClusterSampler()]
-
-
-def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:
-    """Every pair wants to be equal or different, at random: a landscape of many modes."""
-    clauses: list[tuple[list[int], int, float]] = []
-    weights: list[float] = []
-    for one in range(1, size + 1):
-        clauses.append(([one], len(weights), 1.0))
-        weights.append(0.6 * strength * rng.normal())
-        for other in range(one + 1, size + 1):
-            clauses += [([-one, other], len(weights), 1.0), ([one, -other], len(weights), 1.0)]
-            weights.append(strength * rng.normal())
-    return make_network(size, clauses, weights)
-
-
-def many_modes(seed: int) -> Network:
-    """Two unequal modes for even seeds, many for odd ones."""
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(8, 13))
-    if seed % 2 == 0:
-        return agreement(size, rng.uniform(0.25, 0.9) * 8 / size, rng.uniform(0.02, 0.6))
-    return coupled_pairs(min(size, 11), rng.uniform(0.6, 2.2), rng)
 
 
 def count_overclaims(sampler: Sampler[Any, Any], seeds: range) -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Logistic, SampledLogistic, newton_maximum, random_logistic
 
+from known_objectives import Logistic, SampledLogistic, newton_maximum, random_logistic
 from lapis.optimisation.maximize import Ray, find_length
 from lapis.optimisation.objective import penalize
 

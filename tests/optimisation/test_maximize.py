@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from objectives import (
+
+from known_objectives import (
     Logistic,
     PlainPoint,
     Quadratic,
@@ -19,7 +20,6 @@ from objectives import (
     random_logistic,
     scaled_curvature,
 )
-
 from lapis.errors import LapisError
 from lapis.methods import methods_of
 from lapis.optimisation.maximize import make_optimizer

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from objectives import (
+
+from known_objectives import (
     Logistic,
     PlainPoint,
     Quadratic,
@@ -16,7 +17,6 @@ from objectives import (
     random_logistic,
     scaled_curvature,
 )
-
 from lapis.optimisation.gradient_ascent import (
     RECENT,
     GradientAscent,

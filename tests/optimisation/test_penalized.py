@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from objectives import Quadratic
 
+from known_objectives import Quadratic
 from lapis.optimisation.objective import penalize, pseudo_gradient
 
 NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])

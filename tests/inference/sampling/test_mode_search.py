@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import make_network
-from sampled_networks import agreement, colouring, equivalence
-from test_overclaims import many_modes
 
 import lapis
+from exact_networks import make_network
 from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.sampling import chains
@@ -17,6 +15,7 @@ from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mode_search import find_modes
 from lapis.network.network import Network
+from sampled_networks import agreement, colouring, equivalence, many_modes
 
 
 def crowds(number: int, size: int) -> Network:

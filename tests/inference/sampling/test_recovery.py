@@ -6,11 +6,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from exact_networks import possible_worlds, random_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from exact_networks import possible_worlds, random_network
 from lapis.errors import LapisError
 from lapis.inference.exact.by_components import exact
 from lapis.inference.reduction import tree_answers

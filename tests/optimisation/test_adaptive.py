@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import Quadratic
 
+from known_objectives import Quadratic
 from lapis.optimisation.adaptive import EPSILON, AdaGrad, Adam
 from lapis.optimisation.objective import penalize
 

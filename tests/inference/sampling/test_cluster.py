@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from exact_networks import make_network
-from sampled_networks import agreement, check_against_exact, random_networks
 
+from exact_networks import make_network
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.clause_graph import build_graph
@@ -14,6 +13,7 @@ from lapis.inference.sampling.cluster_kernel import SETTLED, SWEEPS, run_cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
+from sampled_networks import agreement, check_against_exact, random_networks
 
 
 def glass(size: int, seed: int) -> Network:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import lapis
+from exact_networks import make_network, random_network
 from golden_models import GoldenModel, golden_models
-from inference.exact_networks import make_network, random_network
 from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
@@ -133,3 +133,25 @@ def check_against_exact(network: Network, result: SampleResult) -> None:
     assert (error <= 4 * result.stderr + 1e-9).all()
     counted = np.abs(result.expected_count - exact.expected_count)
     assert (counted <= 4 * result.expected_count_stderr + 1e-9).all()
+
+
+def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:
+    """Couple every pair by a random weight for being equal: a distribution with many modes."""
+    clauses: list[tuple[list[int], int, float]] = []
+    weights: list[float] = []
+    for one in range(1, size + 1):
+        clauses.append(([one], len(weights), 1.0))
+        weights.append(0.6 * strength * rng.normal())
+        for other in range(one + 1, size + 1):
+            clauses += [([-one, other], len(weights), 1.0), ([one, -other], len(weights), 1.0)]
+            weights.append(strength * rng.normal())
+    return make_network(size, clauses, weights)
+
+
+def many_modes(seed: int) -> Network:
+    """Two unequal modes for even seeds, many for odd ones."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(8, 13))
+    if seed % 2 == 0:
+        return agreement(size, rng.uniform(0.25, 0.9) * 8 / size, rng.uniform(0.02, 0.6))
+    return coupled_pairs(min(size, 11), rng.uniform(0.6, 2.2), rng)

@@ -6,21 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exact_networks import make_network
-from sampled_networks import (
-    GOLDEN,
-    HARD_TO_SAMPLE,
-    agreement,
-    check_against_exact,
-    equivalence,
-    golden_network,
-    implications,
-    random_networks,
-    start_chain,
-    witnesses,
-)
 
 import lapis
+from exact_networks import make_network
 from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
@@ -34,6 +22,18 @@ from lapis.inference.sampling.tally import make_room, new_tallies
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 from lapis.runtime.progress import Progress
+from sampled_networks import (
+    GOLDEN,
+    HARD_TO_SAMPLE,
+    agreement,
+    check_against_exact,
+    equivalence,
+    golden_network,
+    implications,
+    random_networks,
+    start_chain,
+    witnesses,
+)
 
 SAMPLERS: list[Sampler[Any, Any]] = [
     Gibbs(),

@@ -6,9 +6,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from exact_networks import make_network
 
 import lapis
+from exact_networks import make_network
 from lapis.inference.exact.by_components import exact
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.annealed import anneal, weighted_mean

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import make_network, possible_worlds
-from sampled_networks import agreement, colouring, equivalence, random_networks, start_chain
 
 import lapis
+from exact_networks import make_network, possible_worlds
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.mcsat import MCSAT, restart
 from lapis.inference.sampling.tally import new_tallies
+from sampled_networks import agreement, colouring, equivalence, random_networks, start_chain
 
 
 @pytest.mark.parametrize("budget", [4096, 8])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 
+from known_objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 from lapis.optimisation.objective import penalize
 from lapis.optimisation.trust_region import find_gain, gain_stderr, optimism, renew, try_step
 
