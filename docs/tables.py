@@ -12,7 +12,7 @@ from pathlib import Path
 from lapis.cli import commands  # noqa: F401  (fills COMMANDS)
 from lapis.cli.command import COMMANDS, show_default
 from lapis.methods import methods_of
-from lapis.registry.option import NOUNS, Option, options_of
+from lapis.registry.option_field import NOUNS, Option, options_of
 
 TABLE = re.compile(r"(<!-- (methods|options) ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from lapis import operations
 from lapis.problem.task import DataLike, ModelLike
-from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     ChainStart,
     CountDifferences,

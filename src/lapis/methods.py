@@ -18,7 +18,7 @@ from lapis.inference.methods import METHODS as INFERENCE
 from lapis.learning.methods import METHODS as LEARNING
 from lapis.lifted.methods import METHODS as LIFTED
 from lapis.optimisation.methods import METHODS as OPTIMISATION
-from lapis.registry.method import Method, find_method, methods_of, register, tasks
+from lapis.registry.method_table import Method, find_method, methods_of, register, tasks
 from lapis.structure.methods import METHODS as STRUCTURE
 
 __all__ = ["Method", "find_method", "methods_of", "tasks"]

@@ -10,7 +10,7 @@ import pytest
 from cli_run import Run
 from lapis.cli.command import COMMANDS
 from lapis.methods import methods_of
-from lapis.registry.option import options_of
+from lapis.registry.option_field import options_of
 
 
 def complete(script: str, line: str) -> list[str]:

@@ -21,7 +21,7 @@ import lapis
 import oracle
 from cli_run import Run
 from lapis.cli.command import COMMANDS
-from lapis.registry.option import options_of
+from lapis.registry.option_field import options_of
 from oracle import Facts, OracleAnswer
 
 MODEL = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import FUNCTIONS, Stated, databases, functions, stated, writings
 from lapis.data import Database
-from lapis.data.paths import read_text
+from lapis.data.files import read_text
 from lapis.errors import LapisError, Source
 
 

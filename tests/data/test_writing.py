@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.facts_strategies import databases, functions, stated, writings
-from lapis.data import Database, bind
-from lapis.data.formats import writing as writing_module
+from lapis.data import Database, bind, files
 from lapis.errors import LapisError
 from lapis.language import parse_model
 
@@ -94,7 +93,7 @@ def test_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         yield "New(A)\n"
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr(writing_module, "_lines", break_off)
+    monkeypatch.setattr(files, "_lines", break_off)
     with pytest.raises(RuntimeError):
         Database.parse("New(A) New(B)").write(path)
     assert path.read_text() == "Old(A)\n"

@@ -14,8 +14,8 @@ from lapis.checks import describe_rule
 from lapis.language import parse_model
 from lapis.language.instances import MIN_GATHERED, gather_instances
 from lapis.language.model import InstanceWeights
-from lapis.language.model_text import print_model
 from lapis.language.names import format_constant
+from lapis.language.printer import print_model
 
 MODELS = {
     "plain": 'person = {Ann, "O Neil"}\nSmokes(person)\nCancer(person)\n'

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from lapis.runtime import memory
-from lapis.runtime.memory import WORTH, give_back, trimmer
+from lapis.runtime import processes
+from lapis.runtime.processes import WORTH, give_back, trimmer
 
 
 def resident_bytes() -> int:
@@ -19,7 +19,7 @@ def resident_bytes() -> int:
 
 def test_little_is_not_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(memory, "trimmer", lambda: asked.append)
+    monkeypatch.setattr(processes, "trimmer", lambda: asked.append)
     give_back(WORTH - 1)
     assert asked == []
     give_back(WORTH)

@@ -61,7 +61,7 @@ from lapis.circuits.tree_networks.gibbs import draw_given, estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.exact.junction_tree import build_tree, collect, distribute
-from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     CircuitInfoOptions,
     CircuitMarginalsOptions,

@@ -23,7 +23,7 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Stop
 
 COMPILED_EDGES = 4_000_000

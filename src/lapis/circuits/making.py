@@ -37,7 +37,7 @@ from lapis.circuits.table import RowsLike, open_rows, rows_of, variables_of
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
-from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,

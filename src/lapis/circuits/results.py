@@ -22,7 +22,7 @@ from lapis.circuits.tree_networks.text import SUFFIX, format_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
-from lapis.registry.check import seed_of
+from lapis.registry.method_table import seed_of
 from lapis.results.columns import as_list
 from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_worlds
 from lapis.errors import LapisError
-from lapis.registry.option import keywords
+from lapis.registry.option_field import keywords
 from lapis.registry.options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,

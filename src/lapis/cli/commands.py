@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lapis.cli import circuit, field  # noqa: F401  (their commands)
 from lapis.cli.command import MODEL, WORLDS, Argument, command, run
 from lapis.errors import LapisError
-from lapis.registry.option import keywords
+from lapis.registry.option_field import keywords
 from lapis.registry.options import (
     CheckOptions,
     CountOptions,

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from lapis.cli.command import COMMANDS, GROUPS, Command, list_names
-from lapis.registry.method import methods_of
-from lapis.registry.option import Option, options_of
+from lapis.registry.method_table import methods_of
+from lapis.registry.option_field import Option, options_of
 
 BASH = """\
 _lapis() {{

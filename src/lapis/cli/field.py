@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
-from lapis.registry.option import keywords
+from lapis.registry.option_field import keywords
 from lapis.registry.options import (
     FieldDrawOptions,
     FieldExtractOptions,
@@ -86,7 +86,7 @@ def from_(model: Path, options: FieldFromOptions) -> None:
 def extract(field: Path, options: FieldExtractOptions) -> None:
     """The strongest parts of a field as Markov logic formulas, an approximation."""
     from lapis import fields
-    from lapis.language.model_text import print_model
+    from lapis.language.printer import print_model
 
     threshold = options.threshold
     title = f"extracted from {field}: what is weaker than {threshold:g} is left out"

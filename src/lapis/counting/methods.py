@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapis.registry.method import Method
+from lapis.registry.method_table import Method
 
 RULE_COUNTS = "lapis.counting.rule_counts"
 METHODS = (

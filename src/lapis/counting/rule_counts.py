@@ -18,7 +18,7 @@ from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.problem.problem import Problem, build_problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain

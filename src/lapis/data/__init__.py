@@ -2,6 +2,6 @@
 
 from lapis.data.binding import bind, merge
 from lapis.data.database import Database, Domain, Relation
-from lapis.data.paths import read_worlds
+from lapis.data.files import read_worlds
 
 __all__ = ["Database", "Domain", "Relation", "bind", "merge", "read_worlds"]

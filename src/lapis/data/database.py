@@ -18,7 +18,7 @@ from lapis.language.names import read_number
 if TYPE_CHECKING:
     import duckdb
 
-    from lapis.data.formats.sources import Origin
+    from lapis.data.formats.facts import Origin
     from lapis.data.formats.table_files import Frame, RemoteConnection, RemoteFrame
 
 
@@ -140,7 +140,7 @@ class Database:
         LapisError
             If a file is missing or cannot be read, or facts contradict each other.
         """
-        from lapis.data.paths import read_paths
+        from lapis.data.files import read_paths
 
         return read_paths([Path(path), *map(Path, more_paths)])
 
@@ -167,7 +167,7 @@ class Database:
         """
         from dataclasses import replace
 
-        from lapis.data.paths import read_text
+        from lapis.data.files import read_text
 
         return replace(read_text(Source(name, text)), name=name)
 
@@ -264,7 +264,7 @@ class Database:
         LapisError
             If the path cannot be written.
         """
-        from lapis.data.formats.writing import write_database
+        from lapis.data.files import write_database
 
         write_database(self, Path(path), format)
 

@@ -31,8 +31,8 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
-from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.option import options_of
+from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
 from lapis.runtime.processes import as_completed, num_cores, worker_pool

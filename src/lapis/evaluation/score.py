@@ -53,7 +53,7 @@ from lapis.results.result import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 from lapis.problem.task import type_sizes
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 
 
 class Quality(NamedTuple):

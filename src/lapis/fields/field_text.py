@@ -34,9 +34,9 @@ from lapis.errors import LapisError, Source, Span, raise_all
 from lapis.fields.field import Child, Field
 from lapis.fields.resolve import Header, build_field
 from lapis.language.lexer import Token, split_statements, tokenize
-from lapis.language.model_text import print_model
 from lapis.language.names import format_constant
 from lapis.language.parser import parse_statement, parse_weighted, read_text
+from lapis.language.printer import print_model
 from lapis.language.resolve import resolve
 from lapis.language.syntax import (
     Atom,

@@ -52,7 +52,7 @@ from lapis.language.syntax import (
 )
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
 from lapis.problem.problem import refuse_unsupported
-from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import FieldFromOptions
 
 SHARPNESS = 8.0

@@ -28,8 +28,7 @@ from lapis.inference.marginals import (
 )
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.problem.task import DataLike, Task, World, build_task
-from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.method import find_method
+from lapis.registry.method_table import check_options, find_method, known_keywords, seed_of
 from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.runtime.progress import Report, Stop, StopCallback

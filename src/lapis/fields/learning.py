@@ -35,8 +35,7 @@ from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer,
 from lapis.optimisation.objective import EDGE, PenalizedObjective
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.method import find_method
+from lapis.registry.method_table import check_options, find_method, known_keywords, seed_of
 from lapis.registry.options import FieldExpectation, FieldLearnOptions, FieldOptimizer, LearnOptions
 from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapis.registry.method import Method
+from lapis.registry.method_table import Method
 
 SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
 FIELDS = "lapis.fields.inference"

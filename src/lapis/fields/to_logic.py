@@ -34,7 +34,7 @@ from lapis.language.syntax import (
     subformulas,
 )
 from lapis.logic.passes import conjunction, negated, push_negations, simplify
-from lapis.registry.check import check_options, known_keywords
+from lapis.registry.method_table import check_options, known_keywords
 from lapis.registry.options import FieldExtractOptions
 
 THRESHOLD = 1.0

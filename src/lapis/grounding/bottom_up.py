@@ -54,7 +54,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.relational.conjunction import RelationAtom
-from lapis.runtime.memory import collector_paused, give_back
+from lapis.runtime.processes import collector_paused, give_back
 from lapis.runtime.progress import Progress, Report
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule

@@ -34,7 +34,7 @@ from lapis.logic.passes import counts_elements
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
 from lapis.runtime.progress import STOPPED, Progress, Stop, tell, work_clock
 
@@ -395,7 +395,7 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
     """A step for each large component, and for each kind of the others."""
     from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.by_counts import atom_classes
-    from lapis.runtime.memory import give_back
+    from lapis.runtime.processes import give_back
 
     assert step.atoms is not None
     network = step.network

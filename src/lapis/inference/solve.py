@@ -51,7 +51,7 @@ from lapis.inference.plan import (
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanRow
 from lapis.runtime.progress import STOPPED, work_clock
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all, suggestion
-from lapis.language.model import InstanceWeights, Model, Predicate, Rule
+from lapis.language.model import InstanceWeights, Model, Rule
 from lapis.language.parser import parse_statements, read_text
-from lapis.language.printer import print_formula
+from lapis.language.printer import declaration, print_formula
 from lapis.language.sugar import (
     all_variables,
     bound_variables,
@@ -42,11 +42,8 @@ from lapis.language.syntax import (
     Exists,
     ForAll,
     Formula,
-    FunctionDeclaration,
     Include,
     Not,
-    Parameter,
-    PredicateDeclaration,
     Statement,
     Term,
     TypeDeclaration,
@@ -58,7 +55,7 @@ from lapis.language.syntax import (
     subformulas,
 )
 from lapis.language.type_inference import Declarations, TypeInference, variable_like
-from lapis.runtime.memory import collector_paused
+from lapis.runtime.processes import collector_paused
 
 # What names data, though facts without signs would be read as declarations.
 DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
@@ -343,21 +340,6 @@ def with_statements(model: Model, *added: Statement) -> Model:
         rules=model.rules + extended.rules,
         constraints=model.constraints,
         warnings=model.warnings,
-    )
-
-
-def declaration(predicate: Predicate) -> Statement:
-    """A statement that declares the predicate again."""
-    if predicate.function:
-        *arguments, value = predicate.types
-        return FunctionDeclaration(value, predicate.name, tuple(arguments), predicate.span)
-    marked = Parameter("", "!") if predicate.exactly_one else Parameter("", "?")
-    parameters = tuple(
-        replace(marked, type=type_name) if i in predicate.block else Parameter(type_name)
-        for i, type_name in enumerate(predicate.types)
-    )
-    return PredicateDeclaration(
-        predicate.name, parameters, predicate.closed, predicate.factors, predicate.span
     )
 
 

@@ -27,7 +27,7 @@ from lapis.inference.worlds import answer_world, merge_answers, refuse_formulas,
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.registry.options import InferOptions
 from lapis.results.answer import Answer
 from lapis.runtime.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, work_clock

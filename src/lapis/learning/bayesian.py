@@ -48,7 +48,7 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.objective import PenalizedObjective
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
 
 WARM_UP = 200  # draws of each chain before those that are kept

@@ -64,7 +64,7 @@ from lapis.optimisation.history import (
     unpack_curve,
 )
 from lapis.optimisation.objective import Objective, PenalizedObjective, Point
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Report, work_clock
 
 if TYPE_CHECKING:

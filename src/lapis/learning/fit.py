@@ -12,7 +12,7 @@ import numpy as np
 
 from lapis.data.atomic_write import write_whole
 from lapis.language.model import Model
-from lapis.language.model_text import print_model
+from lapis.language.printer import print_model
 from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes

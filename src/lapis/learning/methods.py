@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapis.registry.method import Method
+from lapis.registry.method_table import Method
 
 WALKS = ("num_steps", "num_records", "chain_start")
 SAMPLES = ("num_samples",)

@@ -11,8 +11,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.registry.check import check_options, refuse_unread
-from lapis.registry.method import find_method
+from lapis.registry.method_table import check_options, find_method, refuse_unread
 from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lapis.language.model import Model
 from lapis.lifted.compilation.compile import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.problem.problem import Problem, problem_on
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:

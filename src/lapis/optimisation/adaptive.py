@@ -18,7 +18,7 @@ import numpy as np
 from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
-from lapis.registry.option import Help, Range
+from lapis.registry.option_field import Help, Range
 
 EPSILON = 1e-8
 

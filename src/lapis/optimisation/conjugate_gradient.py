@@ -29,7 +29,7 @@ from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import renew, try_step
-from lapis.registry.option import Help, Range
+from lapis.registry.option_field import Help, Range
 
 PERIOD = 100  # accepted steps between restarts, at most
 

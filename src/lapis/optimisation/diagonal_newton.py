@@ -24,7 +24,7 @@ from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import renew, try_step
-from lapis.registry.option import Help, Range
+from lapis.registry.option_field import Help, Range
 
 MEMORY = 10  # iterations that an averaged variance remembers
 MAX_STEP = 10.0

@@ -45,7 +45,7 @@ import numpy as np
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
-from lapis.registry.option import Help, Range
+from lapis.registry.option_field import Help, Range
 
 POWER_ITERATIONS = 8
 FORGET = 8.0  # ρ of the average where gradients are sampled and steps find their own length

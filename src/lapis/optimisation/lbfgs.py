@@ -30,7 +30,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.optimisation.history import max_norm
 from lapis.optimisation.objective import EDGE, PenalizedObjective, Point
-from lapis.registry.option import Help, Range
+from lapis.registry.option_field import Help, Range
 
 FIRST_ROUND = 100  # iterations
 LATER_ROUNDS = 300

@@ -45,7 +45,7 @@ from lapis.optimisation.replay_log import (
     ReplayMismatchError,
     read_log,
 )
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Report
 
 __all__ = [

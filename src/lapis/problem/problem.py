@@ -23,7 +23,7 @@ from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
 from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
-from lapis.runtime.memory import collector_paused
+from lapis.runtime.processes import collector_paused
 
 
 @dataclass(frozen=True)

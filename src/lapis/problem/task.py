@@ -50,7 +50,7 @@ from lapis.problem.soft_evidence import (
     unknown_rows,
     with_beliefs,
 )
-from lapis.runtime.memory import collector_paused
+from lapis.runtime.processes import collector_paused
 
 ModelLike = Model | str | Path
 WorldLike = Database | str | Path

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from lapis.registry.option import (
+from lapis.registry.option_field import (
     Bytes,
     CommandLineOnly,
     Flag,

@@ -14,14 +14,14 @@ from lapis.counting.totals import path_counts
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model
-from lapis.language.model_text import print_model
+from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
 from lapis.optimisation.checkpoint import CheckpointFile, foreign
 from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.registry.options import StructureOptions
 from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
 from lapis.structure.candidates import RuleSearch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapis.registry.method import Method
+from lapis.registry.method_table import Method
 
 RULES = (
     "max_literals", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage",

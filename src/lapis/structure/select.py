@@ -40,7 +40,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.language.model_text import print_model
+from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective

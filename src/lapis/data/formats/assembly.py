@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.data.database import FALSE, TRUE, UNKNOWN, Database, Domain, Relation, empty_tuples
 from lapis.data.formats.diagnosis import Contradiction, Shape, find_shapes, raise_contradictions
-from lapis.data.formats.sources import Origin
+from lapis.data.formats.facts import Origin
 from lapis.data.keys import intersection, sorted_unique
 from lapis.errors import LapisError, Note, Span, raise_all
 

@@ -19,10 +19,11 @@ from lapis.data.formats.facts import (
     Declaration,
     Fact,
     Mistake,
+    Origin,
     Unfinished,
     scan_facts,
+    source_text,
 )
-from lapis.data.formats.sources import Origin, source_text
 from lapis.errors import LapisError, Note, Source, Span, raise_all
 from lapis.language.names import format_atom
 

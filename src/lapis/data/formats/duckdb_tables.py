@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lapis.data.database import TRUE, TRUTH_WORDS
-from lapis.data.formats.sources import READ_ERRORS, unreadable
+from lapis.data.formats.facts import READ_ERRORS, unreadable
 from lapis.errors import LapisError
 
 if TYPE_CHECKING:

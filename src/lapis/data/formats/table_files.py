@@ -33,7 +33,7 @@ from lapis.data.formats.duckdb_tables import (
     select_file,
     sql_errors,
 )
-from lapis.data.formats.sources import Origin, table_suffix
+from lapis.data.formats.facts import Origin, table_suffix
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.names import read_number
 

@@ -46,7 +46,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.plan import is_tiny
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Progress, Report, Stop, tell, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front

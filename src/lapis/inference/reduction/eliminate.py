@@ -66,7 +66,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
-from lapis.runtime.memory import give_back
+from lapis.runtime.processes import give_back
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3

@@ -48,8 +48,7 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
-from lapis.runtime.memory import give_back
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import give_back, num_cores
 
 BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains

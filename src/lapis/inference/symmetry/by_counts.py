@@ -59,7 +59,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
-from lapis.runtime.memory import give_back
+from lapis.runtime.processes import give_back
 from lapis.runtime.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good

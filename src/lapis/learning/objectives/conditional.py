@@ -44,7 +44,7 @@ from lapis.learning.examples import HIDDEN, Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
 from lapis.optimisation.objective import Point
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.plan import ExactParts

@@ -27,7 +27,7 @@ from lapis.language.names import format_atom
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
-from lapis.registry.method import find_method
+from lapis.registry.method_table import find_method
 from lapis.stores.components.packing import Packed, StoreLimits, pack
 from lapis.stores.components.solving import (
     ATOM,

@@ -55,7 +55,7 @@ from lapis.inference.solve import CarriedOut, carry_out, infer_network
 from lapis.network.components import keep_part
 from lapis.network.network import Network
 from lapis.network.satisfiability import find_core, row_atoms
-from lapis.registry.method import find_method, methods_of
+from lapis.registry.method_table import find_method, methods_of
 from lapis.runtime.processes import num_cores, worker_pool
 from lapis.runtime.progress import Progress, tell
 from lapis.stores.components.packing import Packed, StoreLimits

@@ -23,11 +23,11 @@ from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
 from lapis.learning.objectives.priors import Prior
 from lapis.methods import Method, methods_of, tasks
-from lapis.registry.check import check_options
-from lapis.registry.option import Option, PriorLike, options_of
+from lapis.registry.method_table import check_options
+from lapis.registry.option_field import Option, PriorLike, options_of
 from lapis.registry.options import InferOptions, LearningOptions
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "count": lapis.count,
     "infer": lapis.infer,
