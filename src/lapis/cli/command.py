@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lapis.errors import LapisError, did_you_mean
-
 from lapis.registry.method_table import check_options, methods_of
 from lapis.registry.option_field import Kind, Option, options_of
 from lapis.runtime.progress import Progress, Report, compilations
