@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from lapis.grounding import ground
+from lapis.inference.exact import treewidth_bounds
 from lapis.inference.map.objective import ComponentResult
-from lapis.inference.moments import exact as expectation_planning
 from lapis.inference.moments import most_likely as expectation_map
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import conditional
@@ -269,7 +269,7 @@ class TestMostLikelyWorld:
     @pytest.mark.parametrize("searched", [False, True], ids=["exact", "searched"])
     def test_gradient(self, name: str, searched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         if searched:
-            monkeypatch.setattr(expectation_planning, "has_dense_core", give_up)
+            monkeypatch.setattr(treewidth_bounds, "has_dense_core", give_up)
         text, data, asked, _ = WORLDS[name]
         examples, parameters = set_up(text, data, asked)
         objective = conditional_objective(examples, parameters, expectation="map")
@@ -287,7 +287,7 @@ class TestMostLikelyWorld:
     @pytest.mark.parametrize("searched", [False, True], ids=["exact", "searched"])
     def test_hidden_atoms(self, searched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         if searched:
-            monkeypatch.setattr(expectation_planning, "has_dense_core", give_up)
+            monkeypatch.setattr(treewidth_bounds, "has_dense_core", give_up)
         text, data, asked, hidden = WORLDS["hard rules, hidden"]
         examples, parameters = set_up(text, data, asked, hidden)
         objective = conditional_objective(examples, parameters, expectation="map")
@@ -301,7 +301,7 @@ class TestMostLikelyWorld:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A perceptron whose first world is the data would never learn anything."""
-        monkeypatch.setattr(expectation_planning, "has_dense_core", give_up)
+        monkeypatch.setattr(treewidth_bounds, "has_dense_core", give_up)
         text, data, asked, _ = WORLDS["smokers given friends"]
         examples, parameters = set_up(text, data, asked)
         objective = conditional_objective(examples, parameters, expectation="map")

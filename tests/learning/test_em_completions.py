@@ -9,8 +9,7 @@ import pytest
 from em_by_lbfgs import fit_em
 
 import lapis
-from lapis.inference.exact.by_components import ExactPlan, exact, no_duplicates
-from lapis.inference.exact.planning import Refusal
+from lapis.inference.exact.by_components import ExactPlan, Refusal, exact, no_duplicates
 from lapis.learning import em
 from lapis.learning.em import complete_example, hidden_worlds, pseudo_completions, start_weights
 from lapis.learning.examples import Example, build_examples

@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 import lapis
 import oracle
 from lapis.inference.exact.by_components import plan_exact
+from lapis.inference.exact.treewidth_bounds import Division
 from lapis.inference.map import solver as map_solver
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.moments.exact import Division
 from lapis.language.model import Model
 from lapis.learning import max_margin
 from lapis.learning.examples import Example, build_examples

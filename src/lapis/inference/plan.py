@@ -31,7 +31,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
 from lapis.logic.passes import counts_elements
-from lapis.network.components import Subnetwork, keep_part
+from lapis.network.components import Subnetwork, keep_part, select_components
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
@@ -305,7 +305,7 @@ def plan_exact_parts(
     is up, or if there is a rest where there must be none.
     """
     from lapis.inference.exact.by_components import plan_exact
-    from lapis.inference.moments.exact import divide_network, least_degree
+    from lapis.inference.exact.treewidth_bounds import divide_network, least_degree
     from lapis.inference.symmetry.by_counts import plan_components
 
     memory = table_memory or max_memory
@@ -325,6 +325,26 @@ def plan_exact_parts(
         width = max(width, least_degree(memory))  # some were refused before any order was tried
     rest = Subnetwork(rest.network, left.atom[rest.atom])
     return ExactParts(counts, plan, left.atom[planned], rest, width)
+
+
+def drop_costly_tables(network: Network, found: ExactParts, entries: float) -> ExactParts:
+    """Move components whose junction trees have over `entries` entries a literal to the rest."""
+    from lapis.inference.exact.by_components import plan_exact
+
+    plan = found.exact
+    part = plan.network
+    size = np.zeros(len(plan.duplicates.first))
+    for forest in plan.forests:
+        np.add.at(size, forest.component[forest.tree.order], np.diff(forest.tree.table_start))
+    literals = np.bincount(part.component[part.first_atom], np.diff(part.clause_start), len(size))
+    dear = (size > entries * literals)[plan.duplicates.first[part.component]]
+    kept = plan.affordable & ~dear
+    atom = found.exact_atom[kept]
+    left = np.ones(network.num_atoms, bool)
+    for summed in (atom, *(counted for _, counted in found.counts)):
+        left[summed] = False
+    worthy = plan_exact(select_components(part, kept).network, plan.max_memory)
+    return found._replace(exact=worthy, exact_atom=atom, rest=select_components(network, left))
 
 
 def exact_steps(network: Network, found: ExactParts) -> list[Step]:

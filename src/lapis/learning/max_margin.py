@@ -27,10 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.moments.closed_form import ClosedForm
-from lapis.inference.moments.exact import divide_network
+from lapis.inference.exact.treewidth_bounds import divide_network
 from lapis.inference.moments.most_likely import MostLikelyExact
-from lapis.inference.moments.statistics import Statistics, gather_statistics
+from lapis.inference.moments.statistics import ClosedForm, Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.objectives.conditional import AUTO_MEMORY, observed_world
 from lapis.learning.objectives.priors import Prior

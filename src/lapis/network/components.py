@@ -132,6 +132,14 @@ def keep_part(network: Network, kept: np.ndarray) -> Subnetwork:
     return part._replace(network=replace(part.network, constant_count=nothing))
 
 
+def select_components(network: Network, kept: np.ndarray) -> Subnetwork:
+    """Return whole components, given by their atoms bool[num_atoms]; the network itself if all.
+
+    The network itself keeps its constant counts.
+    """
+    return Subnetwork(network, np.arange(len(kept))) if kept.all() else keep_part(network, kept)
+
+
 def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
     """The open atoms, −1 in int8[num_atoms], with what values 0 and 1 leave of the clauses.
 

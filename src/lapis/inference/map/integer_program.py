@@ -44,12 +44,13 @@ import numpy as np
 from lapis.inference.map.cliques import (
     Cliques,
     HardCliques,
+    Probe,
     SoftCliques,
     hard_cliques,
+    probe,
     soft_cliques,
 )
 from lapis.inference.map.objective import ComponentResult, MapObjective
-from lapis.inference.map.probing import Probe, probe
 from lapis.network.csr import row_starts, row_sums
 from lapis.runtime.progress import Stop, work_clock
 

@@ -257,6 +257,12 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return unique, inverse.reshape(-1)
 
 
+def literal_code(literal: np.ndarray) -> np.ndarray:
+    """±(atom + 1) → 2·atom, or 2·atom + 1 if negated."""
+    code: np.ndarray = 2 * (np.abs(literal) - 1) + (literal < 0)
+    return code.astype(np.int32)
+
+
 def common_unit(values: np.ndarray) -> float:
     """The greatest number whose multiples all values are, if they have few decimals; else 0.
 

@@ -64,8 +64,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import MapObjective
-from lapis.inference.map.probing import literal_code
+from lapis.inference.map.objective import MapObjective, literal_code
 from lapis.network.components import find_root, number_trees
 from lapis.runtime.kernels import allocating_entry, entry
 

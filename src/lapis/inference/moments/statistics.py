@@ -13,6 +13,13 @@ Grounding is done once, and an iteration of learning costs two products with A.
 
 Atoms that stand alone (no longer clause, no block) leave the network altogether: those of a field
 are so many equal coins, whose answers are logistic functions (`expectation_closed`).
+
+Moments of a network's statistics, and those of lone atoms, which are logistic functions.
+
+What learning needs to know at some weights is the same however it is found: the expected
+statistics E[z], log Z where it is known, products with Cov[z], and the variances of the counts
+Aᵀz. Independent parts of a network (lone atoms, components solved exactly, components sampled)
+each have their moments, over the same statistics, and all of these add up.
 """
 
 from __future__ import annotations
@@ -28,7 +35,8 @@ from lapis.network.network import Network
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from lapis.network.components import Subnetwork
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ def gather_statistics(
     from scipy.sparse import csr_array, vstack
 
     from lapis.inference.exact.by_components import single_atoms
+    from lapis.network.components import select_components
 
     is_soft = network.weight_id >= 0
     is_unit = is_soft & (np.diff(network.clause_start) == 1)
@@ -97,7 +106,7 @@ def gather_statistics(
     single = single_atoms(merged)
     lone_atom = np.flatnonzero(single)
     lone_sign = decided_signs(merged, single)[lone_atom]
-    core = take_part(merged, ~single)
+    core = select_components(merged, ~single)
     sure = field[lone_atom[lone_sign > 0]]
     sure_counts = np.bincount(sure[sure >= 0], minlength=design.shape[0]).astype(float)
     decided = np.bincount(parameter_of_weight, network.constant_count, num_parameters)
@@ -165,13 +174,6 @@ def merge_units(
     )
 
 
-def take_part(network: Network, kept: np.ndarray) -> Subnetwork:
-    """Whole components, by their atoms bool[num_atoms]; all of them without copying anything."""
-    from lapis.network.components import Subnetwork, keep_part
-
-    return Subnetwork(network, np.arange(len(kept))) if kept.all() else keep_part(network, kept)
-
-
 def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
     """int8[num_atoms]: 1 or −1 for single atoms that a hard clause makes true or false, else 0."""
     from lapis.network.satisfiability import contradiction
@@ -187,3 +189,97 @@ def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
         raise contradiction(network, int(network.component[both[0]]))
     signs[denied] = -1
     return signs
+
+
+class Moments(Protocol):
+    """What is known of a part of a network at some natural parameters θ."""
+
+    @property
+    def log_partition(self) -> float | None:
+        """None where it is not known."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """float64[num_statistics], E[z]."""
+
+    def mean_variance(self) -> np.ndarray | None:
+        """float64[num_parameters], the squared standard error of Aᵀ·E[z]; None where exact."""
+
+    def covariance_product(self, direction: np.ndarray) -> np.ndarray:
+        """float64[num_statistics], Cov[z]·v."""
+
+    def count_variance(self) -> np.ndarray:
+        """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""
+
+
+class MomentSource(Protocol):
+    """A way to find the moments of a part of a network."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_exact(self) -> bool: ...
+
+    def moments(self, natural: np.ndarray) -> Moments: ...
+
+
+@runtime_checkable
+class Walking(Protocol):
+    """A source that goes on from where its last moments left it: a chain or a search."""
+
+    def keep(self) -> list[np.ndarray]:
+        """Where it stands."""
+
+    def resume(self, kept: Sequence[np.ndarray]) -> None:
+        """Stand where another of the same network stood."""
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """The lone atoms. `most_likely`: their best values instead of their expected ones."""
+
+    statistics: Statistics
+    most_likely: bool = False
+    name: str = "closed form"
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.most_likely
+
+    def moments(self, natural: np.ndarray) -> LoneMoments:
+        if self.most_likely:
+            return LoneMoments(self.statistics, natural, (natural > 0).astype(float))
+        return LoneMoments(self.statistics, natural, np.exp(-np.logaddexp(0.0, -natural)))
+
+
+@dataclass(frozen=True)
+class LoneMoments:
+    """m_f atoms in field f, each true with probability p_f = 1 / (1 + exp(−θ_f))."""
+
+    statistics: Statistics
+    natural: np.ndarray  # float64[num_statistics]
+    probability: np.ndarray  # float64[num_statistics], p
+
+    @property
+    def log_partition(self) -> float:
+        coins = self.statistics.lone_count @ np.logaddexp(0.0, self.natural)
+        return float(coins + self.statistics.num_loose * np.log(2.0))
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.statistics.lone_count * self.probability
+
+    @property
+    def variance(self) -> np.ndarray:
+        """float64[num_statistics]; statistics of lone atoms are independent."""
+        return self.mean * np.exp(-np.logaddexp(0.0, self.natural))
+
+    def mean_variance(self) -> None:
+        return None
+
+    def covariance_product(self, direction: np.ndarray) -> np.ndarray:
+        return self.variance * direction
+
+    def count_variance(self) -> np.ndarray:
+        return self.statistics.squared_design.T @ self.variance

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.exact.by_components import ExactResult
+from lapis.inference.exact.by_components import ExactResult, plan_trees
 from lapis.inference.exact.junction_tree import (
     CORE,
     CliqueBeliefs,
@@ -35,9 +35,8 @@ from lapis.inference.exact.junction_tree import (
     log_states,
     sample_states,
 )
-from lapis.inference.exact.planning import plan_trees
+from lapis.inference.exact.treewidth_bounds import has_dense_core
 from lapis.inference.marginals import state_log_odds
-from lapis.inference.moments.exact import has_dense_core
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.symmetry.count_tables import (
     Classes,
@@ -45,8 +44,7 @@ from lapis.inference.symmetry.count_tables import (
     build_tables,
     group_variables,
 )
-from lapis.inference.symmetry.interchangeable import interchangeable_classes
-from lapis.inference.symmetry.terms import score_terms
+from lapis.inference.symmetry.interchangeable import interchangeable_classes, score_terms
 from lapis.network.components import keep_part
 from lapis.network.csr import row_starts
 from lapis.network.cubes import (

@@ -33,7 +33,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.inference.random_numbers import mix_all
-from lapis.inference.symmetry.terms import cube_members
+from lapis.inference.symmetry.interchangeable import cube_members
 from lapis.network.csr import row_places, row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables
 

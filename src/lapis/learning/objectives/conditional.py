@@ -37,9 +37,15 @@ import numpy as np
 
 from lapis.errors import LapisError, check_word
 from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-from lapis.inference.moments.closed_form import ClosedForm, Moments, MomentSource, Walking
 from lapis.inference.moments.exact import Exact
-from lapis.inference.moments.statistics import Statistics, gather_statistics
+from lapis.inference.moments.statistics import (
+    ClosedForm,
+    Moments,
+    MomentSource,
+    Statistics,
+    Walking,
+    gather_statistics,
+)
 from lapis.learning.examples import HIDDEN, Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
@@ -287,7 +293,7 @@ def find_sources(
         sources.append(Exact(statistics, plan, statistics.atom[left]))
         return tuple(sources)
     if rest.num_atoms and kind == "map":
-        from lapis.inference.moments.exact import divide_network
+        from lapis.inference.exact.treewidth_bounds import divide_network
         from lapis.inference.moments.most_likely import MostLikelyExact
 
         memory = limits.max_memory or DEFAULT_MEMORY
@@ -322,8 +328,7 @@ def find_sources(
 
 def plan_sums(statistics: Statistics, limits: MomentLimits) -> ExactParts:
     """The parts that are summed exactly, as inference plans them, and the rest."""
-    from lapis.inference.moments.exact import drop_dear_tables
-    from lapis.inference.plan import plan_exact_parts
+    from lapis.inference.plan import drop_costly_tables, plan_exact_parts
     from lapis.inference.symmetry.by_counts import any_weights
 
     network = statistics.network
@@ -337,7 +342,7 @@ def plan_sums(statistics: Statistics, limits: MomentLimits) -> ExactParts:
     if limits.expectation == "exact" or not found.rest.network.num_atoms:
         return found
     samples = limits.num_samples * limits.num_chains
-    return drop_dear_tables(network, found, ENTRIES_A_LITERAL * samples)
+    return drop_costly_tables(network, found, ENTRIES_A_LITERAL * samples)
 
 
 def exact_sources(statistics: Statistics, found: ExactParts) -> list[MomentSource]:

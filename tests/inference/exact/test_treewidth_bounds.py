@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import lapis
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import plan_exact
-from lapis.inference.moments.exact import divide_network, drop_dear_tables, has_dense_core
-from lapis.inference.plan import ExactParts
+from lapis.inference.exact.treewidth_bounds import divide_network, has_dense_core
+from lapis.inference.plan import ExactParts, drop_costly_tables
 from lapis.network import Network
 
 Edges = frozenset[tuple[int, int]]
@@ -97,7 +97,7 @@ def test_tables_must_be_worth_their_entries() -> None:
     assert len(division.rest.atom) == 0
     found = ExactParts([], division.plan, division.planned_atom, division.rest)
     for entries, rest in ((1.0, [*range(8), 14, 15, 16]), (5.0, [*range(8)]), (20.0, [])):
-        kept = drop_dear_tables(network, found, entries)
+        kept = drop_costly_tables(network, found, entries)
         assert kept.exact is not None
         assert kept.rest.atom.tolist() == rest
         assert kept.exact.is_complete

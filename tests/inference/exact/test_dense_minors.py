@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import lapis
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import plan_exact
-from lapis.inference.exact.dense_minors import has_dense_minor
-from lapis.inference.moments.exact import divide_network, has_dense_core
+from lapis.inference.exact.treewidth_bounds import divide_network, has_dense_core, has_dense_minor
 from lapis.network import Network
 
 SIZE = 9

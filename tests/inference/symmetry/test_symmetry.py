@@ -19,8 +19,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.solve import infer_network
 from lapis.inference.symmetry import interchangeable
 from lapis.inference.symmetry.by_counts import plan_counts
-from lapis.inference.symmetry.interchangeable import interchangeable_classes
-from lapis.inference.symmetry.terms import score_terms
+from lapis.inference.symmetry.interchangeable import interchangeable_classes, score_terms
 from lapis.network.cubes import falsifying_cubes, find_variables, penalties
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem

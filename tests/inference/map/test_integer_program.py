@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from exact_networks import make_network, random_network
 from lapis.inference.map import integer_program
 from lapis.inference.map import integer_program as ilp
-from lapis.inference.map.cliques import build_graph, grow_cliques, soft_cliques
+from lapis.inference.map.cliques import build_graph, grow_cliques, probe, soft_cliques
 from lapis.inference.map.integer_program import ClauseProgram, ProgramStructure, analyse, joined
-from lapis.inference.map.objective import MapObjective, objective_of, split_components
-from lapis.inference.map.probing import literal_code, probe
+from lapis.inference.map.objective import MapObjective, literal_code, objective_of, split_components
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
 
