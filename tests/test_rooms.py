@@ -19,8 +19,8 @@ LEAVES = ("errors", "runtime", "registry")
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",
-    "stores", "evaluation", "fields", "methods", "checks", "operations", "api", "examples",
-    "precompile", "cli", "__main__",
+    "stores", "evaluation", "fields", "methods", "operations", "api", "examples",
+    "cli", "__main__",
 )  # fmt: skip
 # Of inference, in the same order.
 INFERENCE = (

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lapis.api import (
         map as map,
     )
+    from lapis.cli.precompile import warm
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
     from lapis.evaluation.cross_validation import cross_validate
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.logic.clausal import clausal
-    from lapis.precompile import warm
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer, MostLikelyWorld
     from lapis.results.graph import Picture
@@ -91,7 +91,7 @@ _HOMES = {
     "plan": "lapis.api",
     "read": "lapis.language.resolve:read_model",
     "score": "lapis.api",
-    "warm": "lapis.precompile",
+    "warm": "lapis.cli.precompile",
 }
 
 # `map` is left out: `from lapis import *` hides no builtin.

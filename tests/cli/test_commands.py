@@ -161,7 +161,7 @@ def test_where_a_network_cannot_go_is_told_before_it_is_ground(
     run: Run, place: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run.folder / "taken.json").mkdir()
-    monkeypatch.setattr("lapis.cli.commands.build_task", None)  # not reached
+    monkeypatch.setattr("lapis.problem.task.build_task", None)  # not reached
     code, out, err = run("ground", "m.mln", "d.db", "-q", "Smokes", "-o", place)
     assert (code, out, err) == (1, "", f"error: {message}\n")
 
@@ -415,7 +415,7 @@ def test_output_that_cannot_be_written_is_told(tmp_path: Path, num_people: int) 
     words = [sys.executable, "-m", "lapis", "infer", str(model), str(data), "--json"]
     with open("/dev/full", "w") as full:
         ran = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
-    told = "error: the output is not whole: No space left on device\n"
+    told = "error: output is incomplete: No space left on device\n"
     assert (ran.returncode, ran.stderr) == (1, told)
     # Nobody reads: no word about it.
     reading, writing = os.pipe()

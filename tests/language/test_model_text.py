@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
-from lapis.checks import describe_rule
 from lapis.language import parse_model
 from lapis.language.instances import MIN_GATHERED, gather_instances
 from lapis.language.model import InstanceWeights
 from lapis.language.names import format_constant
 from lapis.language.printer import print_model
+from lapis.problem.check import describe_rule
 
 MODELS = {
     "plain": 'person = {Ann, "O Neil"}\nSmokes(person)\nCancer(person)\n'

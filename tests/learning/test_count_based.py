@@ -30,7 +30,7 @@ from lapis.learning.objectives.count_based import (
     count_objective,
 )
 from lapis.learning.objectives.count_walk import asked_sites, walk
-from lapis.learning.objectives.undecided_counts import undecided_counts
+from lapis.learning.objectives.pseudo import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.maximize import make_optimizer
 from strategies import Case, cases

@@ -16,7 +16,7 @@ from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.language.names import format_atom, format_constant
-from lapis.learning.options import ijgp_settings
+from lapis.learning.learning_run import ijgp_settings
 from lapis.registry.options import LearnOptions
 
 SMOKERS = """

@@ -16,11 +16,10 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.plan import CountStep, ExactStep, MethodStep, plan_network
 from lapis.inference.solve import infer_problem
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.learning_run import LearningRun, Notes
-from lapis.learning.objectives.building import build_objective
+from lapis.learning.learn import build_objective
+from lapis.learning.learning_run import LearningRun, LearnOptions, Notes
 from lapis.learning.objectives.conditional import conditional_objective
 from lapis.learning.objectives.lifted import lifted_objective
-from lapis.learning.options import LearnOptions
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import Network
 from lapis.optimisation.objective import Objective

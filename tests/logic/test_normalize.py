@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.checks import print_clause
 from lapis.errors import LapisError
 from lapis.language import parse_formula, parse_model
 from lapis.language.syntax import And, Atom, Formula, Iff, Implies, Not, Or
 from lapis.logic.normalize import disjoint_cubes, is_constant, normalize
+from lapis.problem.check import print_clause
 
 LETTERS = "ABCD"
 

@@ -12,8 +12,8 @@ import pytest
 
 import lapis
 from cli_run import Run
-from lapis.checks import check
 from lapis.errors import LapisErrors, LapisWarning
+from lapis.problem.check import check
 
 MODEL = "Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)\n"
 KNOWN = "Smokes(Ann) Cancer(Ann) Smokes(Bob)\n"

@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from cli_run import Run
-from lapis.checks import check
+from lapis.problem.check import check
 
 MODEL = "P(t)\nQ(t)\n1 P(x) => Q(x)\n"
 DATA = "P(A) Q(A) P(B)\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.checks import check
 from lapis.cli.render import json_pieces
+from lapis.problem.check import check
 from lapis.results.result import Figures, Result, Table
 
 MODEL = lapis.parse("""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.cli.command import BAR_WIDTH, CLOCK_WIDTH, describe, shorten
+from lapis.cli.command import BAR_WIDTH, CLOCK_WIDTH, describe_event, shorten_text
 from lapis.runtime.progress import SECONDS_LEFT, Progress, Stop
 
 MODEL = lapis.parse("""
@@ -158,7 +158,7 @@ def test_counting_tells_each_formula() -> None:
 
 def test_a_line_of_progress_fits_a_terminal_and_is_no_markup() -> None:
     event = Progress("grounding", 3, 12, 1.5, {"gap": 0.25}, text="[/b] c1cc[nH]c1\n" + 50 * "x")
-    line = describe(event)
+    line = describe_event(event)
     assert line.startswith("grounding 3/12, gap 0.25: [/b] c1cc[nH]c1 xxx")
     assert line.endswith("…")
     assert len(line) < 60
@@ -168,7 +168,7 @@ def test_a_line_of_progress_says_first_how_long_it_takes() -> None:
     """On eighty columns the bar and the clock are seen whole, and the text is cut at its end."""
     figures = {SECONDS_LEFT: 12345.6, "rhat": 1.0123456, "stderr": 0.012345}
     room = 80 - BAR_WIDTH - CLOCK_WIDTH
-    line = shorten(describe(Progress("sampling", 4096, 400_000, 3.0, figures)), room)
+    line = shorten_text(describe_event(Progress("sampling", 4096, 400_000, 3.0, figures)), room)
     assert line.startswith("sampling 4,096/400,000, about 12,346 s left")
     assert (len(line), line[-1]) == (room, "…")
 

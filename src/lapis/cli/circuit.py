@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @command("circuit learn", CircuitLearnOptions, ROWS, bar="learning")
 def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) -> Result:
-    """Learn a circuit from rows of discrete values, paying for its edges."""
+    """Learn a circuit from rows of discrete values, with a penalty on its edges."""
     from lapis import circuits
     from lapis.circuits.files import check_output
     from lapis.circuits.results import no_network, save_network
@@ -62,7 +62,7 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
 
 @command("circuit score", CircuitScoreOptions, CIRCUIT, ROWS)
 def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
-    """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
+    """Compute the mean log-likelihood of rows; missing values are summed out."""
     from lapis import circuits
     from lapis.data.atomic_write import write_whole
 
@@ -75,7 +75,7 @@ def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
 
 @command("circuit query", CircuitQueryOptions, CIRCUIT)
 def query(circuit: Path, options: CircuitQueryOptions) -> Result:
-    """Conditional probabilities: exactly of a circuit, by Gibbs sampling of a network."""
+    """Query conditional probabilities: exact for a circuit, by Gibbs sampling for a network."""
     from lapis import circuits
 
     given = keywords(options)
@@ -94,9 +94,10 @@ def query(circuit: Path, options: CircuitQueryOptions) -> Result:
 
 @command("circuit sample", CircuitSampleOptions, CIRCUIT)
 def sample(circuit: Path, options: CircuitSampleOptions) -> None:
-    """Independent samples, given evidence; of a network with evidence by Gibbs sampling."""
+    """Draw independent samples, given evidence; by Gibbs sampling for a network with evidence."""
     from lapis import circuits
-    from lapis.cli.render import print_json, show_notes
+    from lapis.cli.command import show_notes
+    from lapis.cli.render import print_json
 
     found = circuits.sample(circuit, **keywords(options))
     show_notes(found.remarks())
@@ -110,7 +111,7 @@ def sample(circuit: Path, options: CircuitSampleOptions) -> None:
 
 @command("circuit info", CircuitInfoOptions, CIRCUIT)
 def info(circuit: Path, options: CircuitInfoOptions) -> Result:
-    """Size and guarantees of a circuit or network; other forms and a picture of it."""
+    """Show size and structural properties of a circuit or network; convert or draw it."""
     from lapis import circuits
     from lapis.circuits.circuit import Circuit
     from lapis.circuits.inputs import stored_network
@@ -141,7 +142,7 @@ def compile_(
     options: CircuitCompileOptions,
     progress: Report | None,
 ) -> Result:
-    """A circuit that computes a model exactly: all its marginals in one sweep."""
+    """Compile a model exactly to a circuit, which gives all marginals in one sweep."""
     from lapis import circuits
     from lapis.circuits.files import check_output
 
@@ -155,7 +156,7 @@ def compile_(
 
 @command("circuit marginals", CircuitMarginalsOptions, ANY_MODEL, ANY_DATA)
 def marginals(model: Path, data: Sequence[Path] | None, options: CircuitMarginalsOptions) -> Result:
-    """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
+    """Compute all marginals of a model exactly, without storing a circuit."""
     from lapis import circuits
 
     worlds = open_data(model, data, options.merge)
@@ -169,7 +170,7 @@ def approximate(
     options: CircuitApproximateOptions,
     progress: Report | None,
 ) -> Result:
-    """The circuit within a budget of edges that is closest to a model, given evidence."""
+    """Find a circuit with a limited number of edges that is close to a model, given evidence."""
     from lapis import circuits
     from lapis.circuits.files import check_output
 
@@ -182,9 +183,9 @@ def approximate(
 
 
 def open_data(model: Path, data: Sequence[Path] | None, merge: bool) -> DataLike:
-    """Facts are read, one world or several; the evidence files of a network stay paths."""
+    """Read facts, as one world or several; the evidence files of a network stay paths."""
     from lapis.circuits.factor_files import is_factor_file
 
     if is_factor_file(model):
         return list(data or ()) or None
-    return read_worlds(data, merge) or None
+    return read_worlds(data, merge)

@@ -3,15 +3,13 @@
     @command("infer", InferOptions, MODEL, WORLDS, bar="sampling")
     def infer(model, worlds, options, progress): ...
 
-The function is called by keyword: the arguments by their names (the databases read), the options,
-and `progress` where there is a bar. The result is shown, as JSON where that was asked for. The
+The function is called by keyword: the arguments by name (databases are read first), the options,
+and `progress` if the command has a progress bar. The result is shown as tables or as JSON. The
 first line of the docstring is the help.
 
-argparse reads the words; its parser is built from the dataclass, for the typed command alone.
-Values are checked afterwards, by the same code as the keywords of the API (`registry.check`): the
-parser makes values of the right type. Usage mistakes end with exit code 2 and a suggestion.
-
-Progress bars on a terminal, silence elsewhere.
+argparse parses the words. The parser of one command is built from its dataclass. The parser makes
+values of the right type; `registry.check` then checks them as it checks the keywords of the API.
+Usage errors end with exit code 2 and a suggestion. Progress bars are shown on terminals only.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 ABOUT = "Markov logic: weighted rules, relational data, exact answers where possible."
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-SEVERAL: tuple[Kind, ...] = ("names", "texts", "pairs")  # typed once for each value
+SEVERAL: tuple[Kind, ...] = ("names", "texts", "pairs")  # options that may be repeated
 METAVARS: dict[Kind, str] = {
     "integer": "N", "number": "X", "numbers": "X,Y", "word": "WORD", "names": "P,Q", "texts": "P,Q",
     "path": "FILE", "size": "SIZE", "prior": "PRIOR",
@@ -80,7 +78,7 @@ CIRCUIT = Argument(
 )
 ROWS = Argument("table", "TABLE", "Rows: .csv, with or without a header, .gz, .parquet or .npy.")
 
-# What each group of commands is for; a name in two words is of a group.
+# The help of each group of commands; the commands of a group have names of two words.
 GROUPS = {
     "field": "Recursive random fields: every connective and quantifier soft.",
     "circuit": "Arithmetic circuits: learned, compiled, approximated, queried.",
@@ -120,7 +118,7 @@ class Command:
             present(result, getattr(options, "as_json", False))
 
     def run_or_stop(self, places: dict[str, Any], options: DataclassInstance) -> None:
-        """Run; Ctrl-C ends in a word and the shell's usual code."""
+        """Run the command; Ctrl-C ends with the message "stopped" and exit code 130."""
         try:
             self.run(places, options)
         except KeyboardInterrupt:
@@ -134,7 +132,7 @@ COMMANDS: dict[str, Command] = {}
 def command(
     name: str, options: type[DataclassInstance], *arguments: Argument, bar: str | None = None
 ) -> Callable[[Callable[..., Result | None]], Callable[..., Result | None]]:
-    """Make a command of a function."""
+    """Register a function as a command."""
 
     def decorate(function: Callable[..., Result | None]) -> Callable[..., Result | None]:
         COMMANDS[name] = Command(name, options, arguments, function, bar)
@@ -144,7 +142,7 @@ def command(
 
 
 def read_clauses(path: Path, quiet: bool) -> Model:
-    """The model in a file as clauses; its warnings are announced, unless `quiet`."""
+    """Read a model and split it into clauses; announce its warnings unless `quiet`."""
     from lapis.errors import announce
     from lapis.language.resolve import read_model
     from lapis.logic.clausal import clausal
@@ -155,11 +153,10 @@ def read_clauses(path: Path, quiet: bool) -> Model:
     return clausal(model)
 
 
-def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
-    """The databases named on the command line."""
+def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database] | None:
+    """Read the databases named on the command line; None if there are none."""
     if not paths:
-        return []
-
+        return None
     from lapis.data.database import Database
 
     if merge:
@@ -173,11 +170,8 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     return worlds
 
 
-# --- the parser
-
-
 def run(words: Sequence[str]) -> None:
-    """Run the command that words name."""
+    """Run the command named by the words of a command line."""
     if words and words[0] == "--version":
         from lapis import __version__
 
@@ -191,12 +185,12 @@ def run(words: Sequence[str]) -> None:
 
 
 def find_command(words: Sequence[str]) -> Command | None:
-    """The command that words begin with: "infer", "circuit learn"."""
+    """Return the command that the words begin with: "infer", "circuit learn"."""
     return COMMANDS.get(" ".join(words[: 2 if words and words[0] in GROUPS else 1]))
 
 
 def show_commands(words: Sequence[str]) -> None:
-    """Help on the commands, or a mistake in the name of one."""
+    """Print help on the commands; refuse an unknown name."""
     group = words[0] if words and words[0] in GROUPS else ""
     rest = list(words[1:] if group else words)
     if rest and rest[0] not in ("-h", "--help"):
@@ -221,14 +215,14 @@ def show_commands(words: Sequence[str]) -> None:
 
 
 def list_names(group: str) -> list[str]:
-    """The commands of a group; without one, single commands and the groups."""
+    """List the commands of a group; without one, single commands and the groups."""
     if group:
         return [name for name in COMMANDS if name.startswith(f"{group} ")]
     return [*(name for name in COMMANDS if " " not in name), *GROUPS]
 
 
 def parse_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], DataclassInstance]:
-    """The arguments by place and the options that were typed after a command."""
+    """Parse the words after a command: its arguments by name, and its options."""
     parser = build_parser(command)
     typed, rest = parser.parse_known_intermixed_args(list(words))
     known = [flag for option in options_of(command.options) for flag in option.flags]
@@ -245,7 +239,7 @@ def parse_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any],
 
 
 class CommandParser(argparse.ArgumentParser):
-    """argparse with our words for mistakes."""
+    """The parser of argparse with other messages for usage errors."""
 
     def error(self, message: str) -> NoReturn:
         wrong = re.fullmatch(r"argument (.*): invalid (int|float) value: (.*)", message)
@@ -256,6 +250,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def usage_error(prog: str, message: str, word: str = "", known: Sequence[str] = ()) -> NoReturn:
+    """Print a usage error with a suggestion and exit with code 2."""
     close = did_you_mean(word, known)
     print(f"error: {message}", file=sys.stderr)
     hint = f"did you mean {close}?" if close else f"see {prog} --help"
@@ -264,7 +259,7 @@ def usage_error(prog: str, message: str, word: str = "", known: Sequence[str] = 
 
 
 def build_parser(command: Command) -> argparse.ArgumentParser:
-    """The parser of a command, with an argument for each option that was declared."""
+    """Build the parser of a command from its arguments and its dataclass of options."""
     width = help_width()
     parser = CommandParser(
         prog=f"lapis {command.name}",
@@ -325,7 +320,7 @@ def add_flag(group: argparse._ArgumentGroup, option: Option) -> None:
 
 
 def show_default(option: Option) -> str:
-    """The default as it would be typed; nothing where it is left open."""
+    """Return the default as it would be typed; "" if there is none."""
     if option.default is None or option.default == ():
         return ""
     if isinstance(option.default, tuple):
@@ -334,7 +329,7 @@ def show_default(option: Option) -> str:
 
 
 def list_methods(command: Command, width: int) -> Iterator[str]:
-    """The methods that options name, with a line each."""
+    """Yield a line for each method that an option can select."""
     for option in options_of(command.options):
         if option.task is not None:
             yield f"{option.flag}:"
@@ -344,7 +339,7 @@ def list_methods(command: Command, width: int) -> Iterator[str]:
 
 
 def list_rows(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    """Names and texts in two columns."""
+    """Yield lines of names and texts in two columns."""
     for name, text in rows:
         lines = textwrap.wrap(text, width - 22)
         yield f"  {name:<18}  {lines[0] if lines else ''}".rstrip()
@@ -356,8 +351,8 @@ def help_width() -> int:
     return min(MAX_WIDTH, shutil.get_terminal_size().columns)
 
 
-def read_value(option: Option, typed: Any) -> Any:
-    """A typed value as the keyword has it."""
+def read_value(option: Option, typed: Any) -> object:
+    """Convert a typed value to the type of the keyword."""
     match option.kind:
         case "names":
             return [name.strip() for text in typed for name in text.split(",") if name.strip()]
@@ -372,7 +367,7 @@ def read_value(option: Option, typed: Any) -> Any:
 
 
 def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
-    """Numbers from a text like "1,0.5"."""
+    """Parse numbers in a text like "1,0.5"."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -384,7 +379,7 @@ def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
 
 
 def parse_pairs(option: Option, texts: Sequence[str]) -> dict[str, float]:
-    """Names and numbers from texts like "damping=2"; whole numbers keep all their digits."""
+    """Parse texts like "damping=2" to a dictionary; whole numbers keep all their digits."""
     assert option.pairs is not None
     found: dict[str, float] = {}
     for text in texts:
@@ -405,7 +400,7 @@ def parse_pairs(option: Option, texts: Sequence[str]) -> dict[str, float]:
 
 
 def parse_size(text: str) -> int:
-    """Bytes in a text like 8GB, 500 MB or 1000000.
+    """Parse a number of bytes in a text like 8GB, 500 MB or 1000000.
 
     >>> parse_size("2GB"), parse_size("1.5 M")
     (2147483648, 1572864)
@@ -416,13 +411,13 @@ def parse_size(text: str) -> int:
     return int(float(match.group(1)) * UNITS[match.group(2).upper()])
 
 
-TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
-BAR_WIDTH, CLOCK_WIDTH = 20, 9  # of a line, with the spaces between
+TEXT_WIDTH = 32  # columns of the text of an event: a formula, a file
+BAR_WIDTH, CLOCK_WIDTH = 20, 9  # columns of the bar and of the elapsed time
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report | None]:
-    """A callback that moves a bar, or None where nobody watches."""
+    """Show a progress bar; yield the function that moves it, or None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -440,7 +435,7 @@ def progress_bar(title: str) -> Iterator[Report | None]:
         task = bars.add_task(title, total=None)
 
         def move(event: Progress) -> None:
-            text = shorten(describe(event), console.width - BAR_WIDTH - CLOCK_WIDTH)
+            text = shorten_text(describe_event(event), console.width - BAR_WIDTH - CLOCK_WIDTH)
             bars.update(task, completed=event.done, total=event.total, description=text)
 
         compilations.append(move)
@@ -450,14 +445,22 @@ def progress_bar(title: str) -> Iterator[Report | None]:
             compilations.remove(move)
 
 
-def describe(event: Progress) -> str:
-    """The event in a line: phase, how far, figures, and what is being done."""
+def describe_event(event: Progress) -> str:
+    """Return an event as a line: its phase, progress, figures and text."""
     from lapis.results.result import escape
 
     text = escape(" ".join(event.text.split()), "terminal")
-    shown = shorten(text, TEXT_WIDTH)
+    shown = shorten_text(text, TEXT_WIDTH)
     return f"{event}: {shown}" if shown else str(event)
 
 
-def shorten(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(1, width) - 1]}…"
+
+
+def show_notes(notes: Sequence[str]) -> None:
+    """Print notes to the error stream."""
+    from lapis.results.result import escape
+
+    for note in notes:
+        print(escape(note, "terminal"), file=sys.stderr)

@@ -1,4 +1,7 @@
-"""The commands: each calls the library with its options, and shows or prints the result."""
+"""The commands on Markov logic: each calls the library with the typed options and shows the result.
+
+`lapis circuit …` is in `circuit.py`, `lapis field …` in `field.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lapis.cli import circuit, field  # noqa: F401  (their commands)
-from lapis.cli.command import MODEL, WORLDS, Argument, command, run
+from lapis.cli.command import MODEL, WORLDS, Argument, command, progress_bar, run
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -34,68 +37,100 @@ if TYPE_CHECKING:
     from lapis.results.result import Result
     from lapis.runtime.progress import Report
 
-    Worlds = Sequence[Database]
+    Worlds = Sequence[Database] | None
 
 __all__ = ["run"]
+
+DEMO_QUERY = ("Smokes", "Cancer")
 
 
 @command("demo", DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """The smokers example, end to end: marginals, the most likely world, learned weights."""
-    from lapis.cli.demo import run_demo
+    """Run the smokers example: marginals, the most likely world, learned weights."""
+    from lapis import api
+    from lapis.cli.render import console, plain, print_json, show
+    from lapis.data.binding import bind
+    from lapis.data.database import Database
+    from lapis.examples import example_path
+    from lapis.language import read_model
 
-    run_demo(options.as_json)
+    path, data = example_path("smokers.mln"), Database.read(example_path("smokers.db"))
+    model, training = read_model(path), Database.read(example_path("smokers-training.db"))
+    unweighted = model.with_rules(tuple(replace(rule, weight=None) for rule in model.rules))
+    answer = api.infer(model, data, DEMO_QUERY)
+    world = api.map(model, data, DEMO_QUERY)
+    fit = api.learn(unweighted, training, DEMO_QUERY, objective="pseudo")
+    if options.as_json:
+        print_json({"infer": answer.to_json(), "map": world.to_json(), "learn": fit.to_json()})
+        return
+    out = console()
+    out.rule("The model")
+    out.print(plain(Path(path).read_text(encoding="utf-8").strip()))
+    out.rule("The data")
+    out.print(plain(str(bind(data, model).describe())))
+    out.rule("How likely is it that each person smokes, and has cancer?")
+    show(answer)
+    out.rule("The most likely world")
+    show(world)
+    out.rule("The weights, removed and learned again from 1,200 people")
+    show(fit)
+    out.print(plain("\nWith your own files: lapis infer MODEL DATA -q Smokes,Cancer", "dim"))
+    out.print(plain("Weights of your own rules: lapis learn MODEL DATA -o LEARNED", "dim"))
 
 
 @command("warm", NoOptions, bar="compiling")
 def warm(options: NoOptions, progress: Report | None) -> None:
     """Compile the kernels of common commands ahead of their first use, on all cores."""
-    from lapis.precompile import warm as compile_ahead
+    from lapis.cli.precompile import warm as compile_kernels
 
-    compile_ahead(progress=progress)
+    compile_kernels(progress=progress)
 
 
 @command("check", CheckOptions, MODEL, WORLDS)
 def check(model: Path, worlds: Worlds, options: CheckOptions) -> None:
     """Parse and type-check a model and its data, warn, and explain each formula."""
-    from lapis.checks import check as check_model
-    from lapis.cli.render import print_json, show_report
+    from lapis.cli.render import print_json, show_check
+    from lapis.problem.check import check as check_model
 
-    report = check_model(model, worlds or None, strict=options.strict)
+    report = check_model(model, worlds, strict=options.strict)
     if options.as_json:
         print_json(report.document())
     else:
-        show_report(report)
+        show_check(report)
 
 
 @command("count", CountOptions, MODEL, WORLDS)
 def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
     """Count the true groundings of each formula in the data."""
     from lapis import operations
-    from lapis.cli.command import progress_bar
 
     if options.explain:
-        for flag, given in (("--json", options.as_json), ("--counts", options.counts != "exact")):
-            if given:
-                raise LapisError(
-                    "--explain prints the plans of exact counts, as text",
-                    code="unread-option",
-                    hint=f"leave out {flag}, or --explain",
-                )
-        from lapis.counting.rule_counts import explain_counts
-
-        with operations.open_worlds(model, worlds or None, options, probabilities=False) as opened:
-            inputs, store = opened
-            placed = operations.place_worlds(store)
-            print(explain_counts(inputs.model, inputs.databases, placed))
+        print_count_plans(model, worlds, options)
         return None
     with progress_bar("counting") as progress:
-        return operations.count(model, worlds or None, options, progress)
+        return operations.count(model, worlds, options, progress)
+
+
+def print_count_plans(model: Path, worlds: Worlds, options: CountOptions) -> None:
+    """Print the plans of exact counts; on an engine, their SQL."""
+    from lapis import operations
+    from lapis.counting.rule_counts import explain_counts
+
+    for flag, given in (("--json", options.as_json), ("--counts", options.counts != "exact")):
+        if given:
+            raise LapisError(
+                "--explain prints the plans of exact counts, as text",
+                code="unread-option",
+                hint=f"leave out {flag}, or --explain",
+            )
+    with operations.open_worlds(model, worlds, options, probabilities=False) as (inputs, store):
+        placed = operations.place_worlds(store)
+        print(explain_counts(inputs.model, inputs.databases, placed))
 
 
 @command("ground", GroundOptions, MODEL, WORLDS, bar="grounding")
 def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report | None) -> Result:
-    """The ground network: its size, and a file of it (.wcnf, .uai or .json)."""
+    """Ground a model: the size of the network, and a file of it (.wcnf, .uai or .json)."""
     from lapis import operations
 
     return operations.ground_network(model, worlds, options, progress)
@@ -105,7 +140,7 @@ def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report
 def infer(
     model: Path | Model, worlds: Worlds, options: InferOptions, progress: Report | None
 ) -> Result:
-    """Marginal probabilities of the unknown query atoms."""
+    """Infer marginal probabilities of the unknown query atoms."""
     from lapis import operations
 
     if options.posterior is not None:
@@ -114,10 +149,10 @@ def infer(
 
         resolved = read_model(model) if isinstance(model, Path) else model
         draws = WeightPosterior.read(options.posterior, resolved)
-        return operations.infer(draws, worlds or None, options, progress)
+        return operations.infer(draws, worlds, options, progress)
     if options.output is not None:
-        return operations.infer_to_store(model, worlds or None, options, options.output, progress)
-    found = operations.infer(model, worlds or None, options, progress)
+        return operations.infer_to_store(model, worlds, options, options.output, progress)
+    found = operations.infer(model, worlds, options, progress)
     return replace(found, with_plan=options.plan)
 
 
@@ -125,35 +160,35 @@ def infer(
 def plan(
     model: Path | Model, worlds: Worlds, options: PlanOptions, progress: Report | None
 ) -> Result:
-    """Which solver takes which components in infer, at what cost and why; nothing is solved."""
+    """Show which solver takes which components in infer, at what cost and why; solve nothing."""
     from lapis import operations
 
-    return operations.plan(model, worlds or None, options, progress)
+    return operations.plan(model, worlds, options, progress)
 
 
 @command("map", MapOptions, MODEL, WORLDS, bar="most likely world")
 def map_(
     model: Path | Model, worlds: Worlds, options: MapOptions, progress: Report | None
 ) -> Result:
-    """The most likely world; MODEL may also be a .wcnf file."""
+    """Find the most likely world; MODEL may also be a .wcnf file."""
     from lapis import operations
 
-    if isinstance(model, Path) and is_wcnf(model):
+    if isinstance(model, Path) and model.name.endswith((".wcnf", ".wcnf.gz")):
         return operations.map_wcnf(model, options, progress)
     if options.output is not None:
-        return operations.map_to_store(model, worlds or None, options, options.output, progress)
-    return operations.map(model, worlds or None, options, progress)
+        return operations.map_to_store(model, worlds, options, options.output, progress)
+    return operations.map(model, worlds, options, progress)
 
 
 @command("lift", LiftOptions, MODEL, WORLDS)
 def lift(model: Path, worlds: Worlds, options: LiftOptions) -> Result:
-    """log Z and expected counts without grounding, by a first-order circuit."""
+    """Compute log Z and expected counts without grounding, by a first-order circuit."""
     from lapis import operations
     from lapis.results.graph import check_drawing
 
     if options.draw is not None:
         check_drawing(options.draw)
-    found = operations.lift(model, worlds or None, options)
+    found = operations.lift(model, worlds, options)
     if options.draw is not None:
         found.draw().save(options.draw)
     if options.tree and not options.as_json:
@@ -167,7 +202,7 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
     from lapis import operations
     from lapis.data.atomic_write import require_writable
 
-    if not worlds and options.tables is None:
+    if worlds is None and options.tables is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     if options.posterior is not None and options.estimate != "mean":
         raise LapisError(
@@ -177,7 +212,7 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
         )
     require_writable(options.output)
     require_writable(options.posterior)
-    fit = operations.learn(model, worlds or None, options, progress)
+    fit = operations.learn(model, worlds, options, progress)
     if options.output is not None:
         fit.save(options.output)
     if options.posterior is not None and fit.posterior is not None:
@@ -189,19 +224,15 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
 def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
     """Learn rules from data; MODEL declares the predicates."""
     from lapis import operations
-    from lapis.cli.command import progress_bar
     from lapis.data.atomic_write import require_writable
 
-    if not worlds and (options.tables is None or options.draw is not None):
+    if worlds is None and (options.tables is None or options.draw is not None):
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     require_writable(options.output)
     if options.draw is not None:
-        from lapis.results.graph import check_drawing
-
-        check_drawing(options.draw)
         operations.draw_clusters(model, worlds, options.draw, options)
     with progress_bar("learning rules") as progress:
-        found = operations.learn_structure(model, worlds or None, options, progress)
+        found = operations.learn_structure(model, worlds, options, progress)
     if options.output is not None:
         found.save(options.output)
     if options.explain and not options.as_json:
@@ -211,10 +242,10 @@ def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
 
 @command("score", ScoreOptions, MODEL, WORLDS, bar="scoring")
 def score(model: Path, worlds: Worlds, options: ScoreOptions, progress: Report | None) -> Result:
-    """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
+    """Score a model on data: (pseudo-)log-likelihood, CLL and AUC-PR."""
     from lapis import operations
 
-    return operations.score(model, worlds or None, options, progress)
+    return operations.score(model, worlds, options, progress)
 
 
 @command("evaluate", EvaluateOptions, MODEL, WORLDS, bar="cross-validation")
@@ -230,7 +261,7 @@ def evaluate(
         check_picture(options.plot)
     given = keywords(options)
     learning = {each.name: given.pop(each.name) for each in fields(LearningOptions)}
-    found = cross_validate(model, worlds, learn_options=learning, progress=progress, **given)
+    found = cross_validate(model, worlds or [], learn_options=learning, progress=progress, **given)
     if options.plot is not None:
         found.plot(options.plot)
     return found
@@ -245,7 +276,3 @@ def completion(shell: str, options: NoOptions) -> None:
     from lapis.cli.completion import write_script
 
     print(write_script(shell))
-
-
-def is_wcnf(path: Path) -> bool:
-    return path.name.endswith((".wcnf", ".wcnf.gz"))

@@ -4,8 +4,8 @@
     source <(lapis completion zsh)                      in ~/.zshrc, after compinit
     lapis completion fish > ~/.config/fish/completions/lapis.fish
 
-The scripts are written from the same dataclasses as the parser. zsh runs the script of bash. Files
-are completed wherever no word fits.
+The scripts are generated from the same dataclasses as the parser. zsh runs the script of bash.
+Files are completed where no word matches.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ complete -o default -F _lapis lapis"""
 
 
 def write_script(shell: str) -> str:
-    """The script for a shell."""
+    """Return the script for a shell."""
     if shell == "fish":
         return "\n".join(fish_lines())
     script = bash_script()
@@ -85,7 +85,7 @@ def own_names(group: str) -> list[str]:
 
 
 def words_of(option: Option) -> Sequence[str]:
-    """The words that an option may hold, if they can be listed."""
+    """List the values of an option, if they are known words."""
     return tuple(methods_of(option.task)) if option.task is not None else option.choices
 
 

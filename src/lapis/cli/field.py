@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from lapis.results.result import Result
     from lapis.runtime.progress import Report
 
-    Worlds = Sequence[Database]
+    Worlds = Sequence[Database] | None
 
 
 @command("field infer", FieldInferOptions, FIELD, WORLDS, bar="sampling")
 def infer(
     field: Path, worlds: Worlds, options: FieldInferOptions, progress: Report | None
 ) -> Result:
-    """Marginal probabilities of the unknown query atoms of a field."""
+    """Infer marginal probabilities of the unknown query atoms of a field."""
     from lapis import fields
 
-    return fields.infer(field, worlds or None, progress=progress, **keywords(options))
+    return fields.infer(field, worlds, progress=progress, **keywords(options))
 
 
 @command("field map", FieldMapOptions, FIELD, WORLDS, bar="most likely world")
 def map_(field: Path, worlds: Worlds, options: FieldMapOptions, progress: Report | None) -> Result:
-    """The most likely world of a field: proven where few atoms are unknown."""
+    """Find the most likely world of a field; proven if few atoms are unknown."""
     from lapis import fields
 
-    return fields.map(field, worlds or None, progress=progress, **keywords(options))
+    return fields.map(field, worlds, progress=progress, **keywords(options))
 
 
 @command("field learn", FieldLearnOptions, FIELD, WORLDS, bar="learning")
@@ -53,7 +53,7 @@ def learn(
     from lapis import fields
     from lapis.data.atomic_write import require_writable
 
-    if not worlds:
+    if worlds is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     require_writable(options.output)
     fit = fields.learn(field, worlds, progress=progress, **keywords(options))
@@ -66,15 +66,15 @@ def learn(
 def score(
     field: Path, worlds: Worlds, options: FieldScoreOptions, progress: Report | None
 ) -> Result:
-    """How well a field explains data: (pseudo-)log-likelihood, CLL, AUC-PR."""
+    """Score a field on data: (pseudo-)log-likelihood, CLL and AUC-PR."""
     from lapis import fields
 
-    return fields.score(field, worlds or None, progress=progress, **keywords(options))
+    return fields.score(field, worlds, progress=progress, **keywords(options))
 
 
 @command("field from", FieldFromOptions, MODEL)
 def from_(model: Path, options: FieldFromOptions) -> None:
-    """The field that mirrors the connectives and quantifiers of a Markov logic model."""
+    """Build the field that mirrors the connectives and quantifiers of a Markov logic model."""
     from lapis import fields
 
     title = f"from {model}, sharpness {options.sharpness:g}"
@@ -84,19 +84,19 @@ def from_(model: Path, options: FieldFromOptions) -> None:
 
 @command("field extract", FieldExtractOptions, FIELD)
 def extract(field: Path, options: FieldExtractOptions) -> None:
-    """The strongest parts of a field as Markov logic formulas, an approximation."""
+    """Approximate a field by Markov logic formulas of its strongest parts."""
     from lapis import fields
     from lapis.language.printer import print_model
 
     threshold = options.threshold
-    title = f"extracted from {field}: what is weaker than {threshold:g} is left out"
+    title = f"extracted from {field}; parts weaker than {threshold:g} are left out"
     found = fields.to_model(field, threshold=threshold)
     write_text(print_model(found, title=title), options.output)
 
 
 @command("field draw", FieldDrawOptions, FIELD)
 def draw(field: Path, options: FieldDrawOptions) -> None:
-    """A picture of a field: the root above, atoms below, weights at the edges."""
+    """Draw a field: the root above, atoms below, weights at the edges."""
     from lapis import fields
 
     path = field.with_suffix(".svg") if options.output is None else options.output
@@ -105,7 +105,7 @@ def draw(field: Path, options: FieldDrawOptions) -> None:
 
 
 def write_text(text: str, output: Path | None) -> None:
-    """To a file, which appears whole or not at all, or to the terminal."""
+    """Write a text atomically to a file, or print it if there is none."""
     from lapis.data.atomic_write import write_whole
 
     if output is None:

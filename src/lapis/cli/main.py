@@ -8,11 +8,12 @@ import sys
 import warnings
 from typing import TextIO
 
+from lapis.cli.command import show_notes
 from lapis.cli.commands import run
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; user mistakes end in a message and an exit code, never in a traceback."""
+    """Run a command. A LapisError ends in a message and an exit code, without a traceback."""
     from lapis.errors import LapisError, LapisWarning
 
     def show(
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         line: str | None = None,
     ) -> None:
         if isinstance(message, LapisWarning):
-            tell(str(message.warning))
+            show_notes([str(message.warning)])
         else:
             show_others(message, category, filename, lineno, file, line)
 
@@ -35,23 +36,17 @@ def main(arguments: list[str] | None = None) -> None:
             run(sys.argv[1:] if arguments is None else arguments)
             sys.stdout.flush()
     except LapisError as error:
-        tell(f"error: {error}" if error.span is None else str(error))
+        show_notes([f"error: {error}" if error.span is None else str(error)])
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
         if error.errno == errno.ENOSPC:
-            tell(f"error: the output is not whole: {error.strerror}")
-        # Nobody reads on, or nothing more can be written: Python's last flush must not complain.
+            show_notes([f"error: output is incomplete: {error.strerror}"])
+        # The pipe is closed or the disk is full: Python's last flush must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)
-
-
-def tell(note: str) -> None:
-    from lapis.cli.render import show_notes
-
-    show_notes([note])
 
 
 if __name__ == "__main__":

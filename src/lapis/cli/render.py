@@ -1,7 +1,7 @@
 """Show results on a terminal, or write them as JSON.
 
-Names are texts here, never markup. JSON is written piece by piece: a million atoms are never one
-text in memory.
+Names are plain text, never markup. JSON is written piece by piece, so that the text of a million
+atoms is never in memory at once.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lapis.cli.command import show_notes
 from lapis.results.columns import ColumnEntries
 from lapis.results.result import Result, View, draw_bar, escape
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from lapis.checks import Report
+    from lapis.problem.check import CheckReport
 
 
 MIN_WIDTH = 8  # columns of a text, however little room there is
@@ -28,7 +29,7 @@ PIPE_WIDTH = 120  # columns where there is no terminal
 
 
 def console() -> Console:
-    """Where output goes: as wide as the terminal, and 120 columns where it is none."""
+    """Return the console for output: as wide as the terminal, or 120 columns without one."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PIPE_WIDTH
@@ -36,7 +37,7 @@ def console() -> Console:
 
 
 def present(result: Result, as_json: bool) -> None:
-    """A result as JSON, or as tables with a summary; remarks go to the error stream."""
+    """Print a result as JSON, or as tables with a summary; remarks go to the error stream."""
     if as_json:
         print_json(result.document())
     else:
@@ -44,7 +45,7 @@ def present(result: Result, as_json: bool) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """JSON, with null where a number is not finite, written piece by piece."""
+    """Print JSON piece by piece, with null for numbers that are not finite."""
     sys.stdout.writelines(json_pieces(document))
     sys.stdout.write("\n")
 
@@ -60,20 +61,15 @@ def show(result: Result) -> None:
     show_notes(result.remarks())
 
 
-def show_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        print(escape(note, "terminal"), file=sys.stderr)
-
-
 def plain(text: str, style: str = "") -> Text:
-    """A text as it is, in a style."""
+    """Return a text without markup, in a style."""
     from rich.text import Text
 
     return Text(escape(text, "terminal"), style=style)
 
 
 def draw_table(view: View) -> Table:
-    """A table whose numbers are never cut; long texts go on in the next line."""
+    """Draw a table. Numbers are never cut; long texts continue on the next line."""
     from rich import box
     from rich.table import Table
 
@@ -95,8 +91,10 @@ def draw_table(view: View) -> Table:
     return table
 
 
-def show_report(report: Report) -> None:
-    """What `lapis check` says: each formula in words and as clauses, then what is doubtful."""
+def show_check(report: CheckReport) -> None:
+    """Print the result of `lapis check`: each formula in words and as clauses, then warnings."""
+    from rich.padding import Padding
+
     out = console()
     for formula in report.formulas:
         weight = plain(f"{formula.weight_text:>8}  ").append(plain(formula.formula, "bold"))
@@ -104,24 +102,18 @@ def show_report(report: Report) -> None:
         groundings = f"{formula.groundings:,} grounding{'' if formula.groundings == 1 else 's'}"
         clauses = f"{groundings}; as clauses: {'; '.join(formula.clauses)}"
         for line in (formula.words, clauses):
-            out.print(indented(line), soft_wrap=False)
+            out.print(Padding(plain(line), (0, 0, 0, 10)), soft_wrap=False)
     sizes = ", ".join(f"{name} {size:,}" for name, size in report.constants.items())
     out.print(plain(f"constants: {sizes or 'none'}", "dim"))
     show_notes([str(warning) for warning in report.warnings])
     out.print(plain(report.summary()))
 
 
-def indented(text: str) -> Any:
-    from rich.padding import Padding
-
-    return Padding(plain(text), (0, 0, 0, 10))
-
-
 ROW = json.JSONEncoder(allow_nan=False)
 
 
 def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
-    """The text of a document; entries that are iterators are written row by row.
+    """Yield the text of a document; entries that are iterators are written row by row.
 
     >>> print("".join(json_pieces({"a": 1, "rows": iter([{"x": float("nan")}, {"x": 2}])})))
     {
@@ -138,19 +130,16 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, ColumnEntries):
             yield from block_pieces(value.json_blocks(",\n  "))
         elif isinstance(value, Iterator):
-            yield from row_pieces(value)
+            yield from block_pieces(map(row_text, value))
         else:
-            yield json.dumps(finite(value), indent=1, allow_nan=False).replace("\n", "\n ")
+            text = json.dumps(replace_infinite(value), indent=1, allow_nan=False)
+            yield text.replace("\n", "\n ")
         before = ",\n"
     yield "{}" if before == "{\n" else "\n}"
 
 
-def row_pieces(rows: Iterable[Any]) -> Iterator[str]:
-    return block_pieces(map(row_text, rows))
-
-
 def block_pieces(blocks: Iterable[str]) -> Iterator[str]:
-    """A list of texts of one entry or more."""
+    """Yield the text of a list from texts of one entry or several."""
     before = "["
     for block in blocks:
         yield f"{before}\n  {block}"
@@ -158,19 +147,19 @@ def block_pieces(blocks: Iterable[str]) -> Iterator[str]:
     yield "[]" if before == "[" else "\n ]"
 
 
-def row_text(row: Any) -> str:
+def row_text(row: object) -> str:
     try:
         return ROW.encode(row)
     except ValueError:  # a number that is not finite
-        return ROW.encode(finite(row))
+        return ROW.encode(replace_infinite(row))
 
 
-def finite(value: Any) -> Any:
-    """The value with null where a number is not finite."""
+def replace_infinite(value: object) -> object:
+    """Return the value with None for numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: finite(inner) for key, inner in value.items()}
+        return {key: replace_infinite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | Iterator):
-        return [finite(inner) for inner in value]
+        return [replace_infinite(inner) for inner in value]
     return value

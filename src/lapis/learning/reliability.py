@@ -60,10 +60,15 @@ from lapis.inference.moments.sampled import PersistentChain, SampledComponents, 
 from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
-from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
+from lapis.learning.learning_run import (
+    BEST_WORLD,
+    BY_WORLD,
+    CUTTING_PLANE,
+    LearningRun,
+    ijgp_settings,
+)
 from lapis.learning.objectives.count_based import Seen, disagreement
 from lapis.learning.objectives.priors import Prior
-from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import PenalizedObjective, Point
 

@@ -84,7 +84,7 @@ from lapis.inference.sampling.counted_world import (
 from lapis.learning.examples import Example
 from lapis.learning.objectives.count_maxwalksat import search, undo
 from lapis.learning.objectives.count_walk import Sites, WalkVisits, asked_sites, walk
-from lapis.learning.objectives.undecided_counts import undecided_counts
+from lapis.learning.objectives.pseudo import undecided_counts
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import Point
 from lapis.registry.options import ChainStart

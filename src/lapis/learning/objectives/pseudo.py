@@ -17,6 +17,12 @@ Where the atoms of a predicate fall into too many classes to be listed, its true
 its false ones sampled, each standing for its share. Sampling both alike, as is usual, would see
 hardly any true atom of a sparse relation. The sample is drawn once: the objective then is a
 fixed, concave estimate, and says so (`is_exact`, `notes`).
+
+True groundings that are not decided by what is given: the n of per-weight learning rates.
+
+A grounding of `Professor(p) ^ Student(s) => !Advises(s,p)` in which nobody is asked about the
+atoms that matter (p is no professor) is true at any weights. Lowd (thesis, section 4.2.3)
+leaves such groundings out when a weight's rate is divided by its number of true groundings.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations
 from operator import add
 from typing import NamedTuple
 
@@ -40,14 +47,19 @@ from lapis.counting.differences.classes import (
     stack_atoms,
     stack_blocks,
 )
+from lapis.counting.differences.differences import FlipTarget
 from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
+from lapis.counting.rule_counts import world_of
+from lapis.counting.totals import count_feature
 from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.learning.examples import Example
-from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
+from lapis.logic.clauses import Clause, Feature
 from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
+from lapis.relational.compile import plan_violations
+from lapis.relational.interpretation import Interpretation
 
 SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
 
@@ -323,3 +335,64 @@ def rename_columns(vectors: SparseVectors, index: np.ndarray) -> SparseVectors:
         return vectors._replace(column=column)
     order = np.lexsort((column, vectors.row))
     return SparseVectors(vectors.start, column[order], vectors.value[order])
+
+
+MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
+
+
+def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
+    """float64[num_weights], true groundings in which some asked atom is needed to say so.
+
+    Every asked literal counts as open, also where two of them (P v !P) make the grounding true
+    whatever the values, and so does a quantified part that mentions an asked predicate.
+    """
+    world = world_of(problem)
+    derived = problem.normal_form.derived
+    targets = [
+        FlipTarget(problem.model.predicates[name], derived, problem.domains) for name in asked
+    ]
+    counts: list[int] = []
+    for feature in problem.normal_form.features:
+        if not feature.hard:
+            true = count_feature(feature, world).true
+            decided = decided_counts(feature, world, targets)
+            counts += [one - other for one, other in zip(true, decided, strict=True)]
+    return np.array(counts, np.float64)
+
+
+def decided_counts(
+    feature: Feature, world: Interpretation, asked: Sequence[FlipTarget]
+) -> list[int]:
+    """Groundings of each weight that evidence alone makes true.
+
+    That is where it satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that
+    is evidence, it fails to where some e_j is false, so by inclusion–exclusion over those
+
+        decided = Σ_{S ⊆ {1…J}} (−1)^|S| · violations(⋁_{j ∈ S} e_j).
+
+    A rule of more than MAX_DECIDED_CLAUSES clauses counts as undecided everywhere.
+    """
+    parts = [
+        Clause(
+            tuple(
+                literal
+                for literal in clause.literals
+                if not any(target.touches(literal.predicate) for target in asked)
+            ),
+            clause.conditions,
+        )
+        for clause in feature.clauses
+    ]
+    types = dict(feature.variables)
+    shape = [world.size(types[name]) for name in feature.plus]
+    decided = np.zeros(shape, object)
+    if len(parts) <= MAX_DECIDED_CLAUSES and all(p.literals or p.conditions for p in parts):
+        for size in range(len(parts) + 1):
+            for chosen in combinations(parts, size):
+                either = Clause(
+                    tuple(dict.fromkeys(literal for part in chosen for literal in part.literals)),
+                    tuple(dict.fromkeys(each for part in chosen for each in part.conditions)),
+                )
+                plan = plan_violations(either, feature.variables, world, feature.plus)
+                decided += (-1) ** size * world.count_table(plan)
+    return decided.reshape(-1).tolist()

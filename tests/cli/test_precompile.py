@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lapis
-from lapis import precompile
+from lapis.cli import precompile
 from lapis.runtime.progress import Progress
 
 
@@ -38,7 +38,7 @@ def test_an_error_of_a_job_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_warm_nothing_is_compiled(tmp_path: Path) -> None:
     code = (
         "import lapis, os\nos.environ['NUMBA_CACHE_DIR'] = {0!r}\n"
-        "from lapis.precompile import JOBS, run_job, warm\nwarm()\n"
+        "from lapis.cli.precompile import JOBS, run_job, warm\nwarm()\n"
         "from lapis.runtime.progress import compilations\n"
         "seen = []\ncompilations.append(seen.append)\n"
         "for job in JOBS: run_job(job)\nassert not seen, seen\n"

@@ -1,8 +1,8 @@
 """Compile kernels ahead of their use: `lapis warm` and `lapis.warm()`.
 
-Numba compiles a kernel when it is first called and keeps it for later runs (`runtime/kernels.py`).
-Here small jobs call the kernels that commands use, in as many processes as there are cores. A
-job is a function; processes that need the same kernel at the same time both compile it.
+Numba compiles a kernel at its first call and caches it for later runs (`runtime/kernels.py`). A job
+is a function that calls the kernels of a command on a small model. Jobs run in parallel processes;
+two processes that need the same kernel at the same time both compile it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run_job(name: str) -> None:
 def circle_of_friends(
     num_people: int = 12, steps: Sequence[int] = (1, 2, 3)
 ) -> tuple[Model, Database]:
-    """Friends and smokers on a circle: each person is a friend of those some steps ahead."""
+    """Build the smokers model on a circle: each person is a friend of those some steps ahead."""
     from lapis.data.database import Database
     from lapis.examples import example_path
     from lapis.language import read_model
@@ -88,7 +88,7 @@ def compile_samplers(*methods: str) -> None:
 
 
 def compile_sampling() -> None:
-    """Compile what `auto` calls where tables would be too wide: elimination, pilots, answers."""
+    """Compile the kernels that `auto` calls on networks too wide for exact inference."""
     from lapis.api import infer
 
     infer(*circle_of_friends(80, (1, 7, 19)), QUERY, max_samples=4_000)
@@ -123,7 +123,7 @@ def compile_learning() -> None:
 
 
 def compile_counts() -> None:
-    """Compile the kernels of chains that never ground."""
+    """Compile the kernels of chains that work on counts without grounding."""
     from lapis.api import infer
 
     infer(*circle_of_friends(), QUERY, method="count-gibbs", max_samples=40)

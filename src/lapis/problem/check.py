@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ from lapis.results.result import Columns, Result, View, new_view
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One formula, taken apart."""
+    """One formula: in words, its variables and its clauses."""
 
     formula: str
     weight: float | None
@@ -52,8 +53,8 @@ class Explanation:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Result):
-    """Each formula explained, and what is doubtful about the model on its data."""
+class CheckReport(Result):
+    """Each formula explained, and the warnings about the model on its data."""
 
     warnings: tuple[Warning, ...]
     formulas: tuple[Explanation, ...]
@@ -91,8 +92,8 @@ def number_of(things: Sequence[object], noun: str) -> str:
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
-def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> Report:
-    """Warnings and explanations; raises the errors that binding the data finds."""
+def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> CheckReport:
+    """Collect warnings and explain each formula; raise the errors of the model and its data."""
     inputs = open_inputs(model, data, strict=strict, probabilities=False, quiet=True)
     model, worlds = inputs.model, [] if data is None else inputs.databases
     problems = [build_problem(model, world) for world in inputs.databases]
@@ -105,12 +106,11 @@ def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> R
     constants = {
         name: max(len(problem.domains[name]) for problem in problems) for name in model.types
     }
-    explained = explain(model, problems)
-    return Report(tuple(warnings), tuple(explained), constants)
+    return CheckReport(tuple(warnings), tuple(explain_rules(model, problems)), constants)
 
 
 def unused_predicates(model: Model, problems: Sequence[Problem]) -> list[Warning]:
-    """Predicates that no formula mentions and of which the data says nothing either."""
+    """Warn of predicates that occur in no formula, constraint or fact."""
     if not model.rules:
         return []
     used = {atom.predicate for rule in model.rules for atom in atoms(rule.formula)}
@@ -129,7 +129,7 @@ def unused_predicates(model: Model, problems: Sequence[Problem]) -> list[Warning
 
 
 def rule_warnings(rule: Rule) -> list[Warning]:
-    """A formula that is true, or false, whatever the world is."""
+    """Warn of a formula that has the same truth value in all worlds."""
     constant = is_constant(rule.formula)
     if constant is None:
         return []
@@ -153,7 +153,7 @@ def empty_types(model: Model, problems: Sequence[Problem]) -> list[Warning]:
     ]
 
 
-def explain(model: Model, problems: Sequence[Problem]) -> list[Explanation]:
+def explain_rules(model: Model, problems: Sequence[Problem]) -> list[Explanation]:
     features = problems[0].normal_form.features
     return [
         Explanation(
@@ -191,12 +191,12 @@ def print_condition(condition: Condition) -> str:
     return f"{left} {condition.operator} {right}{moved}"
 
 
-MANY = 20.0  # beyond this a weight is as good as certain
+MANY = 20.0  # weights beyond it are described as nearly always or never true
 COUNTS = {"=": "exactly", "<=": "at most", ">=": "at least"}
 
 
 def describe_rule(rule: Rule) -> str:
-    """The rule as a sentence.
+    """Return the rule as a sentence.
 
     >>> from lapis.language import parse_model
     >>> text = "Smokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)"
@@ -206,7 +206,7 @@ def describe_rule(rule: Rule) -> str:
     types = dict(rule.variables + rule.bound)
     scope = ", ".join(f"{type_name} {name}" for name, type_name in rule.variables)
     head = f"for each {scope}: " if scope else ""
-    return f"{head}{words(rule.formula, types)}; {describe_weight(rule)}"
+    return f"{head}{describe_formula(rule.formula, types)}; {describe_weight(rule)}"
 
 
 def describe_weight(rule: Rule) -> str:
@@ -223,42 +223,44 @@ def describe_weight(rule: Rule) -> str:
         return "weight 0: no preference"
     if abs(rule.weight) > MANY:
         return f"odds e^{rule.weight:g}: nearly {'always' if rule.weight > 0 else 'never'}"
-    import math
-
     side = "in favour" if rule.weight > 0 else "against"
     return f"odds e^{abs(rule.weight):g} = {math.exp(abs(rule.weight)):.3g} {side}"
 
 
-def words(formula: Formula, types: Mapping[str, str]) -> str:
-    """The formula in words; commas and 'both' keep the grouping readable."""
+def describe_formula(formula: Formula, types: Mapping[str, str]) -> str:
+    """Return the formula in words."""
     match formula:
         case Not(body):
-            return f"not {grouped(body, types)}"
+            return f"not {describe_part(body, types)}"
         case And(parts):
-            return " and ".join(grouped(part, types) for part in parts)
+            return " and ".join(describe_part(part, types) for part in parts)
         case Or(parts):
-            return " or ".join(grouped(part, types) for part in parts)
+            return " or ".join(describe_part(part, types) for part in parts)
         case Implies(premise, conclusion):
-            return f"if {words(premise, types)} then {words(conclusion, types)}"
+            return (
+                f"if {describe_formula(premise, types)} then {describe_formula(conclusion, types)}"
+            )
         case Iff(left, right):
-            return f"{grouped(left, types)} exactly if {grouped(right, types)}"
+            return f"{describe_part(left, types)} exactly if {describe_part(right, types)}"
         case Exists(variables, body):
-            return f"there is {named(variables, types)} with {grouped(body, types)}"
+            return (
+                f"there is {describe_variables(variables, types)} with {describe_part(body, types)}"
+            )
         case CountExists(variables, body, operator, bound):
-            number = f"{COUNTS[operator]} {bound} {named(variables, types)}"
-            return f"there are {number} with {grouped(body, types)}"
+            number = f"{COUNTS[operator]} {bound} {describe_variables(variables, types)}"
+            return f"there are {number} with {describe_part(body, types)}"
         case ForAll(variables, body):
-            return f"for all {named(variables, types)}, {grouped(body, types)}"
+            return f"for all {describe_variables(variables, types)}, {describe_part(body, types)}"
         case _:
             return print_formula(formula)
 
 
-def named(variables: tuple[str, ...], types: Mapping[str, str]) -> str:
+def describe_variables(variables: tuple[str, ...], types: Mapping[str, str]) -> str:
     return ", ".join(f"{types.get(name, '')} {name}".strip() for name in variables)
 
 
-def grouped(formula: Formula, types: Mapping[str, str]) -> str:
-    text = words(formula, types)
+def describe_part(formula: Formula, types: Mapping[str, str]) -> str:
+    text = describe_formula(formula, types)
     simple = isinstance(formula, Not) or not isinstance(
         formula, And | Or | Implies | Iff | Quantifier
     )
