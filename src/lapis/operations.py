@@ -1,4 +1,4 @@
-"""What the functions of `lapis.api` and the commands do, given options that are checked."""
+"""The operations behind `lapis.api` and the commands, on options that were checked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
-    from lapis.network.network import Network
     from lapis.results.answer import Answer, Counts, MostLikelyWorld
     from lapis.results.plan_report import PlanReport
     from lapis.results.result import Figures
@@ -62,59 +62,45 @@ def infer(
     progress: Report | None = None,
     stop: StopLike = None,
 ) -> Answer:
-    limits = infer_limits(options, progress, stop)
+    """Infer marginals in this process or on a store; average them over a posterior's draws."""
+    limits = inference_limits(options, progress, stop)
     if not isinstance(model, Model | str | Path):
+        from lapis.learning.averaging import infer_average, refuse_unread
         from lapis.learning.weight_posterior import WeightPosterior
 
         if isinstance(model, WeightPosterior):
-            return average(model, data, options, limits)
+            refuse_unread(options)
+            task = open_task(model.model, data, options)
+            return infer_average(model, task, options.method, limits, options.num_draws)
     refuse_draws(options)
 
-    def here(task: Task) -> Answer:
+    def solve(task: Task) -> Answer:
         from lapis.inference.worlds import infer_task
 
         return infer_task(task, options.method, limits)
 
-    def there(task: Task, engine: str | None) -> Answer:
+    def solve_on_store(task: Task, engine: str | None) -> Answer:
         from lapis.stores.components.answers import infer_on_store
         from lapis.stores.components.packing import StoreLimits
 
         return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
-    return ask(model, data, options, here, there)
+    return solve_task(model, data, options, solve, solve_on_store)
 
 
 def plan(
     model: ModelLike, data: DataLike, options: PlanOptions, progress: Report | None = None
 ) -> PlanReport:
-    from lapis.inference.marginals import InferenceOptions
     from lapis.inference.worlds import plan_task
 
-    limits = InferenceOptions(
-        precision=options.precision,
-        max_samples=options.max_samples,
-        num_chains=options.num_chains,
-        time_limit=options.time_limit,
-        seed=options.random_state,
-        max_memory=options.max_memory,
-        progress=progress,
-        relax=options.relax,
-    )
-    task = build_task(
-        model,
-        data,
-        options.query,
-        open_predicates=options.open_predicates,
-        soft_evidence=options.soft_evidence,
-        strict=options.strict,
-    )
+    task = open_task(model, data, options)
     if has_lazy_facts(task):
         raise LapisError(
             "only inference in memory is planned, and the data is on an engine",
             code="engine-plan",
             hint="read it from files",
         )
-    return plan_task(task, options.method, limits)
+    return plan_task(task, options.method, inference_limits(options, progress, None))
 
 
 def map(
@@ -124,20 +110,20 @@ def map(
     progress: Report | None = None,
     stop: StopLike = None,
 ) -> MostLikelyWorld:
-    limits = map_limits(options, progress, stop)
+    limits = inference_limits(options, progress, stop)
 
-    def here(task: Task) -> MostLikelyWorld:
+    def solve(task: Task) -> MostLikelyWorld:
         from lapis.inference.worlds import map_task
 
         return map_task(task, options.method, limits)
 
-    def there(task: Task, engine: str | None) -> MostLikelyWorld:
+    def solve_on_store(task: Task, engine: str | None) -> MostLikelyWorld:
         from lapis.stores.components.answers import map_on_store
         from lapis.stores.components.packing import StoreLimits
 
         return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
-    return ask(model, data, options, here, there)
+    return solve_task(model, data, options, solve, solve_on_store)
 
 
 def infer_to_store(
@@ -149,7 +135,8 @@ def infer_to_store(
     stop: StopLike = None,
 ) -> StoredAnswer:
     refuse_draws(options)
-    return to_store("infer", model, data, options, infer_limits(options, progress, stop), output)
+    limits = inference_limits(options, progress, stop)
+    return leave_on_store("infer", model, data, options, limits, output)
 
 
 def map_to_store(
@@ -160,10 +147,11 @@ def map_to_store(
     progress: Report | None = None,
     stop: StopLike = None,
 ) -> StoredAnswer:
-    return to_store("map", model, data, options, map_limits(options, progress, stop), output)
+    limits = inference_limits(options, progress, stop)
+    return leave_on_store("map", model, data, options, limits, output)
 
 
-def to_store(
+def leave_on_store(
     command: Literal["infer", "map"],
     model: ModelLike,
     data: DataLike,
@@ -171,50 +159,72 @@ def to_store(
     limits: InferenceOptions,
     output: str,
 ) -> StoredAnswer:
-    """Answers that stay in the store, or are written to files from there."""
+    """Leave the answer of a command in a table of the store, or write it to files from there."""
 
-    def here(task: Task) -> StoredAnswer:
+    def solve(task: Task) -> StoredAnswer:
         raise needs_engine("output")
 
-    def there(task: Task, engine: str | None) -> StoredAnswer:
+    def solve_on_store(task: Task, engine: str | None) -> StoredAnswer:
         from lapis.stores.components.answers import answer_to_store
         from lapis.stores.components.packing import StoreLimits
 
         jobs = StoreLimits(jobs=options.jobs)
         return answer_to_store(command, task, engine, options.method, limits, output, jobs)
 
-    return ask(model, data, options, here, there)
+    return solve_task(model, data, options, solve, solve_on_store)
 
 
-def ask(
+def solve_task(
     model: ModelLike,
     data: DataLike,
     options: InferOptions | MapOptions,
-    here: Callable[[Task], T],
-    there: Callable[[Task, str | None], T],
+    solve: Callable[[Task], T],
+    solve_on_store: Callable[[Task, str | None], T],
 ) -> T:
-    """Answer in this process, or where the data or the engine is."""
+    """Build the task and solve it in this process, or on the store that has the data."""
 
-    def answer(model: ModelLike, data: DataLike, engine: str | None) -> T:
-        task = build_task(
-            model,
-            data,
-            options.query,
-            open_predicates=options.open_predicates,
-            soft_evidence=options.soft_evidence,
-            strict=options.strict,
-        )
+    def build_and_solve(model: ModelLike, data: DataLike, engine: str | None) -> T:
+        task = open_task(model, data, options)
         if engine is not None or has_lazy_facts(task):
-            return there(task, engine)
+            return solve_on_store(task, engine)
         if options.jobs is not None:
             raise needs_engine("jobs")
-        return here(task)
+        return solve(task)
 
     if options.engine is None and options.tables is None:
-        return answer(model, data, None)
+        return build_and_solve(model, data, None)
     from lapis.stores.mapped_tables import ask_on_engine
 
-    return ask_on_engine(answer, model, data, options.engine, options.tables, options.max_memory)
+    return ask_on_engine(
+        build_and_solve, model, data, options.engine, options.tables, options.max_memory
+    )
+
+
+def open_task(
+    model: ModelLike, data: DataLike, options: InferOptions | MapOptions | PlanOptions
+) -> Task:
+    """Read the model and its data, with the query and the evidence of the options."""
+    return build_task(
+        model,
+        data,
+        options.query,
+        open_predicates=options.open_predicates,
+        soft_evidence=options.soft_evidence,
+        strict=options.strict,
+    )
+
+
+def inference_limits(
+    options: InferOptions | MapOptions | PlanOptions | ScoreOptions,
+    progress: Report | None,
+    stop: StopLike,
+) -> InferenceOptions:
+    """Return the limits of inference that the options of a command give."""
+    from lapis.inference.marginals import InferenceOptions
+
+    names = {field.name for field in fields(InferenceOptions)} & vars(options).keys()
+    given = {name: getattr(options, name) for name in names}
+    return InferenceOptions(**given, seed=options.seed, progress=progress, stop=Stop(stop))
 
 
 def needs_engine(name: str) -> LapisError:
@@ -225,61 +235,10 @@ def needs_engine(name: str) -> LapisError:
     )
 
 
-def infer_limits(
-    options: InferOptions, progress: Report | None, stop: StopLike
-) -> InferenceOptions:
-    from lapis.inference.marginals import InferenceOptions
-
-    return InferenceOptions(
-        precision=options.precision,
-        max_samples=options.max_samples,
-        num_chains=options.num_chains,
-        time_limit=options.time_limit,
-        seed=options.random_state,
-        max_memory=options.max_memory,
-        ibound=options.ibound,
-        progress=progress,
-        stop=Stop(stop),
-        relax=options.relax,
-        bounds=options.bounds,
-    )
-
-
-def map_limits(options: MapOptions, progress: Report | None, stop: StopLike) -> InferenceOptions:
-    from lapis.inference.marginals import InferenceOptions
-
-    return InferenceOptions(
-        time_limit=options.time_limit,
-        seed=options.random_state,
-        max_memory=options.max_memory,
-        progress=progress,
-        stop=Stop(stop),
-        relax=options.relax,
-    )
-
-
-def average(
-    posterior: WeightPosterior, data: DataLike, options: InferOptions, limits: InferenceOptions
-) -> Answer:
-    """Marginals averaged over draws of the weights."""
-    from lapis.learning.averaging import infer_average, refuse_unread
-
-    refuse_unread(options)
-    task = build_task(
-        posterior.model,
-        data,
-        options.query,
-        open_predicates=options.open_predicates,
-        soft_evidence=options.soft_evidence,
-        strict=options.strict,
-    )
-    return infer_average(posterior, task, options.method, limits, options.num_draws)
-
-
 def refuse_draws(options: InferOptions) -> None:
     if options.num_draws != InferOptions.num_draws:
         raise LapisError(
-            "num_draws is for a posterior, and a model has one set of weights",
+            "num_draws needs a posterior; a model has one set of weights",
             code="unread-option",
             hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
         )
@@ -328,7 +287,6 @@ def score(
     stop: StopLike = None,
 ) -> Score:
     from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import InferenceOptions
 
     inputs = open_inputs(model, data, strict=options.strict)
     return score_worlds(
@@ -336,14 +294,7 @@ def score(
         inputs.databases,
         query_predicates(options.query, inputs.model),
         method=options.method,
-        options=InferenceOptions(
-            precision=options.precision,
-            time_limit=options.time_limit,
-            seed=options.random_state,
-            max_memory=options.max_memory,
-            progress=progress,
-            stop=Stop(stop),
-        ),
+        options=inference_limits(options, progress, stop),
         unobserved=options.unobserved,
         only_listed=options.only_listed,
         likelihood=options.likelihood,
@@ -416,7 +367,7 @@ def open_worlds(
     probabilities: bool = True,
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
-    """Read a model and its data here, or on an engine, whose store is then the second value."""
+    """Read a model and its data in memory, or on an engine; yield the inputs and the store."""
     if options.engine is None and options.tables is None:
         yield open_inputs(model, data, strict=options.strict, probabilities=probabilities), None
         return
@@ -435,7 +386,7 @@ def open_worlds(
 
 
 def place_worlds(store: Store | None) -> Callable[[Problem], Problem] | None:
-    """The function that places problems on a store, if there is one."""
+    """Return the function that places problems on the store; None without a store."""
     if store is None:
         return None
     from lapis.stores.load_to_store import place_problem
@@ -444,29 +395,32 @@ def place_worlds(store: Store | None) -> Callable[[Problem], Problem] | None:
 
 
 def ground_network(
-    model: Path, worlds: Sequence[Database], options: GroundOptions, progress: Report | None
+    model: Path,
+    worlds: Sequence[Database] | None,
+    options: GroundOptions,
+    progress: Report | None,
 ) -> Figures:
     """Ground a model, write the network to `options.output` and return its sizes."""
     from lapis.grounding import ground
     from lapis.network.export import check_network_file, write_network
+    from lapis.results.result import Figures
 
     if options.output is not None:
         check_network_file(options.output)
-    if len(worlds) > 1:
+    if worlds is not None and len(worlds) > 1:
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
     # The file keeps the weights of the model, so rules are not gathered.
     task = build_task(
         model,
-        worlds or None,
+        worlds,
         options.query,
         open_predicates=options.open_predicates,
         strict=options.strict,
         gather=False,
     )
-    problem = task.worlds[0].problem
     # Contradictory hard formulas are no error here.
     network = ground(
-        problem,
+        task.worlds[0].problem,
         progress=progress,
         cache_dir=options.cache,
         max_memory=options.max_memory,
@@ -474,12 +428,6 @@ def ground_network(
     )
     if options.output is not None:
         write_network(network, options.output)
-    return network_sizes(network)
-
-
-def network_sizes(network: Network) -> Figures:
-    from lapis.results.result import Figures
-
     sizes = {
         "atoms": network.num_base_atoms,
         "auxiliary_atoms": network.num_atoms - network.num_base_atoms,
@@ -495,14 +443,16 @@ def network_sizes(network: Network) -> Figures:
 
 
 def draw_clusters(
-    model: Path, worlds: Sequence[Database], path: Path, options: StructureOptions
+    model: Path, worlds: Sequence[Database] | None, path: Path, options: StructureOptions
 ) -> None:
     """Draw the lifted hypergraph of the data to `path`."""
     from lapis.problem.problem import build_problem
+    from lapis.results.graph import check_drawing
     from lapis.structure.drawing import cluster_graph
     from lapis.structure.learners.lift_graph import PRIOR, lift_graph
     from lapis.structure.training_data import join_worlds
 
+    check_drawing(path)
     inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())

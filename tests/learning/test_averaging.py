@@ -169,7 +169,7 @@ def test_an_average_is_not_left_in_a_store(posterior: WeightPosterior) -> None:
 
 
 def test_draws_are_for_a_posterior() -> None:
-    with pytest.raises(lapis.LapisError, match="num_draws is for a posterior"):
+    with pytest.raises(lapis.LapisError, match="num_draws needs a posterior"):
         lapis.infer(MODEL, asked(), QUERY, num_draws=7)
 
 
