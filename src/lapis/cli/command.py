@@ -8,7 +8,7 @@ and `progress` if the command has a progress bar. The result is shown as tables 
 first line of the docstring is the help.
 
 argparse parses the words. The parser of one command is built from its dataclass. The parser makes
-values of the right type; `registry.check` then checks them as it checks the keywords of the API.
+values of the right type. `registry.method_table` checks them, as it checks the keywords of the API.
 Usage errors end with exit code 2 and a suggestion. Progress bars are shown on terminals only.
 """
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from lapis.learning.objectives.priors import parse_prior
-from lapis.registry.check import check_options, refuse_unread
-from lapis.registry.method import find_method
+from lapis.registry.method_table import check_options, find_method, refuse_unread
 
 if TYPE_CHECKING:
     from lapis.counting.ijgp import IjgpSettings
