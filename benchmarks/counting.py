@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
 def run_task(task: Task, folder: Path, engines: list[str]) -> None:
     """Count all rules of a task and print one line for each."""
     import lapis
-    from lapis.counting.totals import complete_world, count_feature
+    from lapis.counting.totals import build_complete_world, count_feature
 
     lapis.count(lapis.parse(TOY), lapis.Database.parse(TOY_DATA))
     began = time.perf_counter()
@@ -119,7 +119,7 @@ def run_task(task: Task, folder: Path, engines: list[str]) -> None:
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     read = time.perf_counter()
     print(f"\n{task.name}: reading {read - began:.2f} s")
-    world = complete_world(problem.normal_form, model, problem.domains, relations)
+    world = build_complete_world(problem.normal_form, model, problem.domains, relations)
     counts = []
     for feature in problem.normal_form.features:
         start = time.perf_counter()

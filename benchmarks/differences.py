@@ -100,11 +100,11 @@ def main(names: list[str]) -> int:
 def warm_up() -> None:
     """Load the kernels that every count uses."""
     import lapis
-    from lapis.counting.differences.classes import difference_classes
+    from lapis.counting.differences.classes import find_difference_classes
 
     problem = lapis.build_problem(lapis.parse(SMOKERS), lapis.Database.parse(TOY_DATA))
     for predicate in ("Friends", "Smokes"):
-        difference_classes(problem, predicate)
+        find_difference_classes(problem, predicate)
 
 
 def run_smokers() -> None:
@@ -157,13 +157,13 @@ def run_task(task: Task, folder: Path) -> None:
 
 def classify(problem: object, predicates: Sequence[str]) -> None:
     """Find the classes of each predicate's atoms and print one line for each."""
-    from lapis.counting.differences.classes import difference_classes
+    from lapis.counting.differences.classes import find_difference_classes
     from lapis.problem.problem import Problem
 
     assert isinstance(problem, Problem)
     for predicate in predicates:
         start = time.perf_counter()
-        classes = difference_classes(problem, predicate)
+        classes = find_difference_classes(problem, predicate)
         took = time.perf_counter() - start
         atoms = sum(classes.multiplicity.tolist())
         print(f"  {predicate:<12} {atoms:>16,} atoms  {len(classes):>9,} classes  {took:7.2f} s")
@@ -174,14 +174,14 @@ def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
     import numpy as np
 
     from lapis.counting.flipping_world import FlippingWorld
-    from lapis.counting.totals import count_true
+    from lapis.counting.totals import count_true_groundings
     from lapis.problem.problem import Problem
 
     assert isinstance(problem, Problem)
     assert isinstance(generator, np.random.Generator)
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     start = time.perf_counter()
-    count_true(problem.normal_form, problem.model, problem.domains, relations)
+    count_true_groundings(problem.normal_form, problem.model, problem.domains, relations)
     recount = time.perf_counter() - start
     start = time.perf_counter()
     world = FlippingWorld(problem)

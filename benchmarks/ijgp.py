@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
-from lapis.counting.totals import count_true
+from lapis.counting.totals import count_true_groundings
 from lapis.data import Database, Domain, bind
 from lapis.errors import TooLarge
 from lapis.language import parse_model
@@ -109,9 +109,9 @@ def run_data_set(folder: Path, data_set: DataSet, ibounds: list[int], num_flips:
 
 
 def run_formula(problem: Problem, formula: str, ibounds: list[int], num_flips: int) -> None:
-    count_true(*problem)  # compiles the kernels
+    count_true_groundings(*problem)  # compiles the kernels
     started = time.perf_counter()
-    exact, groundings = count_true(*problem)
+    exact, groundings = count_true_groundings(*problem)
     exact_seconds = time.perf_counter() - started
     false = sum(groundings) - sum(exact)
     count_ijgp(*problem, IjgpSettings(ibounds[0]))

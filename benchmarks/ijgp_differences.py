@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import lapis
-from lapis.counting.differences.atom_differences import list_atoms
+from lapis.counting.differences.atom_differences import list_tuples
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import DifferenceEstimator, SubtractedDifferences
@@ -86,7 +86,7 @@ def atoms_of(problem: Problem, predicate: str, number: int) -> np.ndarray:
     """Half of them true."""
     rng, true = np.random.default_rng(1), problem.evidence[predicate].true
     sizes = tuple(len(problem.domains[kind]) for kind in problem.model.predicates[predicate].types)
-    rows = list_atoms(sizes)
+    rows = list_tuples(sizes)
     false = rows[~contains(true, rows)]
     chosen = [rng.permutation(each)[: number // 2] for each in (true, false)]
     return rng.permutation(np.concatenate(chosen)).astype(np.int32)

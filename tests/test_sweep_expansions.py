@@ -124,11 +124,11 @@ def test_differences_refuse_with_their_number() -> None:
 @pytest.mark.usefixtures("bounded")
 def test_differences_of_many_literals_are_exact() -> None:
     """d(g) of the conjunction of k atoms P(x): with n true it has n^k true groundings."""
-    from lapis.counting.differences.classes import difference_classes
+    from lapis.counting.differences.classes import find_difference_classes
 
     size = 7
     model = lapis.parse(f"{TYPES}1 " + " ^ ".join(f"P(x{i})" for i in range(size)))
-    found = difference_classes(lapis.build_problem(model, lapis.Database.parse(FACTS)), "P")
+    found = find_difference_classes(lapis.build_problem(model, lapis.Database.parse(FACTS)), "P")
     gained = {True: 2**size - 1, False: 3**size - 2**size}
     assert sum(comb(size, k) * 2**k for k in range(size)) == gained[False]
     assert dict(zip(found.truth.tolist(), found.difference.tolist(), strict=True)) == gained

@@ -25,7 +25,7 @@ from lapis.logic.clauses import (
     SimpleTerm,
     TypedVariable,
 )
-from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.interpretation import Interpretation, build_interpretation
 
 PREDICATES = {
     predicate.name: predicate
@@ -70,7 +70,9 @@ class SmallWorld:
 
     @cached_property
     def extensions(self) -> Interpretation:
-        return extend(interpret(PREDICATES, self.domains, self.relations), self.definitions)
+        return extend(
+            build_interpretation(PREDICATES, self.domains, self.relations), self.definitions
+        )
 
     def normal_form(self, *features: Feature) -> NormalForm:
         return NormalForm(features, self.definitions)

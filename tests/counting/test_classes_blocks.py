@@ -20,10 +20,10 @@ from counting.small_worlds import (
     count_true,
     small_problems,
 )
-from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
 from lapis.counting.differences.classes import (
     DifferenceClasses,
-    difference_classes,
+    find_difference_classes,
     pseudo_log_likelihood,
 )
 from lapis.language.model import Predicate
@@ -79,7 +79,7 @@ def check_blocks(small: Small, name: str) -> None:
         if len(true) <= 1:
             observed = values[true[0]] if true else None
             expected[frozenset(Counter(values.values()).items()), observed] += 1
-    classes = block_classes(small.problem, name)
+    classes = find_block_classes(small.problem, name)
     assert classes.broken_blocks == broken
     found: Counter[object] = Counter()
     for number in range(len(classes)):
@@ -199,13 +199,13 @@ def check_likelihood(
 @settings(max_examples=120, deadline=None)
 @given(small_problems(), st.sampled_from([found.name for found in PREDICATES]), st.integers(0, 9))
 def test_likelihood_of_atoms_is_the_definition(small: Small, name: str, seed: int) -> None:
-    check_likelihood(small, name, difference_classes(small.problem, name), seed)
+    check_likelihood(small, name, find_difference_classes(small.problem, name), seed)
 
 
 @settings(max_examples=120, deadline=None)
 @given(block_problems(), blocked, st.integers(0, 9))
 def test_likelihood_of_blocks_is_the_definition(small: Small, name: str, seed: int) -> None:
-    check_likelihood(small, name, block_classes(small.problem, name), seed)
+    check_likelihood(small, name, find_block_classes(small.problem, name), seed)
 
 
 HARD_RULES = """
@@ -237,7 +237,7 @@ def test_hard_rules_force_values(name: str) -> None:
         for predicate, evidence in problem.evidence.items()
         for row in evidence.true.tolist()
     )
-    find = block_classes if problem.model.predicates[name].block else difference_classes
+    find = find_block_classes if problem.model.predicates[name].block else find_difference_classes
     classes = find(problem, name)
     assert math.isfinite(pseudo_log_likelihood(classes, np.zeros(3)).value)
     for seed in range(3):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from counting.small_worlds import build
 from lapis.counting.differences import argument_classes, classes
-from lapis.counting.differences import block_classes as blocks
+from lapis.counting.differences import find_block_classes as blocks
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.counting.differences.atom_differences import open_differences
-from lapis.counting.differences.block_classes import block_classes
-from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
+from lapis.counting.differences.block_classes import find_block_classes
+from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
@@ -89,10 +89,10 @@ def test_multiplicities_and_differences_beyond_64_bits() -> None:
     once = feature(literal("Wide", "a", "b", "c", "d"), variables="abcd", rule=1)
     true = {("Wide", (1, 2, 3, 4)), ("Smokes", (5,))}
     problem = build({"p": NAMES}, (SMOKES, wide), (many, once), true).problem
-    smokes = difference_classes(problem, "Smokes")
+    smokes = find_difference_classes(problem, "Smokes")
     assert smokes.difference.tolist() == [PEOPLE**4] * 2
     assert sorted(smokes.multiplicity.tolist()) == [1, PEOPLE - 1]
-    atoms = difference_classes(problem, "Wide")
+    atoms = find_difference_classes(problem, "Wide")
     assert sorted(atoms.multiplicity.tolist()) == [1, PEOPLE**4 - 1]
     assert atoms.difference.tolist() == [1, 1]
     world = FlippingWorld(problem)
@@ -105,7 +105,7 @@ def test_ten_billion_atoms_fall_into_few_classes() -> None:
     smokers = {("Smokes", (number,)) for number in range(0, PEOPLE, 4)}
     friends = {("Friends", (number, number + 1)) for number in range(0, PEOPLE - 1, 2)}
     problem = build({"p": NAMES}, (SMOKES, FRIENDS), (INFLUENCE,), smokers | friends).problem
-    found = difference_classes(problem, "Friends")
+    found = find_difference_classes(problem, "Friends")
     # A friendship matters where x smokes and y does not.
     smoking, others = PEOPLE // 4, PEOPLE - PEOPLE // 4
     told = {
@@ -141,7 +141,7 @@ def test_data_that_breaks_a_hard_rule_is_named() -> None:
     problem = build(
         {"p": NAMES[:3]}, (SMOKES, FRIENDS), (INFLUENCE, symmetric), {("Friends", (0, 1))}
     ).problem
-    found = difference_classes(problem, "Smokes")
+    found = find_difference_classes(problem, "Smokes")
     assert found.violated_rules == (1,)
     assert pseudo_log_likelihood(found, np.zeros(1)).value == -np.inf
     assert FlippingWorld(problem).violated_rules == (1,)
@@ -152,7 +152,7 @@ def test_unknown_atoms_are_refused() -> None:
     none = np.empty((0, 1), np.int32)
     problem.evidence["Smokes"] = Evidence(SMOKES, True, none, none, none)  # type: ignore[index]
     with pytest.raises(LapisError) as caught:
-        difference_classes(problem, "Friends")
+        find_difference_classes(problem, "Friends")
     assert caught.value.code == "incomplete-world"
 
 
@@ -165,10 +165,10 @@ def test_too_many_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         variables="xyzu",
     )
     problem = build({"p": NAMES[:9]}, (SMOKES, FRIENDS), (common,), friends).problem
-    assert len(difference_classes(problem, "Friends")) > 20
+    assert len(find_difference_classes(problem, "Friends")) > 20
     monkeypatch.setattr(argument_classes, "MAX_SIGNATURES", 20)
     with pytest.raises(TooLarge) as caught:
-        difference_classes(problem, "Friends")
+        find_difference_classes(problem, "Friends")
     assert caught.value.code == "too-many-classes"
 
 
@@ -182,10 +182,10 @@ def test_listing_atoms_and_blocks_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     chained = feature(literal("Somebody"), variables="")
     marked = Predicate("Friends", ("p", "p"), block=(1,))
     problem = build({"p": NAMES[:5]}, (marked,), (chained,), set(), [somebody]).problem
-    assert difference_classes(problem, "Friends").multiplicity.tolist() == [20, 5]
+    assert find_difference_classes(problem, "Friends").multiplicity.tolist() == [20, 5]
     monkeypatch.setattr(classes, "MAX_LISTED", 24)
     monkeypatch.setattr(blocks, "MAX_LISTED", 24)
-    for find in (difference_classes, block_classes):
+    for find in (find_difference_classes, find_block_classes):
         with pytest.raises(TooLarge) as caught:
             find(problem, "Friends")
         assert caught.value.code == "too-many-atoms"
@@ -193,7 +193,7 @@ def test_listing_atoms_and_blocks_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     plain = build({"p": NAMES[:5]}, (marked,), (), set()).problem
     monkeypatch.setattr(blocks, "MAX_BLOCKS", 4)
     with pytest.raises(TooLarge) as caught:
-        block_classes(plain, "Friends")
+        find_block_classes(plain, "Friends")
     assert caught.value.code == "too-many-blocks"
 
 
@@ -207,9 +207,9 @@ def test_joins_beyond_the_limit_are_run_in_slices(monkeypatch: pytest.MonkeyPatc
         False,
     )
     problem = build({"p": NAMES[:5]}, (SMOKES, FRIENDS), (later,), set()).problem
-    whole = difference_classes(problem, "Smokes")
+    whole = find_difference_classes(problem, "Smokes")
     monkeypatch.setattr(factor, "MAX_PAIRS", 4)
-    sliced = difference_classes(problem, "Smokes")
+    sliced = find_difference_classes(problem, "Smokes")
     for name in ("class_start", "difference", "truth", "multiplicity"):
         np.testing.assert_array_equal(getattr(sliced, name), getattr(whole, name))
 
@@ -225,6 +225,6 @@ def test_a_quantifier_that_nearly_always_holds_is_not_listed() -> None:
     apart = feature(literal("Apart", "x", "y"), literal("Smokes", "x"), variables="xy")
     facts = {("Friends", (0, 1))}
     problem = build({"p": NAMES}, (SMOKES, FRIENDS), (apart,), facts, [nobody]).problem
-    found = difference_classes(problem, "Smokes")
+    found = find_difference_classes(problem, "Smokes")
     # Only P0 has a pair that is not apart, which its smoking makes true.
     assert found.multiplicity.tolist() == [PEOPLE - 1, 1]

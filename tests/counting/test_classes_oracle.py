@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from lapis.counting.differences.block_classes import block_classes
-from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
+from lapis.counting.differences.block_classes import find_block_classes
+from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import FlippingWorld
 from strategies import Case, cases
 
@@ -25,7 +25,7 @@ def test_pseudo_likelihood_and_counts_match_the_oracle(case: Case) -> None:
     problem = lapis.build_problem(model, lapis.Database.parse(case.data))
     weights = problem.weight_table.value
     for name, predicate in model.predicates.items():
-        find = block_classes if predicate.block else difference_classes
+        find = find_block_classes if predicate.block else find_difference_classes
         found = pseudo_log_likelihood(find(problem, name), weights).value
         try:
             expected = oracle.pseudo_log_likelihood(model, case.facts, [name])
@@ -48,7 +48,7 @@ def test_friends_and_smokers_by_hand() -> None:
         """
     )
     problem = lapis.build_problem(model, lapis.Database.parse("Friends(Anna,Bob)\nSmokes(Anna)"))
-    friends = difference_classes(problem, "Friends")
+    friends = find_difference_classes(problem, "Friends")
     # Only Friends(Anna,Bob) matters: were it false, its grounding would be true.
     found = {
         (tuple(friends.vectors.take(np.array([each])).value), bool(friends.truth[each])): int(count)
@@ -58,7 +58,7 @@ def test_friends_and_smokers_by_hand() -> None:
     value = pseudo_log_likelihood(friends, problem.weight_table.value).value
     assert value == pytest.approx(-math.log1p(math.exp(1.1)) - 3 * math.log(2))
 
-    smokes = difference_classes(problem, "Smokes")
+    smokes = find_difference_classes(problem, "Smokes")
     # Smokes(Anna) breaks one grounding, Smokes(Bob) mends it.
     assert sorted(zip(smokes.difference.tolist(), smokes.truth.tolist(), strict=True)) == [
         (-1, True),

@@ -18,7 +18,7 @@ from counting.small_worlds import (
     small_problems,
 )
 from lapis.counting.differences.atom_differences import open_differences
-from lapis.counting.differences.classes import DifferenceClasses, difference_classes
+from lapis.counting.differences.classes import DifferenceClasses, find_difference_classes
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 
@@ -31,7 +31,7 @@ def dense(classes: DifferenceClasses, number: int) -> tuple[int, ...]:
 
 
 def check_classes(small: Small, predicate: str) -> None:
-    classes = difference_classes(small.problem, predicate)
+    classes = find_difference_classes(small.problem, predicate)
     expected: Counter[tuple[tuple[int, ...], bool, int]] = Counter()
     atoms = all_atoms(small.problem, small.problem.model.predicates[predicate])
     for arguments in atoms:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 
 import lapis
-from lapis.counting.differences.atom_differences import flip_target, list_atoms, listed_differences
+from lapis.counting.differences.atom_differences import (
+    build_flip_target,
+    list_differences,
+    list_tuples,
+)
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings, ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter
@@ -16,9 +20,9 @@ from lapis.counting.ijgp.differences import (
     TermEstimate,
     depends_on_quantifiers,
     difference_terms,
-    look_up,
+    evaluate_share,
 )
-from lapis.counting.totals import complete_world
+from lapis.counting.totals import build_complete_world
 from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge
 from lapis.problem.problem import Problem
@@ -31,7 +35,7 @@ def estimates(problem: Problem, predicate: str, ibound: int) -> tuple[np.ndarray
     """All atoms of a predicate, and their estimated differences, dense."""
     world = {name: known.true for name, known in problem.evidence.items()}
     sizes = [len(problem.domains[name]) for name in problem.model.predicates[predicate].types]
-    rows = list_atoms(tuple(sizes))
+    rows = list_tuples(tuple(sizes))
     truth = contains(world[predicate], rows)
     found = DifferenceEstimator(problem, IjgpSettings(ibound)).differences(
         predicate, rows, truth, world
@@ -41,7 +45,7 @@ def estimates(problem: Problem, predicate: str, ibound: int) -> tuple[np.ndarray
 
 def true_tuples(world: FlippingWorld, problem: Problem, predicate: str) -> np.ndarray:
     types = problem.model.predicates[predicate].types
-    rows = list_atoms(tuple(len(problem.domains[name]) for name in types))
+    rows = list_tuples(tuple(len(problem.domains[name]) for name in types))
     return rows[[world.is_true(predicate, row) for row in rows.tolist()]]
 
 
@@ -128,15 +132,17 @@ def test_shares_add_up_to_the_estimated_solutions(ibound: int) -> None:
     problem = ring()
     target = problem.model.predicates["S"]
     relations = {name: known.true for name, known in problem.evidence.items()}
-    world = complete_world(problem.normal_form, problem.model, problem.domains, relations)
+    world = build_complete_world(problem.normal_form, problem.model, problem.domains, relations)
     [feature] = problem.normal_form.features
-    rows = list_atoms((6,))
+    rows = list_tuples((6,))
     for term in difference_terms(feature.clauses[0], feature, target):
         share = TermEstimate(term, 0, ("E", "S"), world, IjgpSettings(ibound)).share(
             relations, world
         )
         whole = CubeCounter(term.cube, term.variables, ("@0",), world, IjgpSettings(ibound))
-        shares = [] if share is None else [e.value for e in look_up(share, term, rows, world)]
+        shares = (
+            [] if share is None else [e.value for e in evaluate_share(share, term, rows, world)]
+        )
         assert sum(map(np.sum, shares)) == pytest.approx(whole.solutions(), rel=1e-6)
 
 
@@ -147,14 +153,14 @@ def test_an_estimator_follows_the_world(name: str) -> None:
     problem = lapis.build_problem(model, data)
     world = {name: known.true for name, known in problem.evidence.items()}
     estimator = DifferenceEstimator(problem, IjgpSettings(LARGE))
-    rows = list_atoms((3,))
+    rows = list_tuples((3,))
     changed = [("E", [2, 0]), ("M", [0]), ("E", [0, 1]), ("E", [2, 2])]
     flips = FlippingWorld(problem)
     for predicate, atom in changed:
         flips.flip(predicate, atom)
         world = {**world, predicate: true_tuples(flips, problem, predicate)}
         for target in ("E", "M"):
-            rows = list_atoms((3,) * model.predicates[target].arity)
+            rows = list_tuples((3,) * model.predicates[target].arity)
             truth = contains(world[target], rows)
             found = estimator.differences(target, rows, truth, world).toarray()
             for row, value, value_now in zip(rows.tolist(), found, truth.tolist(), strict=True):
@@ -178,9 +184,9 @@ def test_listed_worlds_agree_with_flips() -> None:
     problem = lapis.build_problem(
         lapis.parse(MODELS["transitive"]), lapis.Database.parse(FACTS[:20])
     )
-    target = flip_target(problem, "E")
-    rows = list_atoms((3, 3))
-    vectors, _ = listed_differences(problem, target, None).at_rows(rows)
+    target = build_flip_target(problem, "E")
+    rows = list_tuples((3, 3))
+    vectors, _ = list_differences(problem, target, None).at_rows(rows)
     dense = np.zeros((len(rows), len(problem.weight_table) + 1))
     dense[vectors.row, vectors.column] = vectors.value
     np.testing.assert_array_equal(dense[:, :-1], exact_differences(problem, "E", rows))

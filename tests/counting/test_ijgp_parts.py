@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.counting.ijgp.contraction import contract, dense, total
-from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph, elimination_order
-from lapis.counting.ijgp.table import MessageTable, Scope, full, join, pack, scalar, sum_out
+from lapis.counting.ijgp.contraction import sum_all, sum_product, to_dense
+from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph, order_variables
+from lapis.counting.ijgp.table import (
+    MessageTable,
+    Scope,
+    full_table,
+    join_tables,
+    pack_codes,
+    scalar_table,
+    sum_out_variable,
+)
 from lapis.errors import TooLarge
 
 SIZES = (2, 3, 1, 4)
@@ -30,7 +38,9 @@ def tables(draw: st.DrawFn, sparse: bool = False, min_arity: int = 0) -> Message
     cells = int(np.prod(shape))
     numbers = st.sampled_from([0.0, 1.0, 2.0, 0.5])
     if len(scope) <= 1:
-        return full(scope, shape, np.array(draw(st.lists(numbers, min_size=cells, max_size=cells))))
+        return full_table(
+            scope, shape, np.array(draw(st.lists(numbers, min_size=cells, max_size=cells)))
+        )
     codes = np.array(sorted(draw(st.sets(st.integers(0, cells - 1)))), np.int64)
     values = np.array(draw(st.lists(numbers, min_size=len(codes), max_size=len(codes))))
     return MessageTable(scope, shape, 0.0 if sparse else draw(numbers), codes, values)
@@ -55,21 +65,23 @@ def test_contraction_is_the_sum_of_the_product(factors: list[MessageTable], keep
         product = product * written_out(factor)
     scope = tuple(sorted(keep))
     gone = tuple(each for each in range(4) if each not in keep)
-    found = dense(contract(factors, range(4), scope, SIZES), scope, SIZES)
+    found = to_dense(sum_product(factors, range(4), scope, SIZES), scope, SIZES)
     np.testing.assert_allclose(found, product.sum(axis=gone), atol=1e-9)
-    assert total(factors, range(4), SIZES) == pytest.approx(product.sum())
+    assert sum_all(factors, range(4), SIZES) == pytest.approx(product.sum())
 
 
 @given(tables(sparse=True, min_arity=2), tables(sparse=True, min_arity=1))
 def test_join_multiplies(left: MessageTable, right: MessageTable) -> None:
     product = written_out(left) * written_out(right)
-    joined = join(left, right)
+    joined = join_tables(left, right)
     assert set(joined.scope) == set(left.scope) | set(right.scope)
     np.testing.assert_allclose(written_out(joined), product)
     for variable in sorted(set(left.scope) & set(right.scope)):
-        summed = join(left, right, drop=variable)
+        summed = join_tables(left, right, drop=variable)
         if len(joined.scope) > 1:
-            np.testing.assert_allclose(written_out(summed), written_out(sum_out(joined, variable)))
+            np.testing.assert_allclose(
+                written_out(summed), written_out(sum_out_variable(joined, variable))
+            )
 
 
 @given(tables(min_arity=2), st.data())
@@ -83,7 +95,9 @@ def test_assigning_changes_one_entry(table: MessageTable, data: st.DataObject) -
     expected[tuple(at.get(each, slice(None)) for each in range(4))] = 7.0
     np.testing.assert_array_equal(written_out(changed), expected)
     columns = [changed.columns[each] for each in changed.scope]
-    np.testing.assert_array_equal(pack(columns, changed.shape, len(changed.codes)), changed.codes)
+    np.testing.assert_array_equal(
+        pack_codes(columns, changed.shape, len(changed.codes)), changed.codes
+    )
 
 
 def test_sums_without_a_sparse_form_are_refused_beyond_the_limit() -> None:
@@ -93,14 +107,14 @@ def test_sums_without_a_sparse_form_are_refused_beyond_the_limit() -> None:
         MessageTable(scope, (size, size), 1.0, diagonal, np.zeros(size))
         for scope in ((0, 2), (1, 2))
     ]
-    vector = full((2,), (size,), np.ones(size))
-    weights = full((2,), (size,), np.arange(size, dtype=np.float64))
+    vector = full_table((2,), (size,), np.ones(size))
+    weights = full_table((2,), (size,), np.arange(size, dtype=np.float64))
     with pytest.raises(TooLarge, match="lower the i-bound"):
-        contract([*complements, vector, weights], range(3), (0, 1), (size,) * 3)
+        sum_product([*complements, vector, weights], range(3), (0, 1), (size,) * 3)
 
 
 def test_a_scalar_has_one_value() -> None:
-    assert total([scalar(3.0)], (), ()) == 3.0
+    assert sum_all([scalar_table(3.0)], (), ()) == 3.0
 
 
 def assert_runs_through_trees(graph: JoinGraph, num_variables: int) -> None:
@@ -173,4 +187,4 @@ def test_a_separator_wider_than_the_bound_is_split() -> None:
 
 
 def test_plus_variables_are_eliminated_last() -> None:
-    assert elimination_order([(0, 1), (1, 2)], 1, 3, plus=(0, 1)) == (2, 0, 1)
+    assert order_variables([(0, 1), (1, 2)], 1, 3, plus=(0, 1)) == (2, 0, 1)

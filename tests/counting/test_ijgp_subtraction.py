@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ijgp_worlds import count_by_enumeration, cyclic_features, features, ground_atoms, worlds
 
 import lapis
-from lapis.counting.differences.atom_differences import list_atoms
+from lapis.counting.differences.atom_differences import list_tuples
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
 from lapis.counting.ijgp.differences import SubtractedDifferences, counts_exactly, estimate_flip
@@ -149,7 +149,7 @@ def test_random_models_by_a_large_bound(case: Case) -> None:
     assume(not any(rule.hard for rule in model.rules))
     true = true_tuples(problem)
     for name, predicate in model.predicates.items():
-        rows = list_atoms(tuple(len(problem.domains[kind]) for kind in predicate.types))
+        rows = list_tuples(tuple(len(problem.domains[kind]) for kind in predicate.types))
         truth = contains(true[name], rows)
         estimator = SubtractedDifferences(problem, IjgpSettings(MANY))
         found = estimator.differences(name, rows, truth, true).toarray()

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 import oracle
 import strategies
-from lapis.counting.totals import complete_world, count_features, count_true, plan_feature
+from lapis.counting.totals import (
+    build_complete_world,
+    count_features,
+    count_true_groundings,
+    plan_feature,
+)
 from lapis.data.database import Database, Domain
 from lapis.language import parse_model
 from lapis.language.model import Model, Predicate
@@ -67,7 +72,7 @@ def test_counts_by_weight_are_those_of_the_features(data: st.DataObject) -> None
             assert groundings.sum() == true.size * np.prod(others, dtype=np.int64)
     normal_form = world.normal_form(*features)
     arguments = (normal_form, world.model, world.domains, world.relations)
-    assert count_true(*arguments) == (expected_true, expected_groundings)
+    assert count_true_groundings(*arguments) == (expected_true, expected_groundings)
     counted = count_features(*arguments)
     hard = [found for found, feature in zip(counted, features, strict=True) if feature.hard]
     assert [tuple(found) for found in hard] == hard_totals
@@ -82,7 +87,7 @@ def test_models_as_text_count_as_the_oracle_does(case: strategies.Case) -> None:
     model = written.with_rules(soft)
     problem = build_problem(model, Database.parse(case.data))
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
-    true, groundings = count_true(problem.normal_form, model, problem.domains, relations)
+    true, groundings = count_true_groundings(problem.normal_form, model, problem.domains, relations)
     assert len(true) == len(problem.weight_table)
     expected = oracle.count_true(model, case.facts)
     assert len(expected) == len(true)
@@ -119,10 +124,10 @@ def test_a_weight_for_each_word_comes_from_one_plan() -> None:
         "Has": np.argwhere(present).astype(np.int32),
         "Course": np.argwhere(course).astype(np.int32),
     }
-    true, groundings = count_true(normal_form, model, domains, relations)
+    true, groundings = count_true_groundings(normal_form, model, domains, relations)
     assert true == (~present | course).sum(axis=1).tolist()
     assert groundings == [200] * 300
-    world = complete_world(normal_form, model, domains, relations)
+    world = build_complete_world(normal_form, model, domains, relations)
     assert len(plan_feature(feature, world)) == 1
 
 
@@ -139,6 +144,6 @@ def test_totals_far_beyond_64_bits_are_exact() -> None:
     variables = tuple((name, "t") for name in names)
     feature = Feature(0, variables, (), (Clause(literals),), 0, False)
     normal_form = NormalForm((feature,), ())
-    true, groundings = count_true(normal_form, model, domains, {"F": loops})
+    true, groundings = count_true_groundings(normal_form, model, domains, {"F": loops})
     assert groundings == [size**6]
     assert true == [size**6 - 50**3]

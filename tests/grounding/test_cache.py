@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.grounding import bottom_up, ground
-from lapis.grounding.cache import ARRAYS, grounding_key, is_sound, load_network, save_network
+from lapis.grounding.cache import (
+    ARRAYS,
+    grounding_key,
+    has_valid_indices,
+    load_grounding,
+    save_grounding,
+)
 from lapis.language import parse_model
 from lapis.network import Network
 from lapis.problem.problem import Problem, build_problem
@@ -100,10 +106,10 @@ def test_no_damaged_byte_is_believed(
     for place, change in flips:
         damaged[min(int(place * len(whole)), len(whole) - 1)] ^= change
     path.write_bytes(damaged)
-    found = load_network(problem_of(), path.parent)
+    found = load_grounding(problem_of(), path.parent)
     assert (found is None) == (bytes(damaged) != whole)
     assert same_arrays(network, ground(problem_of(), cache_dir=path.parent))
-    assert load_network(problem_of(), path.parent) is not None
+    assert load_grounding(problem_of(), path.parent) is not None
 
 
 @given(data=st.data())
@@ -125,7 +131,7 @@ def test_no_changed_array_is_believed(
     buffer = BytesIO()
     np.savez(buffer, **arrays)
     path.write_bytes(buffer.getvalue())
-    assert load_network(problem_of(), path.parent) is None
+    assert load_grounding(problem_of(), path.parent) is None
     assert same_arrays(network, ground(problem_of(), cache_dir=path.parent))
 
 
@@ -134,7 +140,7 @@ def test_a_file_of_another_problem_is_not_believed(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     other = problem_of(data=DATA.replace("Smokes(A)", "!Smokes(A)"))
     path.rename(tmp_path / f"{grounding_key(other)}.npz")
-    assert load_network(other, tmp_path) is None
+    assert load_grounding(other, tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -151,15 +157,15 @@ def test_numbers_that_lead_outside_are_refused_even_with_a_checksum(
 ) -> None:
     problem = problem_of(query="Smokes Class Friends")
     network = ground(problem)
-    assert is_sound(network)
+    assert has_valid_indices(network)
     array = getattr(network, name).copy()
     array[len(array) // 2] = value
-    save_network(problem, replace(network, **{name: array}), tmp_path)
-    assert load_network(problem, tmp_path) is None
+    save_grounding(problem, replace(network, **{name: array}), tmp_path)
+    assert load_grounding(problem, tmp_path) is None
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     problem = build_problem(parse_model("t = {A}\nP(t)\n1 P(x)"), query=["P"])
     (tmp_path / "taken").write_text("")
     with pytest.raises(LapisError, match="groundings cannot be kept here"):
-        save_network(problem, ground(problem), tmp_path / "taken")
+        save_grounding(problem, ground(problem), tmp_path / "taken")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lapis.data.database import Domain, empty_tuples
 from lapis.errors import LapisError
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.language.model import Model, Predicate
 from lapis.logic.clauses import NormalForm
 from lapis.problem.problem import Evidence, Problem
@@ -74,10 +74,10 @@ def test_decides_exactly_what_all_allowed_worlds_share(
     worlds = allowed_worlds(evidence, rows, keys)
     if not worlds:
         with pytest.raises(LapisError) as refused:
-            close_blocks(block_problem(evidence, domains))
+            apply_blocks(block_problem(evidence, domains))
         assert refused.value.code == "block-violated"
         return
-    closed = close_blocks(block_problem(evidence, domains))["P"]
+    closed = apply_blocks(block_problem(evidence, domains))["P"]
     for position, row in enumerate(rows):
         values = {world[position] for world in worlds}
         assert status(closed, row) == (values.pop() if len(values) == 1 else None)
@@ -95,14 +95,14 @@ def test_names_the_block_it_refuses() -> None:
     none = empty_tuples(2)
     two = Evidence(predicate, True, as_rows([(1, 0), (1, 1)], 2), none, none)
     with pytest.raises(LapisError, match=r"two true values for Class\(News, _\)"):
-        close_blocks(block_problem(two, domains))
+        apply_blocks(block_problem(two, domains))
     silent = Evidence(predicate, False, as_rows([(0, 1)], 2), none, none)
     with pytest.raises(LapisError, match=r"no possible value for Class\(News, _\)"):
-        close_blocks(block_problem(silent, domains))
+        apply_blocks(block_problem(silent, domains))
 
 
 def test_evidence_without_blocks_is_returned_as_it_is() -> None:
     domains = {"page": Domain("page", ("Home",))}
     predicate = Predicate("Linked", ("page",))
     known = Evidence(predicate, True, np.zeros((1, 1), np.int32), empty_tuples(1), empty_tuples(1))
-    assert close_blocks(block_problem(known, domains))["Linked"] is known
+    assert apply_blocks(block_problem(known, domains))["Linked"] is known

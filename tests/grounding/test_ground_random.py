@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lapis.errors import LapisError
 from lapis.grounding import ground
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
 
@@ -26,7 +26,7 @@ SPLIT = PlanLimits(split_above=0)
 def check(problem: Problem, limits: PlanLimits, seed: int) -> None:
     rng = np.random.default_rng(seed)
     try:
-        evidence = close_blocks(problem)
+        evidence = apply_blocks(problem)
         network = ground(problem, limits=limits)
     except LapisError as error:
         if error.code not in ("block-violated", "hard-contradiction", "unsatisfiable"):

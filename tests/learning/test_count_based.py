@@ -14,8 +14,8 @@ from known_objectives import maximize
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
-from lapis.grounding.atoms import number_atoms
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.atoms import number_unknown_atoms
+from lapis.grounding.evidence import apply_blocks
 from lapis.inference.sampling.counted_world import (
     EstimatedWorld,
     ExactWorld,
@@ -373,7 +373,7 @@ def test_sites_are_the_undecided_atoms(case: Case) -> None:
         lapis.parse(case.model), lapis.Database.parse(case.data), case.query
     )
     try:
-        unknown = number_atoms(close_blocks(problem), problem.domains)
+        unknown = number_unknown_atoms(apply_blocks(problem), problem.domains)
     except LapisError:
         return  # data that contradict a block
     found = {each.predicate.name: each for each in asked_sites(problem)}

@@ -12,7 +12,7 @@ import lapis
 import oracle
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 from lapis.counting.ijgp.counter import plus_shape
-from lapis.counting.totals import count_true
+from lapis.counting.totals import count_true_groundings
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.sampling.counted_world import (
     CountedWorld,
@@ -75,7 +75,7 @@ def build(model: str, facts: str, query: tuple[str, ...] = ()) -> tuple[list[Exa
 def score(problem: Problem, chain: CountedWorld, weights: np.ndarray) -> float:
     """w · n by exact counting."""
     true = {name: chain.true_rows(name) for name in problem.model.predicates}
-    counts, _ = count_true(problem.normal_form, problem.model, problem.domains, true)
+    counts, _ = count_true_groundings(problem.normal_form, problem.model, problem.domains, true)
     return float(weights @ np.array(counts, float))
 
 
@@ -191,7 +191,7 @@ def test_negated_formulas_are_true_in_disjoint_cubes(case: Case) -> None:
     true = {name: known.true for name, known in problem.evidence.items()}
     found = IjgpCounter(form, model, problem.domains, IjgpSettings(20))
     found.count(true)
-    counts, _ = count_true(problem.normal_form, model, problem.domains, true)
+    counts, _ = count_true_groundings(problem.normal_form, model, problem.domains, true)
     solutions = [
         sum((found.false_groundings(n, c) for c in range(len(feature.clauses))), np.zeros(()))
         for n, feature in enumerate(form.features)

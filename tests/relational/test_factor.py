@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from lapis.relational.factor import (
     Factor,
     anti_join,
-    indicator,
-    join,
+    constant_factor,
+    indicator_factor,
+    join_factors,
     join_onto,
-    multiply,
-    project,
-    scalar,
-    select,
+    multiply_factors,
+    project_factor,
+    select_rows,
     sort_rows,
 )
 
@@ -76,17 +76,17 @@ def test_join_is_the_sum_of_products(data: st.DataObject) -> None:
     names = sorted({*left.variables, *right.variables})
     chosen = st.lists(st.sampled_from(names), unique=True) if names else st.just([])
     keep = tuple(data.draw(chosen))
-    joined = join(left, right, keep)
+    joined = join_factors(left, right, keep)
     assert joined.variables == keep
     assert listed(joined) == summed([left, right], keep)
 
 
 @given(factors(), factors())
 def test_products_and_sums_agree_with_their_definitions(left: Factor, right: Factor) -> None:
-    product = multiply(left, right)
+    product = multiply_factors(left, right)
     assert listed(product) == summed([left, right], product.variables)
-    assert listed(project(left, ())) == summed([left], ())
-    rest = project(left, left.variables[1:])
+    assert listed(project_factor(left, ())) == summed([left], ())
+    rest = project_factor(left, left.variables[1:])
     assert rest.variables == left.variables[1:]
     assert listed(rest) == summed([left], rest.variables)
     assert left.total() == sum(listed(left).values())
@@ -112,11 +112,11 @@ def test_an_anti_join_keeps_the_rows_without_a_match(left: Factor, right: Factor
 
 def test_select_matches_constants_and_diagonals() -> None:
     rows = np.array(list(itertools.product(range(3), repeat=3)), np.int32)
-    chosen = select(("x", 1, "x"), rows)
+    chosen = select_rows(("x", 1, "x"), rows)
     assert chosen.variables == ("x",)
     assert listed(chosen) == {(0,): 1, (1,): 1, (2,): 1}
-    assert listed(select((0, 1, 2), rows)) == {(): 1}
-    assert len(select((0, 1, -1), rows)) == 0
+    assert listed(select_rows((0, 1, 2), rows)) == {(): 1}
+    assert len(select_rows((0, 1, -1), rows)) == 0
 
 
 def test_keys_beyond_63_bits_are_matched_and_grouped() -> None:
@@ -128,27 +128,27 @@ def test_keys_beyond_63_bits_are_matched_and_grouped() -> None:
         (*names, "t"), np.column_stack([rows, [0, 1, 2, 3]]).astype(np.int32), np.arange(1, 5)
     )
     right = Factor(names, rows[:3], np.array([10, 100, 1000]))
-    joined = join(left, right, names)
+    joined = join_factors(left, right, names)
     assert listed(joined) == {
         (0, top, 5, top): 10,
         (top, 0, 5, 0): 200,
         (0, top, 6, top): 3000,
     }
-    assert listed(join_onto(left, scalar(1), right)) == listed(joined)
+    assert listed(join_onto(left, constant_factor(1), right)) == listed(joined)
 
 
 def test_a_sum_of_small_values_that_overflows_is_exact() -> None:
     rows = np.arange(8, dtype=np.int32).reshape(-1, 1)
     factor = Factor(("x",), rows, np.full(8, 2**62, np.int64))
-    assert project(factor, ()).value.tolist() == [2**65]
-    assert join(factor, factor, ()).value.tolist() == [2**127]
+    assert project_factor(factor, ()).value.tolist() == [2**65]
+    assert join_factors(factor, factor, ()).value.tolist() == [2**127]
     assert factor.total() == 2**65
 
 
 def test_cancelled_rows_disappear() -> None:
     factor = Factor(("x", "y"), np.array([[0, 0], [0, 1], [1, 0]], np.int32), np.array([2, -2, 3]))
-    assert listed(project(factor, ("x",))) == {(1,): 3}
-    assert len(project(factor, ("x",))) == 1
+    assert listed(project_factor(factor, ("x",))) == {(1,): 3}
+    assert len(project_factor(factor, ("x",))) == 1
     assert sort_rows(factor).rows.tolist() == [[0, 0], [0, 1], [1, 0]]
 
 
@@ -156,8 +156,8 @@ def test_large_sparse_results_leave_the_dense_table() -> None:
     rng = np.random.default_rng(5)
     codes = np.unique(rng.integers(0, 40_000**2, 60_000))
     rows = np.stack(np.divmod(codes, 40_000), axis=1).astype(np.int32)
-    left, right = indicator(("x", "y"), rows), indicator(("y", "z"), rows)
-    joined = join(left, right, ("x", "z"))
+    left, right = indicator_factor(("x", "y"), rows), indicator_factor(("y", "z"), rows)
+    joined = join_factors(left, right, ("x", "z"))
     degree_in = np.bincount(rows[:, 1], minlength=40_000)
     degree_out = np.bincount(rows[:, 0], minlength=40_000)
     assert joined.total() == int(degree_in @ degree_out)

@@ -28,16 +28,23 @@ from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
 from lapis.relational.compile import (
     PlanCompiler,
-    Wanted,
-    by_what_is_listed,
+    PlanOutput,
     compile_plan,
     plan_violations,
+    swap_complemented,
 )
-from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
-from lapis.relational.conjunction import multiply as conjoin
-from lapis.relational.factor import indicator, multiply
-from lapis.relational.interpretation import Interpretation, interpret, run_plans
-from lapis.relational.plan import FactorProduct, QueryPlan, explain, list_rows, tabulate, total
+from lapis.relational.conjunction import Conjunction, require_cube, require_literals, unify
+from lapis.relational.conjunction import conjoin as conjoin
+from lapis.relational.factor import indicator_factor, multiply_factors
+from lapis.relational.interpretation import Interpretation, build_interpretation, run_plans
+from lapis.relational.plan import (
+    FactorProduct,
+    QueryPlan,
+    explain_plan,
+    list_answer_rows,
+    sum_answers,
+    tabulate_answers,
+)
 from lapis.stores import StoreEngine, open_store
 from store_urls import STORES, store_url
 
@@ -51,11 +58,11 @@ def plan_cube(
     keep: tuple[str, ...] = (),
 ) -> QueryPlan:
     """Count the groundings in which the cube is true."""
-    return compile_plan([cube_holds(cube)], variables, world, Wanted(keep))
+    return compile_plan([require_cube(cube)], variables, world, PlanOutput(keep))
 
 
 def count(plan: QueryPlan, world: Interpretation) -> int:
-    return total(plan, world.run(plan))
+    return sum_answers(plan, world.run(plan))
 
 
 Run = Callable[[QueryPlan, Interpretation], list[FactorProduct]]
@@ -63,7 +70,7 @@ Run = Callable[[QueryPlan, Interpretation], list[FactorProduct]]
 
 def answer(run: Run, plan: QueryPlan, world: Interpretation) -> tuple[int, np.ndarray]:
     answers = run(plan, world)
-    return total(plan, answers), tabulate(plan, answers)
+    return sum_answers(plan, answers), tabulate_answers(plan, answers)
 
 
 def run_here(plan: QueryPlan, world: Interpretation) -> list[FactorProduct]:
@@ -154,9 +161,9 @@ def test_rows_are_listed_with_their_counts_as_by_enumeration(run: Run, data: st.
         for sign, cube in zip(signs, cubes, strict=False):
             index = tuple(world.domains[types[name]].index[grounding[name]] for name in keep)
             expected[index] += sign * truth.cube_holds(cube, grounding)
-    signed = [cube_holds(c)._replace(coefficient=s) for s, c in zip(signs, cubes, strict=False)]
-    plan = compile_plan(signed, variables, world.extensions, Wanted(keep, keep))
-    rows = list_rows(plan, run(plan, world.extensions))
+    signed = [require_cube(c)._replace(coefficient=s) for s, c in zip(signs, cubes, strict=False)]
+    plan = compile_plan(signed, variables, world.extensions, PlanOutput(keep, keep))
+    rows = list_answer_rows(plan, run(plan, world.extensions))
     assert rows.variables == keep
     found = list(zip(map(tuple, rows.rows.tolist()), rows.value.tolist(), strict=True))
     assert found == sorted((index, count) for index, count in expected.items() if count)
@@ -172,8 +179,8 @@ def test_parts_kept_apart_multiply_to_the_same_table(run: Run, data: st.DataObje
     keep = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
     tables = []
     for apart in (False, True):
-        wanted = Wanted(keep, apart=apart)
-        plan = compile_plan([cube_holds(cube)], variables, world.extensions, wanted)
+        wanted = PlanOutput(keep, apart=apart)
+        plan = compile_plan([require_cube(cube)], variables, world.extensions, wanted)
         tables.append(answer(run, plan, world.extensions)[1])
     np.testing.assert_array_equal(*tables)
 
@@ -209,9 +216,9 @@ def test_every_choice_of_filters_and_expansions_counts_the_same(data: st.DataObj
         and all(condition_holds(test.condition, grounding) == test.expected for test in tests)
         for grounding in truth.groundings(variables)
     )
-    compiler = PlanCompiler(variables, world.extensions, Wanted())
-    conjunction = conjoin(literals_hold(cube.literals), Conjunction(tests=tests))
-    unified = unify(by_what_is_listed(conjunction, world.extensions), compiler.scope)
+    compiler = PlanCompiler(variables, world.extensions, PlanOutput())
+    conjunction = conjoin(require_literals(cube.literals), Conjunction(tests=tests))
+    unified = unify(swap_complemented(conjunction, world.extensions), compiler.scope)
     if unified is None or not compiler.groundings:
         assert expected == 0
         return
@@ -225,7 +232,7 @@ def large_world(size: int, num_edges: int) -> Interpretation:
     domain = Domain("t", tuple(map(str, range(size))))
     chain = np.stack([np.arange(num_edges), np.arange(num_edges) + 1], axis=1).astype(np.int32)
     predicates = {"F": Predicate("F", ("t", "t")), "P": Predicate("P", ("t",))}
-    return interpret(predicates, {"t": domain}, {"F": chain, "P": chain[:, :1]})
+    return build_interpretation(predicates, {"t": domain}, {"F": chain, "P": chain[:, :1]})
 
 
 def edge(one: str, other: str, positive: bool = True) -> Literal:
@@ -250,7 +257,7 @@ def test_values_beyond_64_bits_inside_a_join_are_exact() -> None:
     domain = Domain("t", tuple(map(str, range(size))))
     every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
     predicates = {"F": Predicate("F", ("t", "t"))}
-    world = interpret(predicates, {"t": domain}, {"F": every})
+    world = build_interpretation(predicates, {"t": domain}, {"F": every})
     names = "abcdefghi"
     # A tree: every factor over x has value 1000 after its leaf is summed out.
     cube = Cube(tuple(edge("x", name) for name in names))
@@ -264,7 +271,7 @@ def star_of_everything(size: int, leaves: int) -> tuple[QueryPlan, Interpretatio
     """Σ over the leaves of a star in a complete graph: size^leaves for each centre."""
     every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
     domain = Domain("t", tuple(map(str, range(size))))
-    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every})
+    world = build_interpretation({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every})
     names = [f"y{i}" for i in range(leaves)]
     variables = (("x", "t"), *((name, "t") for name in names))
     cube = Cube(tuple(edge("x", name) for name in names))
@@ -288,17 +295,17 @@ def test_variables_that_no_part_mentions_need_no_wide_integers() -> None:
         engine = StoreEngine(world, store)
         (statement,) = engine.statements(plan)
         assert "HUGEINT" not in statement
-        assert total(plan, engine.run(plan)) == (10**10 - 10) * 10**40
+        assert sum_answers(plan, engine.run(plan)) == (10**10 - 10) * 10**40
 
 
 def test_a_join_too_large_to_list_is_run_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     world = large_world(50, 40)
     path = Cube((edge("x", "y"), edge("y", "z"), edge("x", "z", False)))
     plan = plan_cube(path, tuple((name, "t") for name in "xyz"), world, tuple("xyz"))
-    whole = list_rows(plan, world.run(plan))
+    whole = list_answer_rows(plan, world.run(plan))
     assert len(whole) > 30
     monkeypatch.setattr("lapis.relational.factor.MAX_PAIRS", 10)
-    sliced = list_rows(plan, world.run(plan))
+    sliced = list_answer_rows(plan, world.run(plan))
     np.testing.assert_array_equal(sliced.rows, whole.rows)
     np.testing.assert_array_equal(sliced.value, whole.value)
     size = whole.rows.nbytes + whole.value.nbytes
@@ -313,12 +320,12 @@ def test_duckdb_keeps_to_the_memory_given() -> None:
     rows = [[i, 0] for i in range(people)] + [[0, i] for i in range(1, people)]
     domain = Domain("t", tuple(map(str, range(people))))
     tuples = {"F": np.array(rows, np.int32)}
-    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, tuples)
+    world = build_interpretation({"F": Predicate("F", ("t", "t"))}, {"t": domain}, tuples)
     cube = Cube((edge("x", "y"), edge("z", "y")))
     variables = tuple((name, "t") for name in "xyz")
     counting = plan_cube(cube, variables, world)
     with open_store("duckdb", 2**26) as store:
-        found = total(counting, StoreEngine(world, store).run(counting))
+        found = sum_answers(counting, StoreEngine(world, store).run(counting))
     assert found == people**2 + people - 1
 
 
@@ -327,7 +334,7 @@ def test_a_negated_atom_over_bound_variables_is_a_filter() -> None:
     clause = Clause((edge("x", "y", False), Literal("P", (Variable("y"),), True)))
     plan = plan_violations(clause, (("x", "t"), ("y", "t")), world)
     assert len(plan.terms) == 1
-    assert "rows without P(y)" in explain(plan)
+    assert "rows without P(y)" in explain_plan(plan)
     assert count(plan, world) == 1  # only the last vertex of the chain has no successor
 
 
@@ -335,7 +342,7 @@ def test_a_negated_atom_over_unbound_variables_is_subtracted() -> None:
     world = large_world(10_000, 40)
     plan = plan_cube(Cube((edge("x", "y", False),)), (("x", "t"), ("y", "t")), world)
     assert [term.coefficient for term in plan.terms] == [1, -1]
-    assert "|t| · |t|" in explain(plan)
+    assert "|t| · |t|" in explain_plan(plan)
     assert count(plan, world) == 10**8 - 40
 
 
@@ -344,7 +351,7 @@ def test_an_equality_is_substituted_and_a_contradiction_has_no_terms() -> None:
     x, y = Variable("x"), Variable("y")
     variables = (("x", "t"), ("y", "t"))
     same = plan_cube(Cube((edge("x", "y"),), (Condition("=", x, y),)), variables, world)
-    assert "F(y, y)" in explain(same) or "F(x, x)" in explain(same)
+    assert "F(y, y)" in explain_plan(same) or "F(x, x)" in explain_plan(same)
     never = plan_cube(Cube((edge("x", "y"), edge("x", "y", False))), variables, world)
     assert never.terms == ()
     unlike = Condition("=", Constant("A"), Constant("B"))
@@ -355,14 +362,14 @@ def test_shared_subexpressions_are_named_once_in_the_explanation() -> None:
     world = large_world(2000, 1500)
     cube = Cube((edge("x", "y"), edge("y", "z"), edge("x", "w", False), edge("w", "z", False)))
     variables = tuple((name, "t") for name in "xyzw")
-    text = explain(plan_cube(cube, variables, world))
+    text = explain_plan(plan_cube(cube, variables, world))
     assert text.startswith("count groundings of (x:t, y:t, z:t, w:t)")
     assert "as #1" in text
 
 
 def numbers(size: int, *others: str) -> Interpretation:
     domain = Domain("t", (*map(str, range(size)), *others))
-    return interpret({"P": Predicate("P", ("t",))}, {"t": domain}, {})
+    return build_interpretation({"P": Predicate("P", ("t",))}, {"t": domain}, {})
 
 
 def test_comparisons_of_large_domains_are_counted_by_ranges() -> None:
@@ -371,7 +378,7 @@ def test_comparisons_of_large_domains_are_counted_by_ranges() -> None:
     x, y = Variable("x"), Variable("y")
     variables = (("x", "t"), ("y", "t"))
     less = plan_cube(Cube((), (Condition("<", x, y),)), variables, world)
-    assert "join where x < y" in explain(less)
+    assert "join where x < y" in explain_plan(less)
     assert count(less, world) == size * (size - 1) // 2
     ahead = plan_cube(Cube((), (Condition(">=", x, y, 3),)), variables, world)
     assert count(ahead, world) == (size - 3) * (size - 2) // 2
@@ -400,7 +407,7 @@ def test_successors_are_listed_not_searched_for() -> None:
         Condition("=", Variable(other), Variable(one), 1) for one, other in pairwise(names)
     )
     plan = plan_cube(Cube((), steps), tuple((name, "t") for name in names), world)
-    assert "pairs with x1 = x0 +1" in explain(plan)
+    assert "pairs with x1 = x0 +1" in explain_plan(plan)
     assert count(plan, world) == size - 4
 
 
@@ -417,9 +424,9 @@ def test_distinct_variables_are_counted_by_inclusion_and_exclusion() -> None:
 
 def test_a_join_too_large_to_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapis.relational.factor.MAX_PAIRS", 99)
-    every = indicator(("x",), np.arange(10, dtype=np.int32).reshape(-1, 1))
+    every = indicator_factor(("x",), np.arange(10, dtype=np.int32).reshape(-1, 1))
     with pytest.raises(TooLarge, match="100 rows"):
-        multiply(every, indicator(("y",), every.rows))
+        multiply_factors(every, indicator_factor(("y",), every.rows))
 
 
 def test_a_triangle_is_closed_without_listing_paths() -> None:
@@ -427,7 +434,7 @@ def test_a_triangle_is_closed_without_listing_paths() -> None:
     size = 60
     every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
     domain = Domain("t", tuple(map(str, range(size))))
-    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every[1:]})
+    world = build_interpretation({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every[1:]})
     cube = Cube((edge("x", "y"), edge("y", "z"), edge("x", "z")))
     plan = plan_cube(cube, tuple((name, "t") for name in "xyz"), world)
     # Without the loop at 0: triples that use it in one, or in all three, of their edges.

@@ -18,7 +18,7 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import CPUDispatcher, cpu_target
 
 import lapis
-from lapis.counting.nested_loops import as_python
+from lapis.counting.nested_loops import to_python_function
 from lapis.runtime import kernels, progress
 from lapis.runtime.kernels import drop_other_versions, entry, find_place, inner, private_folder
 from lapis.runtime.progress import Progress, Stop, compilations, work_clock
@@ -67,8 +67,8 @@ def test_a_function_of_the_user_is_compiled_by_stock_numba() -> None:
 
 def test_wide_numbers_run_through_the_same_code() -> None:
     small, large = np.arange(5), np.array([2**70, 2**71], object)
-    assert as_python(_halves)(small) == _halves(small) == 4
-    assert as_python(_halves)(large) == 2**70 + 2**69 + 2**70
+    assert to_python_function(_halves)(small) == _halves(small) == 4
+    assert to_python_function(_halves)(large) == 2**70 + 2**69 + 2**70
 
 
 # --- compiling is reported

@@ -15,7 +15,7 @@ from cli_run import Run
 from counting.enumerated_worlds import worlds
 from lapis.counting.complete_world import extend
 from lapis.errors import LapisError
-from lapis.relational.interpretation import interpret
+from lapis.relational.interpretation import build_interpretation
 from lapis.stores import Store, fetch_all, open_store
 from lapis.stores.load_to_store import StoredExtension, store_extension
 from lapis.stores.stored_world import StoredWorld
@@ -167,7 +167,7 @@ def test_tables_that_cannot_be_read_are_said(
 @given(data=st.data())
 def test_derived_relations_are_tables_with_the_same_rows(store: Store, data: st.DataObject) -> None:
     world = data.draw(worlds().filter(lambda world: bool(world.definitions)))
-    here = interpret(world.model.predicates, world.domains, world.relations)
+    here = build_interpretation(world.model.predicates, world.domains, world.relations)
     relations = {name: store_extension(store, own) for name, own in here.relations.items()}
     there = extend(StoredWorld(here.domains, relations, store), world.definitions)
     for definition in world.definitions:

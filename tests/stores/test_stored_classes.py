@@ -13,11 +13,11 @@ import lapis
 import oracle
 from counting.small_worlds import Small, small_problems
 from counting.test_classes_blocks import variants
-from lapis.counting.differences.atom_differences import list_atoms, open_differences
-from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.atom_differences import list_tuples, open_differences
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
 from lapis.counting.differences.classes import (
     DifferenceClasses,
-    difference_classes,
+    find_difference_classes,
     pseudo_log_likelihood,
 )
 from lapis.counting.rule_counts import world_of
@@ -42,7 +42,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 
 def find_classes(problem: Problem, name: str) -> DifferenceClasses | BlockClasses:
-    find = block_classes if problem.model.predicates[name].block else difference_classes
+    find = find_block_classes if problem.model.predicates[name].block else find_difference_classes
     return find(problem, name)
 
 
@@ -106,7 +106,7 @@ def test_single_atoms(store: Store, small: Small) -> None:
     placed = place_problem(small.problem, store)
     for name in small.problem.model.predicates:
         there, here = open_differences(placed, name), open_differences(small.problem, name)
-        atoms = list_atoms(here.sizes)
+        atoms = list_tuples(here.sizes)
         vectors, truth = there.at_rows(atoms)
         expected, expected_truth = here.at_rows(atoms)
         np.testing.assert_array_equal(truth, expected_truth)

@@ -20,10 +20,10 @@ from lapis.errors import LapisError
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Condition, Cube, Literal
-from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.conjunction import cube_holds
-from lapis.relational.interpretation import interpret
-from lapis.relational.plan import total
+from lapis.relational.compile import PlanOutput, compile_plan
+from lapis.relational.conjunction import require_cube
+from lapis.relational.interpretation import build_interpretation
+from lapis.relational.plan import sum_answers
 from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark_store
 from lapis.stores.spark_store import SparkStore
 from store_urls import QUICK_STORES, store_url
@@ -65,7 +65,7 @@ def test_a_predicate_or_constant_may_be_called_anything(store: Store) -> None:
     domains = {NASTY: Domain(NASTY, (NASTY, "'", "\\")), "u": Domain("u", ("\\", NASTY))}
     predicates = {NASTY: Predicate(NASTY, (NASTY, "u"))}
     tuples = {NASTY: np.array([[0, 1], [1, 0], [2, 0]], np.int32)}
-    world = interpret(predicates, domains, tuples)
+    world = build_interpretation(predicates, domains, tuples)
     x, y = Variable("x"), Variable("y")
     atom = Literal(NASTY, (x, y), True)
     expected = {
@@ -76,8 +76,8 @@ def test_a_predicate_or_constant_may_be_called_anything(store: Store) -> None:
     engine = StoreEngine(world, store)
     for condition, count in expected.items():
         cube = Cube((atom,), (condition,))
-        plan = compile_plan([cube_holds(cube)], (("x", NASTY), ("y", "u")), world, Wanted())
-        assert total(plan, engine.run(plan)) == count
+        plan = compile_plan([require_cube(cube)], (("x", NASTY), ("y", "u")), world, PlanOutput())
+        assert sum_answers(plan, engine.run(plan)) == count
     engine.close()
 
 

@@ -18,10 +18,10 @@ from lapis.inference.worlds import name_group, predicate_atoms
 from lapis.network.cubes import (
     Cubes,
     Variables,
+    cube_penalties,
     cut_long_cubes,
     falsifying_cubes,
     find_variables,
-    penalties,
     sum_by_weight,
 )
 from lapis.network.network import Network
@@ -90,7 +90,7 @@ def ground_factors(network: Network) -> GroundFactors:
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     clauses = np.arange(network.num_clauses)
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), MAX_MEMBERS)
-    penalty = penalties(network, cubes, network.weights)
+    penalty = cube_penalties(network, cubes, network.weights)
     soft = np.flatnonzero(network.weight_id >= 0)
     all_true = sum_by_weight(network, soft, np.ones(len(soft)))
     constant = network.constant_score + float(network.weights @ all_true)

@@ -20,11 +20,11 @@ from lapis.data.keys import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import LazyEvidence, Problem
-from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.conjunction import cube_holds
+from lapis.relational.compile import PlanOutput, compile_plan
+from lapis.relational.conjunction import require_cube
 from lapis.relational.factor import Factor
-from lapis.relational.interpretation import Extension, Interpretation, interpret
-from lapis.relational.plan import QueryPlan, list_rows
+from lapis.relational.interpretation import Extension, Interpretation, build_interpretation
+from lapis.relational.plan import QueryPlan, list_answer_rows
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
         {
             name: Extension(
                 predicate.types,
-                _tidy(np.asarray(world.get(name, empty), np.int32), predicate.arity),
+                _sort_tuples(np.asarray(world.get(name, empty), np.int32), predicate.arity),
             )
             for name, predicate in problem.model.predicates.items()
         },
@@ -69,17 +69,17 @@ def closed_world(problem: Problem) -> Interpretation:
         if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, WorldSource):
             return evidence.rows.open_world(problem)
     true = {name: evidence.true for name, evidence in problem.evidence.items()}
-    return interpret(problem.model.predicates, problem.domains, true)
+    return build_interpretation(problem.model.predicates, problem.domains, true)
 
 
-def _tidy(rows: np.ndarray, arity: int) -> np.ndarray:
+def _sort_tuples(rows: np.ndarray, arity: int) -> np.ndarray:
     """int32[n, arity], sorted and unique; a nullary atom is true if it has any row."""
     if arity == 0:
         return np.empty((min(1, len(rows)), 0), np.int32)
     return sorted_unique(rows.reshape(-1, arity))
 
 
-def exact_level(predicate: str, witnesses: int) -> str:
+def name_level(predicate: str, witnesses: int) -> str:
     """The name of the relation of derived atoms with exactly this many witnesses."""
     return f"{predicate}#{witnesses}"
 
@@ -89,31 +89,33 @@ def add_derived(
 ) -> Interpretation:
     """Adds the extensions of the derived predicates, in dependency order.
 
-    With `levels` = k also the relations `exact_level(D, m)` for m = 1…k.
+    With `levels` = k also the relations `name_level(D, m)` for m = 1…k.
     """
     for definition in definitions:
         name, types = definition.predicate.name, definition.predicate.types
         if not levels:
-            world = world.with_relation(name, derive(definition, world))
+            world = world.with_relation(name, derive_extension(definition, world))
             continue
         counts = count_witnesses(definition, world)
         world = world.with_relation(name, Extension(types, counts.rows))
         for level in range(1, levels + 1):
             rows = counts.rows[counts.value == level]
-            world = world.with_relation(exact_level(name, level), Extension(types, rows))
+            world = world.with_relation(name_level(name, level), Extension(types, rows))
     return world
 
 
 def extend(world: Interpretation, definitions: Sequence[Definition]) -> Interpretation:
     """The world with the derived predicates added, in their order of dependence."""
     for definition in definitions:
-        world = world.with_relation(definition.predicate.name, derive(definition, world))
+        world = world.with_relation(definition.predicate.name, derive_extension(definition, world))
     return world
 
 
-def derive(definition: Definition, world: Interpretation) -> Extension:
+def derive_extension(definition: Definition, world: Interpretation) -> Extension:
     """predicate(x) ⇔ ∃ bound: some cube is true."""
-    return world.find_positive(_plan(definition, world, False), definition.predicate.types)
+    return world.find_positive(
+        _plan_witnesses(definition, world, False), definition.predicate.types
+    )
 
 
 def count_witnesses(definition: Definition, world: Interpretation) -> Factor:
@@ -121,12 +123,12 @@ def count_witnesses(definition: Definition, world: Interpretation) -> Factor:
 
     `world` holds the base predicates and the earlier derived ones.
     """
-    plan = _plan(definition, world, listed=True)
-    return list_rows(plan, world.run(plan))
+    plan = _plan_witnesses(definition, world, listed=True)
+    return list_answer_rows(plan, world.run(plan))
 
 
-def _plan(definition: Definition, world: Interpretation, listed: bool) -> QueryPlan:
+def _plan_witnesses(definition: Definition, world: Interpretation, listed: bool) -> QueryPlan:
     names = tuple(name for name, _ in definition.variables)
-    wanted = Wanted(names, names if listed else ())
+    wanted = PlanOutput(names, names if listed else ())
     variables = definition.variables + definition.bound
-    return compile_plan(map(cube_holds, definition.cubes), variables, world, wanted)
+    return compile_plan(map(require_cube, definition.cubes), variables, world, wanted)

@@ -13,8 +13,8 @@ changes of the whole cascade just add up, however deep the quantifiers are neste
 
 Numbers are int64. What a flip can change is bounded when its loops are written, by the sizes of the
 domains; where that, or the number of atoms, passes 2⁶², all arrays hold Python's integers and the
-kernels run as Python functions (`as_python`). Counts themselves may be larger: they are Python's
-integers to which the changes of some flips at a time are added.
+kernels run as Python functions (`to_python_function`). Counts themselves may be larger: they are
+Python's integers to which the changes of some flips at a time are added.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lapis.counting.flips_kernel import (
     BlockVisits,
     FlipState,
     LoopProgram,
-    visit,
+    visit_atoms,
     visit_blocks,
 )
 from lapis.counting.nested_loops import (
@@ -48,9 +48,9 @@ from lapis.counting.nested_loops import (
     IndexedRelations,
     LoopCompiler,
     LoopWriter,
-    as_python,
+    radix_strides,
     run_kernel,
-    strides_of,
+    to_python_function,
 )
 from lapis.counting.nested_loops_kernel import (
     END,
@@ -59,8 +59,8 @@ from lapis.counting.nested_loops_kernel import (
     ROOM_TO_FOLLOW,
     ROOM_TO_NOTE,
     SHORTAGE,
-    contains,
-    insert,
+    contains_atom,
+    insert_keys,
 )
 from lapis.counting.weight_keys import count_violations, count_weights, number_weights
 from lapis.data.database import Domain
@@ -69,7 +69,7 @@ from lapis.errors import TooLarge
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Scope
-from lapis.relational.exact_sums import narrow
+from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Extension
 
 MOST_LOOPS = 100_000  # that follow witnesses: they are compiled in half a minute
@@ -99,7 +99,7 @@ class FlippingWorld:
     ... 1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
     ... ''')
     >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob)")
-    >>> world = World(lapis.build_problem(model, data))
+    >>> world = FlippingWorld(lapis.build_problem(model, data))
     >>> world.counts.tolist(), world.delta("Smokes", [1])
     ([3], Change(weight_id=(0,), difference=(1,), violations=0))
     >>> world.flip("Friends", [0, 1]).difference, world.counts.tolist()
@@ -147,12 +147,14 @@ class FlippingWorld:
         broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
         self.violated_rules = tuple(dict.fromkeys(broken))
         counts = count_weights(self._features, self._keys, interpretation)
-        self._counts = _settle(np.array([*counts, -sum(violations)], object))  # as last added up
+        self._counts = _narrow_counts(
+            np.array([*counts, -sum(violations)], object)
+        )  # as last added up
 
     @property
     def counts(self) -> np.ndarray:
         """int64[num_weights], true groundings of each weight; object beyond 64 bits."""
-        return narrow(self._all_counts()[:-1])
+        return narrow_integers(self._all_counts()[:-1])
 
     @property
     def violations(self) -> int:
@@ -166,7 +168,7 @@ class FlippingWorld:
         relations, atom = self._relations, self._relations.offset[predicate]
         for argument, stride in zip(arguments, relations.strides[predicate], strict=True):
             atom += int(argument) * stride
-        return bool(as_python(contains)(relations.arrays[1], atom))
+        return bool(to_python_function(contains_atom)(relations.arrays[1], atom))
 
     def true_rows(self, predicate: str) -> np.ndarray:
         """int32[n, arity], the true atoms, in no order that means anything."""
@@ -243,8 +245,10 @@ class FlippingWorld:
         relations, nothing = self._relations, np.empty(0)
         number = sum([len(rows) for _, rows in parts])
         visits = AtomVisits(
-            _join([np.full(len(rows), relations.number[name]) for name, rows in parts], np.int64),
-            _join([relations.atoms(*part) for part in parts], relations.word),
+            _concatenate(
+                [np.full(len(rows), relations.number[name]) for name, rows in parts], np.int64
+            ),
+            _concatenate([relations.atoms(*part) for part in parts], relations.word),
             nothing if noise is None else noise,
             np.zeros(number, bool),
             np.zeros(number, bool),
@@ -271,7 +275,7 @@ class FlippingWorld:
             end = int(np.searchsorted(flips, flips[done] + self._budget, "right")) - 1
             what = (*relations.arrays, self._made_program(), self._made_state(), given, visits)
             if blocks is None:
-                stopped = run_kernel(visit, relations.wide, mode, *what, done, end)
+                stopped = run_kernel(visit_atoms, relations.wide, mode, *what, done, end)
             else:
                 stopped = run_kernel(
                     visit_blocks, relations.wide, *what, blocks, done, end, resumes
@@ -304,7 +308,7 @@ class FlippingWorld:
     def _add_up(self, least: int = 1) -> None:
         """Add what has moved to the counts, and make a new state, for `least` flips and more."""
         if self._state is not None:
-            self._counts = _settle(self._counts.astype(object) + self._state.moved)
+            self._counts = _narrow_counts(self._counts.astype(object) + self._state.moved)
             there = self._state.derived >= 0
             self._witnesses = self._state.derived[there], self._state.witnesses[there]
             self._state = None
@@ -360,7 +364,7 @@ class FlippingWorld:
             )
             self._state.level[NUM_WITNESSES] = len(atoms)
             state, wide = self._state, self._relations.wide
-            run_kernel(insert, wide, state.derived, state.witnesses, atoms, numbers)
+            run_kernel(insert_keys, wide, state.derived, state.witnesses, atoms, numbers)
         return self._state
 
     def _write_loops(self, predicate: str) -> None:
@@ -378,7 +382,7 @@ class FlippingWorld:
             for feature in self._features:
                 own = [clause_difference(c, feature.variables, target) for c in feature.clauses]
                 key = self._keys.of_rule[feature.rule]
-                strides = strides_of(key.shape)
+                strides = radix_strides(key.shape)
                 self._compile(own, truth, target, CountOutput(key.plus, key.offset, strides, None))
             for definition in self._definitions:
                 name = definition.predicate.name
@@ -428,12 +432,12 @@ def _most_witnesses(definition: Definition, domains: Mapping[str, Domain]) -> in
     return len(definition.cubes) * prod(len(domains[kind]) for _, kind in definition.bound)
 
 
-def _settle(counts: np.ndarray) -> np.ndarray:
+def _narrow_counts(counts: np.ndarray) -> np.ndarray:
     """Python integers as int64 where as much again can be added to them."""
     is_small = all(-LARGEST_KEY <= count <= LARGEST_KEY for count in counts.tolist())
     return counts.astype(np.int64) if is_small else counts
 
 
-def _join(arrays: Sequence[np.ndarray], kind: Any) -> np.ndarray:
+def _concatenate(arrays: Sequence[np.ndarray], kind: Any) -> np.ndarray:
     """One array of all; `kind` is that of none."""
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, kind), *arrays])

@@ -21,11 +21,11 @@ from lapis.counting.nested_loops_kernel import (
     ROOM_TO_FOLLOW,
     ROOM_TO_NOTE,
     SHORTAGE,
-    contains,
+    contains_atom,
+    find_place,
     has_room,
-    place_of,
-    run,
-    toggle,
+    run_program,
+    toggle_atom,
 )
 from lapis.runtime.kernels import entry, inner
 
@@ -77,21 +77,21 @@ class AtomVisits(NamedTuple):
 
 
 @entry
-def visit(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
+def visit_atoms(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
     """Visit atoms from `begin` on; returns where it stopped, `end` unless something is short."""
     for number in range(begin, end):
         predicate, atom = visits.predicate[number], visits.atom[number]
-        truth = contains(relations, atom)
-        follow(layout, relations, program, state, predicate, atom)
+        truth = contains_atom(relations, atom)
+        propagate_flip(layout, relations, program, state, predicate, atom)
         if state.level[SHORTAGE] == 0 and len(visits.start) > 0:
-            note(state, visits, number, -1 if truth else 1)
+            record_differences(state, visits, number, -1 if truth else 1)
         if state.level[SHORTAGE] != 0:
-            undo(layout, relations, state)
-            clear(state)
+            undo_flips(layout, relations, state)
+            clear_changes(state)
             return number
         flips = mode == FLIP
         if mode == DRAW:
-            score, hard = weigh(state, weights)
+            score, hard = score_change(state, weights)
             if truth:
                 score, hard = -score, -hard
             if hard != 0:
@@ -103,15 +103,15 @@ def visit(mode, layout, relations, program, state, weights, visits, begin, end):
             flips = value != truth
         visits.truth[number], visits.flipped[number] = truth, flips
         if flips:
-            keep(layout, relations, program, state, predicate, atom)
+            accept_flip(layout, relations, program, state, predicate, atom)
         else:
-            undo(layout, relations, state)
-        clear(state)
+            undo_flips(layout, relations, state)
+        clear_changes(state)
     return end
 
 
 @inner
-def weigh(state, weights):  # type: ignore[no-untyped-def]
+def score_change(state, weights):  # type: ignore[no-untyped-def]
     """What a flip adds to the score, and to the hard groundings that hold."""
     score, hard = 0.0, len(state.change) - 1
     for at in range(state.level[NUM_CHANGED]):
@@ -122,24 +122,24 @@ def weigh(state, weights):  # type: ignore[no-untyped-def]
 
 
 @inner
-def keep(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+def accept_flip(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
     """Let the flip that was followed be: what it changes has moved."""
     if len(program.definition) == 0:
-        toggle(layout, relations, predicate, atom)
+        toggle_atom(layout, relations, predicate, atom)
     for at in range(state.level[NUM_CHANGED]):
         weight = state.changed[at]
         state.moved[weight] += state.change[weight]
 
 
 @inner
-def follow(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+def propagate_flip(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
     """Add up what a flip changes; where something may follow, flip, and let it follow."""
     if len(program.definition) == 0:
         if not has_room(layout, relations, predicate):
             state.level[SHORTAGE] = ROOM_FOR_ATOMS
             return
         _add_changes(layout, relations, program, state, predicate, atom)
-        _sort(state.changed, state.level[NUM_CHANGED])
+        _shell_sort(state.changed, state.level[NUM_CHANGED])
         return
     _flip_one(layout, relations, program, state, predicate, atom)
     for at in range(len(program.definition)):
@@ -147,12 +147,12 @@ def follow(layout, relations, program, state, predicate, atom):  # type: ignore[
         while touched < state.level[NUM_TOUCHED]:
             if state.touched_predicate[touched] == program.definition[at]:
                 derived = state.touched[touched]
-                holds = state.witnesses[place_of(state.derived, derived)] > 0
-                if holds != contains(relations, derived) and state.level[SHORTAGE] == 0:
+                holds = state.witnesses[find_place(state.derived, derived)] > 0
+                if holds != contains_atom(relations, derived) and state.level[SHORTAGE] == 0:
                     own = state.touched_predicate[touched]
                     _flip_one(layout, relations, program, state, own, derived)
             touched += 1
-    _sort(state.changed, state.level[NUM_CHANGED])
+    _shell_sort(state.changed, state.level[NUM_CHANGED])
 
 
 @inner
@@ -165,7 +165,7 @@ def _flip_one(layout, relations, program, state, predicate, atom):  # type: igno
         level[SHORTAGE] = ROOM_TO_FOLLOW
         return
     _add_changes(layout, relations, program, state, predicate, atom)
-    toggle(layout, relations, predicate, atom)
+    toggle_atom(layout, relations, predicate, atom)
     state.flip_predicate[level[NUM_FLIPS]], state.flip[level[NUM_FLIPS]] = predicate, atom
     level[NUM_FLIPS] += 1
 
@@ -177,22 +177,22 @@ def _add_changes(layout, relations, program, state, predicate, atom):  # type: i
     for position in range(arity - 1, -1, -1):
         state.value[1 + position] = rest % layout.size[predicate, position]
         rest //= layout.size[predicate, position]
-    if contains(relations, atom):
-        run(program, relations, state, -1, program.entry[predicate, 1])
+    if contains_atom(relations, atom):
+        run_program(program, relations, state, -1, program.entry[predicate, 1])
     else:
-        run(program, relations, state, 1, program.entry[predicate, 0])
+        run_program(program, relations, state, 1, program.entry[predicate, 0])
 
 
 @inner
-def undo(layout, relations, state):  # type: ignore[no-untyped-def]
+def undo_flips(layout, relations, state):  # type: ignore[no-untyped-def]
     for at in range(state.level[NUM_FLIPS] - 1, -1, -1):
-        toggle(layout, relations, state.flip_predicate[at], state.flip[at])
+        toggle_atom(layout, relations, state.flip_predicate[at], state.flip[at])
     for at in range(state.level[NUM_TOUCHED]):
-        state.witnesses[place_of(state.derived, state.touched[at])] -= state.touched_number[at]
+        state.witnesses[find_place(state.derived, state.touched[at])] -= state.touched_number[at]
 
 
 @inner
-def clear(state):  # type: ignore[no-untyped-def]
+def clear_changes(state):  # type: ignore[no-untyped-def]
     for at in range(state.level[NUM_CHANGED]):
         weight = state.changed[at]
         state.change[weight], state.is_changed[weight] = 0, 0
@@ -200,7 +200,7 @@ def clear(state):  # type: ignore[no-untyped-def]
 
 
 @inner
-def note(state, visits, number, sign):  # type: ignore[no-untyped-def]
+def record_differences(state, visits, number, sign):  # type: ignore[no-untyped-def]
     """Keep the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
     end = visits.start[number]
     if end + state.level[NUM_CHANGED] > len(visits.column):
@@ -215,7 +215,7 @@ def note(state, visits, number, sign):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _sort(numbers, length):  # type: ignore[no-untyped-def]
+def _shell_sort(numbers, length):  # type: ignore[no-untyped-def]
     """Shell's sort: scores are summed in one order, however the loops went."""
     gap = 1
     while gap < length:
@@ -252,43 +252,45 @@ def visit_blocks(layout, relations, program, state, weights, visits, blocks, beg
         first, last = blocks.start[block], blocks.start[block + 1]
         if block > begin or not resumes:
             for at in range(first, last):
-                visits.truth[at] = contains(relations, visits.atom[at])
+                visits.truth[at] = contains_atom(relations, visits.atom[at])
         for at in range(first, last):
-            if contains(relations, visits.atom[at]):
-                _flip(layout, relations, program, state, visits, at)
+            if contains_atom(relations, visits.atom[at]):
+                _flip_visited(layout, relations, program, state, visits, at)
         for at in range(first, last):
             if state.level[SHORTAGE] == 0:
-                follow(layout, relations, program, state, visits.predicate[at], visits.atom[at])
+                propagate_flip(
+                    layout, relations, program, state, visits.predicate[at], visits.atom[at]
+                )
             if state.level[SHORTAGE] == 0 and len(visits.start) > 0:
-                note(state, visits, at, 1)
-            blocks.score[at + block], blocks.hard[at + block] = weigh(state, weights)
-            undo(layout, relations, state)
-            clear(state)
+                record_differences(state, visits, at, 1)
+            blocks.score[at + block], blocks.hard[at + block] = score_change(state, weights)
+            undo_flips(layout, relations, state)
+            clear_changes(state)
         if state.level[SHORTAGE] == 0:
-            taken = _choose(blocks, block)
+            taken = _choose_value(blocks, block)
             blocks.taken[block] = taken
             if first + taken < last:
-                _flip(layout, relations, program, state, visits, first + taken)
+                _flip_visited(layout, relations, program, state, visits, first + taken)
         if state.level[SHORTAGE] != 0:
             return block
     return end
 
 
 @inner
-def _flip(layout, relations, program, state, visits, at):  # type: ignore[no-untyped-def]
+def _flip_visited(layout, relations, program, state, visits, at):  # type: ignore[no-untyped-def]
     """Flip an atom for good; or nothing, where something is short."""
     predicate, atom = visits.predicate[at], visits.atom[at]
     if state.level[SHORTAGE] == 0:
-        follow(layout, relations, program, state, predicate, atom)
+        propagate_flip(layout, relations, program, state, predicate, atom)
         if state.level[SHORTAGE] == 0:
-            keep(layout, relations, program, state, predicate, atom)
+            accept_flip(layout, relations, program, state, predicate, atom)
         else:
-            undo(layout, relations, state)
-        clear(state)
+            undo_flips(layout, relations, state)
+        clear_changes(state)
 
 
 @inner
-def _choose(blocks, block):  # type: ignore[no-untyped-def]
+def _choose_value(blocks, block):  # type: ignore[no-untyped-def]
     """The value with the best noisy score of those that break the fewest hard groundings."""
     first, last = blocks.start[block] + block, blocks.start[block + 1] + block
     blocks.score[last], blocks.hard[last] = 0.0, 0

@@ -40,14 +40,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.counting import nested_loops_kernel as ops
-from lapis.counting.nested_loops_kernel import NUM_BUCKETS, load
+from lapis.counting.nested_loops_kernel import NUM_BUCKETS, insert_atoms
 from lapis.data.keys import LARGEST_KEY
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Test
 from lapis.relational.comparison import compared_values
-from lapis.relational.conjunction import Conjunction, Negative, RelationAtom, Scope, expand
-from lapis.relational.elimination import connected
+from lapis.relational.conjunction import (
+    Conjunction,
+    Negative,
+    RelationAtom,
+    Scope,
+    expand_negatives,
+)
+from lapis.relational.elimination import group_connected
 
 ONE = 0  # the register that is always 1
 NOTHING = 0  # the slot that is always 0
@@ -136,7 +142,7 @@ class LoopCompiler:
     def compile(self, conjunctions: Iterable[Conjunction], result: CountOutput) -> None:
         """Write code that adds up the groundings around an atom."""
         self.writer.num_slots = max(self.writer.num_slots, 1 + len(self.scope.types))
-        for each in expand(conjunctions, self.scope, self._stands_alone):
+        for each in expand_negatives(conjunctions, self.scope, self._stands_alone):
             _Conjunction(self, result).write(each)
 
     def _stands_alone(self, conjunction: Conjunction, negative: Negative) -> bool:
@@ -257,7 +263,7 @@ class _Conjunction:
         atoms = [atom for atom in task.true if atom.variables & set(wanted)]
         if atoms:
             # Outputs that no known variable leads to are reached through atoms that one does.
-            (part,) = (each for each in _independent(task, known) if atoms[0] in each.true)
+            (part,) = (each for each in _split_independent(task, known) if atoms[0] in each.true)
             nearest = max(atoms, key=lambda atom: len(atom.variables & known))
             is_near = bool(nearest.variables & known)
             chosen = max(
@@ -280,7 +286,7 @@ class _Conjunction:
         """
         task = self._test(task, known, nothing)
         product = ONE
-        for part in _independent(task, known):
+        for part in _split_independent(task, known):
             register = self._count_part(part, known)
             self.writer.put(ops.EMPTY, register, nothing)
             if product == ONE:
@@ -322,7 +328,7 @@ class _Conjunction:
         return (
             not task.tests
             and len(task.variables - known) == 1
-            and all(len(_unknown(atom, known)) == 1 for atom in (*task.true, *task.false))
+            and all(len(_unknown_positions(atom, known)) == 1 for atom in (*task.true, *task.false))
         )
 
     def _count_set(self, task: _Task, known: frozenset[str]) -> int:
@@ -400,7 +406,7 @@ class _Conjunction:
 
     def _access(self, atom: RelationAtom, known: frozenset[str]) -> _Access:
         compiler, name = self.compiler, atom.relation
-        fresh = _unknown(atom, known)
+        fresh = _unknown_positions(atom, known)
         given = tuple(place for place in range(len(atom.terms)) if place not in fresh)
         index = compiler.relations.index(name, given)
         terms = [atom.terms[place] for place in given]
@@ -423,7 +429,7 @@ class _Conjunction:
         return self.cursors - 1
 
 
-def _unknown(atom: RelationAtom, known: frozenset[str]) -> list[int]:
+def _unknown_positions(atom: RelationAtom, known: frozenset[str]) -> list[int]:
     """The positions of an atom's unknown variables."""
     return [
         place
@@ -432,7 +438,7 @@ def _unknown(atom: RelationAtom, known: frozenset[str]) -> list[int]:
     ]
 
 
-def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
+def _split_independent(task: _Task, known: frozenset[str]) -> list[_Task]:
     """The parts of the task that share no unknown variable."""
     singles = [
         *(_Task((atom,), (), ()) for atom in task.true),
@@ -441,7 +447,7 @@ def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
     ]
     return [
         _Task(*(tuple(chain.from_iterable(each)) for each in zip(*part, strict=True)))
-        for part in connected(singles, lambda single: single.variables - known)
+        for part in group_connected(singles, lambda single: single.variables - known)
     ]
 
 
@@ -488,7 +494,7 @@ class IndexedRelations:
     ) -> None:
         self.sizes = dict(sizes)
         self.number = {name: number for number, name in enumerate(sizes)}
-        self.strides = {name: strides_of(each) for name, each in sizes.items()}
+        self.strides = {name: radix_strides(each) for name, each in sizes.items()}
         self.offset: dict[str, int] = {}
         end = 0
         for name, each in sizes.items():
@@ -517,7 +523,7 @@ class IndexedRelations:
         own = self._indexes[name]
         if positions not in own:
             sizes = [self.sizes[name][position] for position in positions]
-            own[positions] = Index(len(own), self._num_buckets, strides_of(sizes))
+            own[positions] = Index(len(own), self._num_buckets, radix_strides(sizes))
             self._num_buckets += prod(sizes)
             if self._num_buckets > LARGEST_KEY:
                 self.widen()
@@ -604,7 +610,7 @@ class IndexedRelations:
         )
         for name, at in self.number.items():
             atoms = self.atoms(name, self._rows[name])
-            run_kernel(load, self.wide, layout, relations, at, atoms)
+            run_kernel(insert_atoms, self.wide, layout, relations, at, atoms)
         return layout, relations
 
 
@@ -613,11 +619,11 @@ def run_kernel(kernel: Any, wide: bool, *arguments: Any) -> Any:
     if not wide:
         return kernel(*arguments)
     with np.errstate(all="ignore"):
-        return as_python(kernel)(*arguments)
+        return to_python_function(kernel)(*arguments)
 
 
 @functools.cache
-def as_python(kernel: Any) -> FunctionType:
+def to_python_function(kernel: Any) -> FunctionType:
     """The Python function of a kernel: numba has no integers beyond 64 bits.
 
     The kernels that it calls are Python functions too, whereas `kernel.py_func` calls compiled
@@ -625,12 +631,12 @@ def as_python(kernel: Any) -> FunctionType:
     """
     function = kernel.py_func
     names = {
-        name: as_python(value) if hasattr(value, "py_func") else value
+        name: to_python_function(value) if hasattr(value, "py_func") else value
         for name, value in function.__globals__.items()
         if name in function.__code__.co_names
     }
     return FunctionType(function.__code__, names, function.__name__)
 
 
-def strides_of(sizes: Sequence[int]) -> tuple[int, ...]:
+def radix_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(sizes[position + 1 :]) for position in range(len(sizes)))

@@ -51,7 +51,7 @@ ROOM_FOR_ATOMS, ROOM_TO_FOLLOW, ROOM_TO_NOTE = 1, 2, 3
 
 
 @inner
-def read(code, at, value):  # type: ignore[no-untyped-def]
+def evaluate_form(code, at, value):  # type: ignore[no-untyped-def]
     """The value of the linear form at a place of the program."""
     total = code[at]
     for term in range(at + 2, at + 2 + 2 * code[at + 1], 2):
@@ -60,13 +60,13 @@ def read(code, at, value):  # type: ignore[no-untyped-def]
 
 
 @inner
-def after(code, at):  # type: ignore[no-untyped-def]
+def skip_form(code, at):  # type: ignore[no-untyped-def]
     """Where the linear form ends."""
     return at + 2 + 2 * code[at + 1]
 
 
 @inner
-def run(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
+def run_program(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
     """Add what the program finds, times the sign, to the state's changes."""
     code, number = program.code, program.number
     value, total, cursor = state.value, state.total, state.cursor
@@ -90,23 +90,23 @@ def run(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
             if matches:
                 at = end
         elif kind == MEMBER:
-            if contains(relations, read(code, at + 3, value)) == (code[at + 1] == 1):
-                at = after(code, at + 3)
+            if contains_atom(relations, evaluate_form(code, at + 3, value)) == (code[at + 1] == 1):
+                at = skip_form(code, at + 3)
             else:
                 at = code[at + 2]
         elif kind == ADD:
             total[code[at + 1]] += total[code[at + 2]]
             at = code[at + 3]
         elif kind == OPEN:
-            place = place_of(relations.bucket, read(code, at + 2, value))
+            place = find_place(relations.bucket, evaluate_form(code, at + 2, value))
             cursor[code[at + 1]] = relations.head[place]
-            at = after(code, at + 2)
+            at = skip_form(code, at + 2)
         elif kind == SIZE:
-            place = place_of(relations.bucket, read(code, at + 2, value))
+            place = find_place(relations.bucket, evaluate_form(code, at + 2, value))
             total[code[at + 1]] = relations.size[place]
-            at = after(code, at + 2)
+            at = skip_form(code, at + 2)
         elif kind == MEET:
-            at = _meet(code, at, value, total, relations)
+            at = _count_intersection(code, at, value, total, relations)
         elif kind == EMPTY:
             at = code[at + 2] if total[code[at + 1]] == 0 else at + 3
         elif kind == CLEAR:
@@ -114,10 +114,12 @@ def run(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
             at += 2
         elif kind == WEIGHT:
             found = sign * code[at + 1] * total[code[at + 2]]
-            _add_weight(state, read(code, at + 3, value), found)
-            at = after(code, at + 3)
+            _add_weight(state, evaluate_form(code, at + 3, value), found)
+            at = skip_form(code, at + 3)
         elif kind == EQUAL:
-            at = after(code, at + 2) if read(code, at + 2, value) == 0 else code[at + 1]
+            at = (
+                skip_form(code, at + 2) if evaluate_form(code, at + 2, value) == 0 else code[at + 1]
+            )
         elif kind == MULTIPLY:
             total[code[at + 1]] *= total[code[at + 2]]
             at += 3
@@ -137,26 +139,26 @@ def run(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
         elif kind == COMPARE:
             left = number[code[at + 4] + value[code[at + 5]]]
             right = number[code[at + 6] + value[code[at + 7]]]
-            passes = _compare(code[at + 2], left, right) == (code[at + 3] == 1)
+            passes = _compare_numbers(code[at + 2], left, right) == (code[at + 3] == 1)
             at = at + 8 if passes else code[at + 1]
         elif kind == WITNESS:
             found = sign * code[at + 1] * total[code[at + 2]]
-            if not _add_witnesses(state, code[at + 3], read(code, at + 4, value), found):
+            if not _add_witnesses(state, code[at + 3], evaluate_form(code, at + 4, value), found):
                 state.level[SHORTAGE] = ROOM_TO_FOLLOW
                 return
-            at = after(code, at + 4)
+            at = skip_form(code, at + 4)
         else:
             return
 
 
 @inner
-def _meet(code, at, value, total, relations):  # type: ignore[no-untyped-def]
+def _count_intersection(code, at, value, total, relations):  # type: ignore[no-untyped-def]
     """Count a set of constants: go through the smallest bucket, ask for the other atoms."""
     inside, end, first = code[at + 3], at + 5, at + 5
     smallest, chosen, row, fewest = 0, first, -1, -1
     for which in range(code[at + 4]):
         if which < inside:
-            place = place_of(relations.bucket, read(code, end + 3, value))
+            place = find_place(relations.bucket, evaluate_form(code, end + 3, value))
             if fewest < 0 or relations.size[place] < fewest:
                 fewest, row = relations.size[place], relations.head[place]
                 smallest, chosen = which, end
@@ -164,14 +166,14 @@ def _meet(code, at, value, total, relations):  # type: ignore[no-untyped-def]
     found = 0
     if code[at + 4] == 2:  # one other atom: its number is base + stride · constant
         entry = first + code[first] if smallest == 0 else first
-        holds, key = (1 - smallest) < inside, after(code, entry + 3)
+        holds, key = (1 - smallest) < inside, skip_form(code, entry + 3)
         value[code[at + 2]] = 0
-        base = read(code, key, value)
+        base = evaluate_form(code, key, value)
         value[code[at + 2]] = 1
-        stride = read(code, key, value) - base
+        stride = evaluate_form(code, key, value) - base
         while row >= 0:
             atom = base + stride * relations.argument[row, code[chosen + 2]]
-            if contains(relations, atom) == holds:
+            if contains_atom(relations, atom) == holds:
                 found += 1
             row = relations.following[code[chosen + 1], row]
     while row >= 0:
@@ -180,8 +182,8 @@ def _meet(code, at, value, total, relations):  # type: ignore[no-untyped-def]
         entry, matches = first, True
         for which in range(code[at + 4]):
             if which != smallest:
-                atom = read(code, after(code, entry + 3), value)
-                if contains(relations, atom) != (which < inside):
+                atom = evaluate_form(code, skip_form(code, entry + 3), value)
+                if contains_atom(relations, atom) != (which < inside):
                     matches = False
                     break
             entry += code[entry]
@@ -192,7 +194,7 @@ def _meet(code, at, value, total, relations):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _compare(operator, left, right):  # type: ignore[no-untyped-def]
+def _compare_numbers(operator, left, right):  # type: ignore[no-untyped-def]
     """Whether two numbers compare so; what is no number compares with nothing."""
     if operator == 0:
         return left == right
@@ -222,7 +224,7 @@ def _add_witnesses(state, predicate, atom, number):  # type: ignore[no-untyped-d
     level, touched = state.level, state.level[NUM_TOUCHED]
     if touched == len(state.touched) or 2 * (level[NUM_WITNESSES] + 1) > len(state.derived):
         return False
-    place = place_of(state.derived, atom)
+    place = find_place(state.derived, atom)
     if state.derived[place] < 0:
         state.derived[place], state.witnesses[place] = atom, 0
         level[NUM_WITNESSES] += 1
@@ -238,7 +240,7 @@ FREE_ROWS, NUM_BUCKETS = 0, 1  # entries of `level`
 
 
 @inner
-def place_of(table, key):  # type: ignore[no-untyped-def]
+def find_place(table, key):  # type: ignore[no-untyped-def]
     """Where a key stands, or the free place where it would."""
     mask = len(table) - 1
     place = (key * GOLDEN >> 32) & mask
@@ -248,8 +250,8 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
 
 
 @inner
-def contains(relations, atom):  # type: ignore[no-untyped-def]
-    return relations.atom[place_of(relations.atom, atom)] >= 0
+def contains_atom(relations, atom):  # type: ignore[no-untyped-def]
+    return relations.atom[find_place(relations.atom, atom)] >= 0
 
 
 @inner
@@ -260,9 +262,9 @@ def has_room(layout, relations, predicate):  # type: ignore[no-untyped-def]
 
 
 @inner
-def toggle(layout, relations, predicate, atom):  # type: ignore[no-untyped-def]
+def toggle_atom(layout, relations, predicate, atom):  # type: ignore[no-untyped-def]
     """Put an atom in that is not there, take it out if it is."""
-    place = place_of(relations.atom, atom)
+    place = find_place(relations.atom, atom)
     level, argument = relations.level, relations.argument
     if relations.atom[place] >= 0:
         row = relations.row[place]
@@ -270,7 +272,7 @@ def toggle(layout, relations, predicate, atom):  # type: ignore[no-untyped-def]
             _unlink(layout, relations, predicate, link, row)
         relations.free[level[FREE_ROWS]] = row
         level[FREE_ROWS] += 1
-        _remove(relations.atom, relations.row, place)
+        _remove_key(relations.atom, relations.row, place)
         return
     level[FREE_ROWS] -= 1
     row = relations.free[level[FREE_ROWS]]
@@ -288,7 +290,7 @@ def _bucket_of(layout, relations, predicate, link, row):  # type: ignore[no-unty
     key = layout.index_offset[predicate, link]
     for position in range(layout.arity[predicate]):
         key += layout.index_stride[predicate, link, position] * relations.argument[row, position]
-    return key, place_of(relations.bucket, key)
+    return key, find_place(relations.bucket, key)
 
 
 @inner
@@ -308,18 +310,18 @@ def _link(layout, relations, predicate, link, row):  # type: ignore[no-untyped-d
 @inner
 def _unlink(layout, relations, predicate, link, row):  # type: ignore[no-untyped-def]
     _, place = _bucket_of(layout, relations, predicate, link, row)
-    after, before = relations.following[link, row], relations.preceding[link, row]
+    following, before = relations.following[link, row], relations.preceding[link, row]
     if before >= 0:
-        relations.following[link, before] = after
+        relations.following[link, before] = following
     else:
-        relations.head[place] = after
-    if after >= 0:
-        relations.preceding[link, after] = before
+        relations.head[place] = following
+    if following >= 0:
+        relations.preceding[link, following] = before
     relations.size[place] -= 1
 
 
 @inner
-def _remove(table, row, place):  # type: ignore[no-untyped-def]
+def _remove_key(table, row, place):  # type: ignore[no-untyped-def]
     """Empty a place, and let what stands behind it stay in reach of where it belongs."""
     mask = len(table) - 1
     hole, at = place, (place + 1) & mask
@@ -333,15 +335,15 @@ def _remove(table, row, place):  # type: ignore[no-untyped-def]
 
 
 @entry
-def load(layout, relations, predicate, atoms):  # type: ignore[no-untyped-def]
+def insert_atoms(layout, relations, predicate, atoms):  # type: ignore[no-untyped-def]
     """Put in atoms that are not there, word[n], for which there is room."""
     for number in range(len(atoms)):
-        toggle(layout, relations, predicate, atoms[number])
+        toggle_atom(layout, relations, predicate, atoms[number])
 
 
 @entry
-def insert(table, number, keys, numbers):  # type: ignore[no-untyped-def]
+def insert_keys(table, number, keys, numbers):  # type: ignore[no-untyped-def]
     """Put keys with their numbers into a table that has room for them."""
     for at in range(len(keys)):
-        place = place_of(table, keys[at])
+        place = find_place(table, keys[at])
         table[place], number[place] = keys[at], numbers[at]

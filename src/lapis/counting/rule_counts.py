@@ -21,7 +21,7 @@ from lapis.problem.problem import Problem, build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import explain
+from lapis.relational.plan import explain_plan
 from lapis.results.answer import Counts, RuleCount
 from lapis.runtime.progress import Progress, Report
 
@@ -51,11 +51,11 @@ def count_rules(
     count = method.load()
     if counts == "ijgp":
         count = partial(count, settings=ijgp or IjgpSettings(), measure_error=measure_error)
-    softened = soften(model)
+    softened = make_rules_soft(model)
     totals: dict[tuple[int, str], RuleCount] = {}
     began = time.monotonic()
     for number, world in enumerate(worlds):
-        problem = complete_problem(softened, world, place)
+        problem = build_complete_problem(softened, world, place)
         for rule, row in count(problem):
             if progress is not None:
                 done = number * len(model.rules) + rule + 1
@@ -63,22 +63,22 @@ def count_rules(
                 seconds = time.monotonic() - began
                 progress(Progress("counting", done, total, seconds, text=row.formula))
             before = totals.get((rule, row.formula))
-            totals[rule, row.formula] = row if before is None else add(before, row)
+            totals[rule, row.formula] = row if before is None else add_rule_counts(before, row)
     # A later world may have more constants of a + variable: their rows belong to their rule.
     return Counts(tuple(totals[key] for key in sorted(totals, key=lambda key: key[0])))
 
 
-def soften(model: Model) -> Model:
+def make_rules_soft(model: Model) -> Model:
     return model.with_rules(tuple(replace(rule, hard=False) for rule in model.rules))
 
 
-def complete_problem(model: Model, world: Database, place: Place | None = None) -> Problem:
+def build_complete_problem(model: Model, world: Database, place: Place | None = None) -> Problem:
     problem = build_problem(model, world)
     problem.require_complete()
     return problem if place is None else place(problem)
 
 
-def add(one: RuleCount, other: RuleCount) -> RuleCount:
+def add_rule_counts(one: RuleCount, other: RuleCount) -> RuleCount:
     """The counts of two worlds together; measured errors are weighted by size."""
     error = None
     if one.relative_error is not None and other.relative_error is not None:
@@ -97,31 +97,31 @@ def add(one: RuleCount, other: RuleCount) -> RuleCount:
     )
 
 
-def exact_counts(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
+def count_exactly(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
     world = world_of(problem)
     for feature in problem.normal_form.features:
         rule = problem.model.rules[feature.rule]
         counted = count_feature(feature, world)
-        names, weights = problem.rule_weight_names(rule), weights_of(problem, feature.rule)
+        names, weights = problem.rule_weight_names(rule), rule_weights(problem, feature.rule)
         for name, weight, true in zip(names, weights, counted.true, strict=True):
             yield feature.rule, RuleCount(name, weight, true, counted.groundings)
 
 
-def weights_of(problem: Problem, rule: int) -> list[float] | list[None]:
+def rule_weights(problem: Problem, rule: int) -> list[float] | list[None]:
     """The weights that a rule has in a world, one for each of its names; None: to be learned."""
     table = problem.weight_table
     own: list[float] = table.value[table.offset[rule] : table.offset[rule + 1]].tolist()
     return [None] * len(own) if problem.model.rules[rule].weight is None else own
 
 
-def estimated_counts(
+def estimate_by_ijgp(
     problem: Problem, settings: IjgpSettings, measure_error: bool
 ) -> Iterator[tuple[int, RuleCount]]:
     found = count_ijgp(
         problem.normal_form,
         problem.model,
         problem.domains,
-        relations_of(problem),
+        true_tuples(problem),
         settings,
         measure_error=measure_error,
     )
@@ -129,7 +129,7 @@ def estimated_counts(
     for feature, estimate in zip(problem.normal_form.features, found.features, strict=True):
         rule = problem.model.rules[feature.rule]
         names = problem.rule_weight_names(rule)
-        for name, weight in zip(names, weights_of(problem, feature.rule), strict=True):
+        for name, weight in zip(names, rule_weights(problem, feature.rule), strict=True):
             value = float(found.count[position])
             error = None if found.error is None else float(found.error.relative_true[position])
             groundings = estimate.groundings // max(1, len(names))
@@ -144,18 +144,18 @@ def explain_counts(model: Model, worlds: Sequence[Database], place: Place | None
     """The count plans of every clause of every rule, as text, with the SQL that runs them."""
     lines: list[str] = []
     for world in worlds:
-        problem = complete_problem(soften(model), world, place)
+        problem = build_complete_problem(make_rules_soft(model), world, place)
         interpretation = world_of(problem)
         for feature in problem.normal_form.features:
             lines.append(problem.model.rules[feature.rule].text)
             for plan in plan_feature(feature, interpretation):
-                lines += ["  " + line for line in explain(plan).splitlines()]
+                lines += ["  " + line for line in explain_plan(plan).splitlines()]
                 for statement in interpretation.explain_run(plan):
                     lines += ["    " + line for line in statement.splitlines()]
     return "\n".join(lines)
 
 
-def relations_of(problem: Problem) -> dict[str, Any]:
+def true_tuples(problem: Problem) -> dict[str, Any]:
     return {name: evidence.true for name, evidence in problem.evidence.items()}
 
 

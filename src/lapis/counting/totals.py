@@ -31,10 +31,10 @@ from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.compile import list_atom, plan_violations
+from lapis.relational.compile import match_atom, plan_violations
 from lapis.relational.conjunction import RelationAtom
-from lapis.relational.elimination import Contraction, connected, contract
-from lapis.relational.interpretation import Evaluation, Interpretation, interpret
+from lapis.relational.elimination import Contraction, group_connected, plan_contraction
+from lapis.relational.interpretation import Evaluation, Interpretation, build_interpretation
 from lapis.relational.plan import QueryPlan, shared_expressions
 
 
@@ -45,7 +45,7 @@ class FeatureCount(NamedTuple):
     groundings: int  # of each of these weights
 
 
-def count_true(
+def count_true_groundings(
     normal_form: NormalForm,
     model: Model,
     domains: Mapping[str, Domain],
@@ -70,18 +70,20 @@ def count_features(
     relations: Mapping[str, np.ndarray],
 ) -> list[FeatureCount]:
     """The counts of every rule, hard ones too."""
-    world = complete_world(normal_form, model, domains, relations)
+    world = build_complete_world(normal_form, model, domains, relations)
     return [count_feature(feature, world) for feature in normal_form.features]
 
 
-def complete_world(
+def build_complete_world(
     normal_form: NormalForm,
     model: Model,
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
 ) -> Interpretation:
     """The extensions of all base and derived predicates."""
-    return extend(interpret(model.predicates, domains, relations), normal_form.definitions)
+    return extend(
+        build_interpretation(model.predicates, domains, relations), normal_form.definitions
+    )
 
 
 def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
@@ -110,7 +112,7 @@ def weight_variables(feature: Feature) -> tuple[str, ...]:
     return () if feature.hard else feature.plus
 
 
-def path_counts(
+def count_sign_patterns(
     literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
     """For each of the 2^k patterns the number of groundings of `variables` that show it.
@@ -123,7 +125,7 @@ def path_counts(
         if literal.positive == world.relations[literal.predicate].complemented
     )
     atoms = [
-        list_atom(RelationAtom(literal.predicate, literal.terms), world) for literal in literals
+        match_atom(RelationAtom(literal.predicate, literal.terms), world) for literal in literals
     ]
     counts = _count_subsets(atoms, variables, world)
     for bit in range(len(literals)):
@@ -137,7 +139,7 @@ def _count_subsets(
     atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
     """N(S) for every set S of atoms, as a bit mask."""
-    components = [_components(subset, atoms) for subset in range(1 << len(atoms))]
+    components = [_connected_masks(subset, atoms) for subset in range(1 << len(atoms))]
     plans = {
         component: _plan_component(component, atoms, world)
         for component in {part for parts in components for part in parts}
@@ -147,7 +149,7 @@ def _count_subsets(
     sizes = {name: world.size(type_name) for name, type_name in variables}
     counts = []
     for subset, parts in enumerate(components):
-        mentioned = _mentioned(subset, atoms)
+        mentioned = _mentioned_variables(subset, atoms)
         others = prod(size for name, size in sizes.items() if name not in mentioned)
         counts.append(others * prod(joined[part] for part in parts))
     return counts
@@ -159,17 +161,17 @@ def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretati
         for bit, atom in enumerate(atoms)
         if component >> bit & 1
     ]
-    return contract(leaves, (), ()).expression
+    return plan_contraction(leaves, (), ()).expression
 
 
-def _components(subset: int, atoms: Sequence[Tuples]) -> list[int]:
+def _connected_masks(subset: int, atoms: Sequence[Tuples]) -> list[int]:
     """The subset as masks of atoms connected by shared variables."""
     bits = [bit for bit in range(len(atoms)) if subset >> bit & 1]
     return [
         sum(1 << bit for bit in part)
-        for part in connected(bits, lambda bit: set(atoms[bit].variables))
+        for part in group_connected(bits, lambda bit: set(atoms[bit].variables))
     ]
 
 
-def _mentioned(subset: int, atoms: Sequence[Tuples]) -> set[str]:
+def _mentioned_variables(subset: int, atoms: Sequence[Tuples]) -> set[str]:
     return {name for bit, atom in enumerate(atoms) if subset >> bit & 1 for name in atom.variables}

@@ -66,7 +66,9 @@ def count_violations(feature: Feature, interpretation: Interpretation) -> int:
     return sum(always - true for true in counted.true)
 
 
-def violated_rules(features: Sequence[Feature], interpretation: Interpretation) -> tuple[int, ...]:
+def find_violated_rules(
+    features: Sequence[Feature], interpretation: Interpretation
+) -> tuple[int, ...]:
     """The hard rules that some grounding violates in this world."""
     return tuple(
         feature.rule

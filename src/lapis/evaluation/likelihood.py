@@ -137,15 +137,17 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
     Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
     classes of atoms.
     """
-    from lapis.counting.differences.block_classes import BlockClasses, block_classes
-    from lapis.counting.differences.classes import difference_classes, pseudo_log_likelihood
+    from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
+    from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
     from lapis.grounding.bottom_up import ground
 
     problem.require_complete()
     refuse_open(problem)
     found: dict[str, PredicateLikelihood] = {}
     for name, predicate in problem.model.predicates.items():
-        classes = (block_classes if predicate.block else difference_classes)(problem, name)
+        classes = (find_block_classes if predicate.block else find_difference_classes)(
+            problem, name
+        )
         broken = isinstance(classes, BlockClasses) and classes.broken_blocks > 0
         if classes.violated_rules or broken:
             ground(problem)  # says which rule or block the data contradict, and where

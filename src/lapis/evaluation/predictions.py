@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.learning.examples import HIDDEN, Example
-from lapis.network.network import Network, name_atoms
+from lapis.network.network import Network, label_atoms
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms
@@ -165,7 +165,7 @@ def predict_atoms(example: Example, network: Network, found: Marginals) -> Predi
         found.log_odds[asked],
         answers[asked] == 1,
         found.errors[asked],
-        name_atoms(network, asked, example.free.name),
+        label_atoms(network, asked, example.free.name),
     )
 
 

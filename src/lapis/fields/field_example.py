@@ -12,7 +12,7 @@ from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.ground import UnknownUnits, ground_field, unknown_units
 from lapis.fields.lifted_counts import FlipGroups, Flips, PseudoClasses, take_census
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example
 from lapis.network.csr import row_starts
@@ -60,7 +60,7 @@ class FieldExample:
                 hint="learn by objective likelihood, or conditional with a query",
             )
         atoms, units = self.network.atoms, unknown_units(self.network)
-        evidence = close_blocks(self.example.free)
+        evidence = apply_blocks(self.example.free)
         true = {name: known.true for name, known in evidence.items()}
         flips, starts = [], []
         for name, first, rows in zip(atoms.predicates, atoms.offset, atoms.tuples, strict=False):
@@ -85,7 +85,7 @@ def make_field_example(
     progress: Report | None = None,
 ) -> FieldExample:
     """Raises LapisError where the data contradict a block."""
-    close_blocks(example.complete)
+    apply_blocks(example.complete)
     network = unknown_atoms(example.free)
     return FieldExample(field, example, network, example.answers(network), max_memory, progress)
 

@@ -26,8 +26,8 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature
-from lapis.grounding.evidence import close_blocks
-from lapis.grounding.limits import describe_bytes, memory_limit
+from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import Constant, Variable
 from lapis.network.csr import row_starts
@@ -154,7 +154,7 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
         add(name, tuple(len(domains[t]) for t in field.by_name[name].types))
     require_memory(nodes, max_memory)
     known = np.zeros(offset)
-    for name, evidence in close_blocks(problem).items():
+    for name, evidence in apply_blocks(problem).items():
         node = nodes[number[name]]
         known[node.offset + evidence.true.astype(np.int64) @ np.array(node.strides, np.int64)] = 1.0
     for name, parfeature, child in comparisons:
@@ -181,7 +181,7 @@ def require_memory(nodes: list[Node], max_memory: int | None) -> None:
         largest = max(nodes, key=lambda node: node.size)
         raise TooLarge(
             f"the field has {num_cells:,} features, {largest.size:,} of them of {largest.name!r}; "
-            f"about {describe_bytes(needed)} is over the limit of {describe_bytes(limit)}",
+            f"about {format_bytes(needed)} is over the limit of {format_bytes(limit)}",
             code="too-large",
             hint="give parfeatures fewer parameters, or raise max_memory",
         )

@@ -69,8 +69,8 @@ from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
 from lapis.fields.ground import compare
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
-from lapis.relational.factor import Factor, join, project, select
-from lapis.relational.plan import FactorSize, count_distinct, joined
+from lapis.relational.factor import Factor, join_factors, project_factor, select_rows
+from lapis.relational.plan import FactorSize, count_distinct, estimate_join
 from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:
@@ -295,10 +295,10 @@ def relation(part: LabelledPart, chosen: int, number: int, terms: dict[str, str 
     """The listed or the changed rows of a part, over the parent's variables, with labels."""
     places = tuple(terms[name] for name in part.variables)
     if chosen == LISTED:
-        return select((*places, f">{number}"), with_columns(part.rows, part.label))
+        return select_rows((*places, f">{number}"), with_columns(part.rows, part.label))
     assert part.changes is not None
     rows = with_columns(part.changes.rows, part.changes.before, part.changes.after)
-    return select((FLIP, *places, f"<{number}", f">{number}"), rows)
+    return select_rows((FLIP, *places, f"<{number}", f">{number}"), rows)
 
 
 def with_columns(rows: np.ndarray, *columns: np.ndarray) -> np.ndarray:
@@ -315,15 +315,15 @@ def join_all(factors: list[Factor], keep: tuple[str, ...], most_pairs: int) -> F
     parts = [(factor, shape_of(factor)) for factor in factors]
     while len(parts) > 1:
         pairs = combinations(range(len(parts)), 2)
-        best = min(pairs, key=lambda pair: joined(parts[pair[0]][1], parts[pair[1]][1]).rows)
+        best = min(pairs, key=lambda pair: estimate_join(parts[pair[0]][1], parts[pair[1]][1]).rows)
         (left, _), (right, _) = (parts[place] for place in best)
         parts = [part for place, part in enumerate(parts) if place not in best]
         needed = {*keep, *(name for factor, _ in parts for name in factor.variables)}
         names = dict.fromkeys((*left.variables, *right.variables))
         require_pairs(left, right, most_pairs)
-        both = join(left, right, tuple(name for name in names if name in needed))
+        both = join_factors(left, right, tuple(name for name in names if name in needed))
         parts.append((both, shape_of(both)))
-    return project(parts[0][0], keep)
+    return project_factor(parts[0][0], keep)
 
 
 def shape_of(factor: Factor) -> FactorSize:
@@ -335,7 +335,7 @@ def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
     if len(left) * len(right) <= most_pairs:
         return
     ones = [Factor(f.variables, f.rows, np.ones(len(f), np.int64)) for f in (left, right)]
-    num_pairs = join(ones[0], ones[1], ()).total()
+    num_pairs = join_factors(ones[0], ones[1], ()).total()
     if num_pairs > most_pairs:
         raise TooLarge(
             f"what flips change in the field takes a join of {num_pairs:,} rows, more than the "

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, Note
-from lapis.grounding.atoms import PredicateAtoms, atom_table
+from lapis.grounding.atoms import PredicateAtoms, build_atom_table
 from lapis.grounding.definitions import Auxiliaries
 from lapis.grounding.evidence import block_shape
 from lapis.language.model import Predicate, Rule
@@ -69,7 +69,7 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
     )
 
 
-def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) -> np.ndarray:
+def sum_counts(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) -> np.ndarray:
     """float64[num_weights], the counts of the chosen rows, or of all, added up by weight."""
     weight_id, count = rows.weight_id, rows.multiplicity
     if chosen is not None:
@@ -79,7 +79,7 @@ def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) ->
     return sums.astype(np.float64, copy=False)  # numpy makes integers of nothing
 
 
-def total_counts(problem: Problem) -> np.ndarray:
+def count_all_groundings(problem: Problem) -> np.ndarray:
     """float64[num_weights], what each weight would count if every clause were true: since J
     clauses come with a constant 1 − J, the groundings of its formula."""
     table = problem.weight_table
@@ -93,19 +93,19 @@ def total_counts(problem: Problem) -> np.ndarray:
     return total
 
 
-def decided_counts(problem: Problem, rows: FlatRows) -> np.ndarray:
+def count_decided(problem: Problem, rows: FlatRows) -> np.ndarray:
     """float64[num_weights], what evidence alone makes true: all but the rows that survive it."""
-    total = total_counts(problem)
-    return total - weigh(rows, len(total))
+    total = count_all_groundings(problem)
+    return total - sum_counts(rows, len(total))
 
 
-def signatures(problem: Problem) -> Mapping[str, Predicate]:
+def predicate_signatures(problem: Problem) -> Mapping[str, Predicate]:
     """Base and derived predicates by name."""
     derived = {d.predicate.name: d.predicate for d in problem.normal_form.definitions}
     return {**problem.model.predicates, **derived}
 
 
-def assemble(
+def assemble_network(
     problem: Problem,
     base: Mapping[str, PredicateAtoms],
     auxiliaries: Auxiliaries,
@@ -119,7 +119,7 @@ def assemble(
     every world are added to it here, and rows without literals count for nothing. `distinct`,
     bool[num_weights], marks weights no two of whose rows are equal.
     """
-    atoms = atom_table(base)
+    atoms = build_atom_table(base)
     num_base_atoms = len(atoms)
     literal, definition_start = rows.literal, np.zeros(1, np.int64)
     definition_literal = np.empty(0, np.int32)
@@ -129,7 +129,7 @@ def assemble(
         definition_start, definition_literal = used.definition_start, used.definition_literal
     rows = rows._replace(literal=literal)
     definitions = num_base_atoms, definition_start, definition_literal
-    merged = merge_clauses(rows, definitions, distinct)
+    merged = merge_with_definitions(rows, definitions, distinct)
     blocks = network_blocks(problem, base)
     network = Network(
         atoms=atoms,
@@ -140,19 +140,19 @@ def assemble(
         coefficient=merged.coefficient,
         weights=problem.weight_table.value.copy(),
         constant_count=constant_count
-        + weigh(rows, len(constant_count), merged.merged == TAUTOLOGY),
+        + sum_counts(rows, len(constant_count), merged.merged == TAUTOLOGY),
         block_start=blocks.start,
         block_atom=blocks.atom,
         block_exact=blocks.exact,
         definition_start=definition_start,
         definition_literal=definition_literal,
         domains=problem.domains,
-        signatures=signatures(problem),
+        signatures=predicate_signatures(problem),
     )
     return Assembled(network, merged.merged)
 
 
-def merge_clauses(
+def merge_with_definitions(
     rows: FlatRows,
     definitions: tuple[int, np.ndarray, np.ndarray],
     distinct: np.ndarray | None = None,
@@ -298,7 +298,7 @@ def ground_rows(
     """What survives of clauses over constants, and the clause of each row."""
     clauses = [(feature, clause) for feature in features for clause in feature.clauses]
     literals = list(chain.from_iterable(clause.literals for _, clause in clauses))
-    value_of = look_up({id(literal): literal for literal in literals}, problem, base)
+    value_of = look_up_literals({id(literal): literal for literal in literals}, problem, base)
     value = np.fromiter(map(value_of.__getitem__, map(id, literals)), np.int32, len(literals))
     length = np.fromiter((len(clause.literals) for _, clause in clauses), np.int64, len(clauses))
     row_of = np.repeat(np.arange(len(length)), length)
@@ -308,7 +308,7 @@ def ground_rows(
         if clauses[row][0].hard:
             feature, clause = clauses[row]
             facts = [false_fact(literal, problem) for literal in clause.literals]
-            raise contradicted(problem.model.rules[feature.rule], "", facts)
+            raise hard_contradiction(problem.model.rules[feature.rule], "", facts)
     offset = problem.weight_table.offset.tolist()
     weight_id = np.fromiter(
         (HARD if feature.hard else offset[feature.rule] for feature, _ in clauses),
@@ -320,7 +320,7 @@ def ground_rows(
     return rows, list(compress(clauses, alive))
 
 
-def look_up(
+def look_up_literals(
     literals: Mapping[int, Literal], problem: Problem, base: Mapping[str, PredicateAtoms]
 ) -> dict[int, int]:
     """By the same keys: the signed number of an unknown atom, SATISFIED, or 0 for false."""
@@ -352,7 +352,7 @@ def false_fact(literal: Literal, problem: Problem) -> str:
     return f"!{name}" if literal.positive else name
 
 
-def contradicted(rule: Rule, where: str, facts: Sequence[str]) -> LapisError:
+def hard_contradiction(rule: Rule, where: str, facts: Sequence[str]) -> LapisError:
     """The refusal of evidence that leaves a hard clause no literal."""
     return LapisError(
         f"the data contradict the hard rule '{rule.text}'{where}",

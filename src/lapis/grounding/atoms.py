@@ -87,7 +87,7 @@ class PredicateAtoms:
         return np.where(found, at + (self.first + 1), 0).astype(np.int32)
 
 
-def number_atoms(
+def number_unknown_atoms(
     evidence: Mapping[str, Evidence], domains: Mapping[str, Domain]
 ) -> Mapping[str, PredicateAtoms]:
     """Number the unknown atoms, predicate by predicate, in lexicographic order of their tuples."""
@@ -141,7 +141,7 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
     return PredicateAtoms(predicate.name, sizes, False, known.true, known.false, unknown, first)
 
 
-def atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:
+def build_atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:
     """The table of base atoms; predicates without unknown atoms are left out."""
     listed = [atoms for atoms in numbered.values() if atoms.num_unknown]
     return AtomTable(

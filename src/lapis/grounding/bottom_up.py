@@ -21,24 +21,24 @@ from lapis.grounding.assembly import (
     HARD,
     Assembled,
     FlatRows,
-    assemble,
+    assemble_network,
     concatenate_rows,
-    decided_counts,
+    count_decided,
     ground_rows,
-    signatures,
+    predicate_signatures,
     split_ground,
 )
-from lapis.grounding.atoms import PredicateAtoms, number_atoms
-from lapis.grounding.cache import load_network, save_network
+from lapis.grounding.atoms import PredicateAtoms, number_unknown_atoms
+from lapis.grounding.cache import load_grounding, save_grounding
 from lapis.grounding.definitions import (
     Auxiliaries,
     DefinitionGrounder,
     choose_in_place,
     resolve_references,
 )
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
-from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
+from lapis.grounding.hard_formulas import refuse_falsified, refuse_unsatisfiable
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
 from lapis.grounding.templates import (
     GroundingQuery,
@@ -103,19 +103,19 @@ def ground(
     """
     refuse_unsupported(problem.model)
     if cache_dir is not None:
-        found = load_network(problem, Path(cache_dir))
+        found = load_grounding(problem, Path(cache_dir))
         if found is not None:
             return found
     session = GroundingSession(problem, max_memory, limits)
     rows = session.ground_all(progress)
-    assembled = session.assemble(rows, decided_counts(problem, rows), session.distinct)
+    assembled = session.assemble(rows, count_decided(problem, rows), session.distinct)
     if check:
-        refuse_contradiction(session, rows, assembled)
+        refuse_unsatisfiable(session, rows, assembled)
     network = assembled.network
     del rows, assembled, session
     give_back(network.literal.nbytes)
     if cache_dir is not None:
-        save_network(problem, network, Path(cache_dir))
+        save_grounding(problem, network, Path(cache_dir))
     return network
 
 
@@ -157,8 +157,8 @@ class GroundingSession:
         memory = memory_limit(max_memory)
         check_atoms(problem, memory)
         self.budget = QueryBudget(memory)
-        self.base = number_atoms(close_blocks(problem), problem.domains)
-        types = {name: predicate.types for name, predicate in signatures(problem).items()}
+        self.base = number_unknown_atoms(apply_blocks(problem), problem.domains)
+        types = {name: predicate.types for name, predicate in predicate_signatures(problem).items()}
         self.world = GroundedWorld(problem.domains, types, dict(self.base), memory)
         self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
@@ -233,7 +233,9 @@ class GroundingSession:
     def assemble(
         self, rows: FlatRows, constant_count: np.ndarray, distinct: np.ndarray | None = None
     ) -> Assembled:
-        return assemble(self.problem, self.base, self.auxiliaries, rows, constant_count, distinct)
+        return assemble_network(
+            self.problem, self.base, self.auxiliaries, rows, constant_count, distinct
+        )
 
     def _mark_distinct(self, found: Sequence[FeatureRows]) -> None:
         """Find the weights all of whose rows come from one query that tells them apart."""

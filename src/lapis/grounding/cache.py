@@ -20,7 +20,7 @@ import numpy as np
 
 from lapis.data.atomic_write import whole_path
 from lapis.errors import LapisError
-from lapis.grounding.assembly import signatures
+from lapis.grounding.assembly import predicate_signatures
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 
@@ -54,7 +54,7 @@ def grounding_key(problem: Problem) -> str:
     return digest.hexdigest()
 
 
-def save_network(problem: Problem, network: Network, folder: Path) -> None:
+def save_grounding(problem: Problem, network: Network, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,7 +82,7 @@ def save_network(problem: Problem, network: Network, folder: Path) -> None:
             stream.write(_checksum(key, content))
 
 
-def load_network(problem: Problem, folder: Path) -> Network | None:
+def load_grounding(problem: Problem, folder: Path) -> Network | None:
     """The network saved for the same content, with the problem's weights; None if there is none."""
     key = grounding_key(problem)
     try:
@@ -99,13 +99,13 @@ def load_network(problem: Problem, folder: Path) -> Network | None:
             num_base_atoms=int(arrays["num_base_atoms"]),
             weights=problem.weight_table.value.copy(),
             domains=problem.domains,
-            signatures=signatures(problem),
+            signatures=predicate_signatures(problem),
             **{name: arrays[name] for name in ARRAYS},
         )
-    return network if is_sound(network) else None
+    return network if has_valid_indices(network) else None
 
 
-def is_sound(network: Network) -> bool:
+def has_valid_indices(network: Network) -> bool:
     """Whether every number that points into an array points inside it."""
     num_atoms, num_weights = len(network.atoms), len(network.weights)
     num_auxiliary = num_atoms - network.num_base_atoms

@@ -108,7 +108,7 @@ class DefinitionGrounder:
             sizes = self._sizes(definition)
             expect_packable(name, sizes)
             true = [cube.instance for cube in self._fetch_cubes(definition, None)]
-            keys = distinct_keys(_joined(true, np.int64), math.prod(sizes))
+            keys = distinct_keys(_concatenate_arrays(true, np.int64), math.prod(sizes))
             tuples, none = unpack(keys, sizes), np.empty(0, np.int64)
             world.atoms[name] = PredicateAtoms(name, sizes, True, tuples, tuples[:0], none, 0)
         return rest
@@ -124,7 +124,7 @@ class DefinitionGrounder:
             name = definition.predicate.name
             codes = list(reference_codes(asking, name))
             space = math.prod(self._sizes(definition))
-            demanded[name] = distinct_keys(_joined(codes, np.int64), space)
+            demanded[name] = distinct_keys(_concatenate_arrays(codes, np.int64), space)
             cubes[name] = self._ground_cubes(definition, demanded[name])
             asking += [block.rows for block in cubes[name]]
         resolved: dict[str, Instances] = {}
@@ -173,11 +173,13 @@ class DefinitionGrounder:
             starts.append(np.diff(start)[alive])
             literals.append(literal[np.repeat(alive, np.diff(start))])
             owners.append(np.searchsorted(demanded, block.instance[alive]))
-        length = _joined(starts, np.int64)
-        owner = _joined(owners, np.int64)
+        length = _concatenate_arrays(starts, np.int64)
+        owner = _concatenate_arrays(owners, np.int64)
         start = row_starts(length)
         ones = np.zeros(len(length), np.int32)
-        merged = merge_rows(start, _joined(literals, np.int32), ones, ones.astype(np.float64))
+        merged = merge_rows(
+            start, _concatenate_arrays(literals, np.int32), ones, ones.astype(np.float64)
+        )
 
         is_true = np.zeros(len(demanded), bool)
         is_true[owner[merged.merged == EMPTY]] = True
@@ -281,5 +283,5 @@ def choose_in_place(
     return chosen
 
 
-def _joined(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+def _concatenate_arrays(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:
     return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)

@@ -22,14 +22,14 @@ from lapis.language.model import Predicate
 from lapis.problem.problem import Evidence, Problem
 
 
-def close_blocks(problem: Problem) -> Mapping[str, Evidence]:
+def apply_blocks(problem: Problem) -> Mapping[str, Evidence]:
     """The problem's evidence with all that blocks imply of it.
 
     Raises LapisError (`block-violated`) for a block with two true atoms, or with none possible
     where one must be.
     """
     return {
-        name: _close(evidence, problem.domains) if evidence.predicate.block else evidence
+        name: _apply_block(evidence, problem.domains) if evidence.predicate.block else evidence
         for name, evidence in problem.evidence.items()
     }
 
@@ -84,15 +84,15 @@ def block_shape(predicate: Predicate, domains: Mapping[str, Domain]) -> BlockSha
     return BlockShape(key, value, tuple(sizes[i] for i in key), tuple(sizes[i] for i in value))
 
 
-def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
+def _apply_block(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     predicate = evidence.predicate
     shape = block_shape(predicate, domains)
     true_keys = shape.keys(evidence.true)
     decided, times = np.unique(true_keys, return_counts=True)
     if len(times) and times.max() > 1:
-        _refuse(evidence, shape, int(decided[times > 1][0]), domains, "two true values")
+        _refuse_key(evidence, shape, int(decided[times > 1][0]), domains, "two true values")
     if evidence.open:
-        return _close_open(evidence, shape, decided, domains)
+        return _apply_open_block(evidence, shape, decided, domains)
     unknown_keys = shape.keys(evidence.unknown)
     undecided = ~np.isin(unknown_keys, decided)
     unknown, unknown_keys = evidence.unknown[undecided], unknown_keys[undecided]
@@ -101,7 +101,7 @@ def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     candidates, times = np.unique(unknown_keys, return_counts=True)
     possible = np.union1d(decided, candidates)
     if len(possible) < shape.num_keys:
-        _refuse(evidence, shape, _first_missing(possible), domains, "no possible value")
+        _refuse_key(evidence, shape, _first_missing(possible), domains, "no possible value")
     forced = np.isin(unknown_keys, candidates[times == 1])
     return replace(
         evidence,
@@ -110,7 +110,7 @@ def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     )
 
 
-def _close_open(
+def _apply_open_block(
     evidence: Evidence, shape: BlockShape, decided: np.ndarray, domains: Mapping[str, Domain]
 ) -> Evidence:
     predicate = evidence.predicate
@@ -119,10 +119,10 @@ def _close_open(
         free = false[~np.isin(shape.keys(false), decided)]
         denied, times = np.unique(shape.keys(free), return_counts=True)
         if shape.num_values == 0 and shape.num_keys > 0:
-            _refuse(evidence, shape, 0, domains, "no possible value")
+            _refuse_key(evidence, shape, 0, domains, "no possible value")
         if len(times) and times.max() == shape.num_values:
             first = int(denied[times == shape.num_values][0])
-            _refuse(evidence, shape, first, domains, "no possible value")
+            _refuse_key(evidence, shape, first, domains, "no possible value")
         if shape.num_values == 1:
             all_keys = np.arange(shape.num_keys, dtype=np.int64)
             return replace(evidence, true=shape.sorted_rows(all_keys, np.zeros_like(all_keys)))
@@ -150,7 +150,7 @@ def _first_missing(sorted_keys: np.ndarray) -> int:
     return int(gaps[0]) if len(gaps) else len(sorted_keys)
 
 
-def _refuse(
+def _refuse_key(
     evidence: Evidence, shape: BlockShape, key: int, domains: Mapping[str, Domain], what: str
 ) -> None:
     codes = unpack(np.array([key], np.int64), shape.key_sizes)[0]

@@ -22,7 +22,7 @@ from lapis.logic.clauses import SimpleTerm, TypedVariable
 from lapis.relational.conjunction import RelationAtom
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation, run_plans
-from lapis.relational.plan import QueryPlan, list_rows
+from lapis.relational.plan import QueryPlan, list_answer_rows
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class GroundedWorld:
         """The rows of a plan and their counts, sorted by the kept variables."""
         world = Interpretation(self.domains, self.relations)
         [answers] = run_plans([plan], world, self.max_memory)
-        return list_rows(plan, answers)
+        return list_answer_rows(plan, answers)
 
     def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
         match kind:
@@ -106,14 +106,14 @@ def fetch_rows(query: GroundingQuery, world: GroundedWorld) -> ClauseRows:
     base = [literal for literal in query.literals if literal.predicate in world.atoms]
     matrix = np.empty((len(answer), len(base)), np.int32)
     for position, literal in enumerate(base):
-        codes = _codes(literal.terms, world.types[literal.predicate], answer, world)
+        codes = _pack_terms(literal.terms, world.types[literal.predicate], answer, world)
         signed = world.atoms[literal.predicate].literal(codes)
         matrix[:, position] = signed if literal.positive else -signed
     references = tuple(
         DerivedReference(
             literal.predicate,
             literal.positive,
-            _codes(literal.terms, world.types[literal.predicate], answer, world),
+            _pack_terms(literal.terms, world.types[literal.predicate], answer, world),
         )
         for literal in query.literals
         if literal.predicate not in world.atoms
@@ -126,7 +126,7 @@ def variable_codes(
 ) -> np.ndarray:
     """int64[num_rows], the packed values of some variables of the template."""
     terms = tuple(query.stands_for[name] for name, _ in variables)
-    return _codes(terms, [type_name for _, type_name in variables], answer, world)
+    return _pack_terms(terms, [type_name for _, type_name in variables], answer, world)
 
 
 def expect_packable(predicate: str, sizes: Sequence[int]) -> None:
@@ -138,7 +138,7 @@ def expect_packable(predicate: str, sizes: Sequence[int]) -> None:
         )
 
 
-def _codes(
+def _pack_terms(
     terms: Sequence[SimpleTerm], types: Sequence[str], answer: Factor, world: GroundedWorld
 ) -> np.ndarray:
     """int64[num_rows], the packed values of terms of these types."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError, Note
-from lapis.grounding.assembly import HARD, HINT, Assembled, FlatRows, contradicted
+from lapis.grounding.assembly import HARD, HINT, Assembled, FlatRows, hard_contradiction
 from lapis.language.instances import substitute
 from lapis.language.model import Rule
 from lapis.language.names import format_atom, format_constant
@@ -75,10 +75,10 @@ def refuse_falsified(
     row = int(np.flatnonzero(alive)[np.flatnonzero(left == 0)[0]])
     found = describe_row(session, block, row)
     where = f" at {format_values(found.values)}" if found.values else ""
-    raise contradicted(found.rule, where, found.facts)
+    raise hard_contradiction(found.rule, where, found.facts)
 
 
-def refuse_contradiction(session: GroundingSession, rows: FlatRows, assembled: Assembled) -> None:
+def refuse_unsatisfiable(session: GroundingSession, rows: FlatRows, assembled: Assembled) -> None:
     """Refuse hard formulas that no world satisfies together, with a minimal core of them."""
     if not (rows.weight_id == HARD).any():
         return

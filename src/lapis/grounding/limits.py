@@ -39,8 +39,8 @@ def check_atoms(problem: Problem, max_memory: int) -> None:
         if total > max_memory:
             raise TooLarge(
                 f"'{name}' has {atoms:,} unknown atoms; "
-                f"about {describe_bytes(total)} of memory, over the limit of "
-                f"{describe_bytes(max_memory)}",
+                f"about {format_bytes(total)} of memory, over the limit of "
+                f"{format_bytes(max_memory)}",
                 code="too-large",
                 span=predicate.span,
                 hint=f"do not query or open '{name}', give more evidence, or raise --max-memory",
@@ -66,8 +66,8 @@ class QueryBudget:
         if needed > self._max_memory:
             raise TooLarge(
                 f"grounding '{text}' would give about {rows:,.0f} clauses; "
-                f"about {describe_bytes(needed)} of memory, over the limit of "
-                f"{describe_bytes(self._max_memory)}",
+                f"about {format_bytes(needed)} of memory, over the limit of "
+                f"{format_bytes(self._max_memory)}",
                 code="too-large",
                 span=span,
                 hint="give more evidence, query fewer predicates, shorten the formula, "
@@ -76,7 +76,7 @@ class QueryBudget:
         return needed
 
 
-def describe_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             break

@@ -44,8 +44,8 @@ from lapis.logic.clauses import (
     TypedVariable,
 )
 from lapis.relational.algebra import Test, make_test
-from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.conjunction import Conjunction, RelationAtom, Scope, substitute, unify
+from lapis.relational.compile import PlanOutput, compile_plan
+from lapis.relational.conjunction import Conjunction, RelationAtom, Scope, substitute_terms, unify
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.relational.plan import QueryPlan
 
@@ -131,7 +131,7 @@ def plan_template(
     template: Template,
     world: PlannedWorld,
     limits: PlanLimits,
-    choose_fates: ChooseFates | None = None,
+    choose_fates: ChooseStatuses | None = None,
 ) -> Iterator[GroundingQuery]:
     """The queries that together list every surviving grounding once.
 
@@ -148,9 +148,9 @@ def plan_template(
     literals = Cube(tuple(dict.fromkeys(template.literals))).substitute(swap).literals
     variables = tuple(pair for pair in template.variables if pair[0] not in swap)
     groundings = math.prod(len(world.domains[type_name]) for _, type_name in variables)
-    demand = () if template.demand is None else (substitute(template.demand, swap),)
+    demand = () if template.demand is None else (substitute_terms(template.demand, swap),)
     split = limits.most_split if groundings > limits.split_above else 0
-    fates = choose_fates(literals) if choose_fates else _all_fates(literals, world, split)
+    fates = choose_fates(literals) if choose_fates else _list_all_statuses(literals, world, split)
     wanted = _variables(tuple(stands_for[name] for name in template.outputs))
     for choice in itertools.product(*fates):
         kept = tuple(
@@ -179,10 +179,10 @@ def plan_rows(
 ) -> QueryPlan:
     """List the assignments of the outputs, with the number of groundings that each stands for."""
     interpretation = Interpretation(world.domains, world.relations)
-    return compile_plan([conjunction], variables, interpretation, Wanted(outputs, outputs))
+    return compile_plan([conjunction], variables, interpretation, PlanOutput(outputs, outputs))
 
 
-class Fate(NamedTuple):
+class EvidenceStatus(NamedTuple):
     """How a literal survives: whether it may be undecided, what its tuple must (not) match."""
 
     undecided: bool
@@ -190,25 +190,25 @@ class Fate(NamedTuple):
     anti: RelationAtom | None = None
 
 
-ChooseFates = Callable[[Sequence[Literal]], Sequence[Sequence[Fate]]]
+ChooseStatuses = Callable[[Sequence[Literal]], Sequence[Sequence[EvidenceStatus]]]
 
 
-def _all_fates(
+def _list_all_statuses(
     literals: Sequence[Literal], world: PlannedWorld, splittable: int
-) -> list[list[Fate]]:
+) -> list[list[EvidenceStatus]]:
     fates = []
     for literal in literals:
-        options = literal_fates(literal, world, splittable > 0)
+        options = list_statuses(literal, world, splittable > 0)
         splittable -= len(options) > 1
         fates.append(options)
     return fates
 
 
-def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fate]:
+def list_statuses(literal: Literal, world: PlannedWorld, split: bool) -> list[EvidenceStatus]:
     """The ways a literal can survive, without those that no tuple can take."""
     atoms = world.atom_numbers(literal.predicate)
     if atoms is None:  # a derived predicate, decided later
-        return [Fate(True)]
+        return [EvidenceStatus(True)]
 
     def source(kind: str) -> RelationAtom | None:
         return world.known_atom(literal.predicate, kind, literal.terms)
@@ -216,30 +216,32 @@ def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fa
     can_keep = atoms.num_unknown > 0
     can_drop = (atoms.num_false if literal.positive else atoms.num_true) > 0
     if can_keep and can_drop and not split and not (atoms.sparse and literal.positive):
-        return [either_fate(literal, world)]
+        return [merge_statuses(literal, world)]
     fates = []
     if can_keep and atoms.sparse:
-        fates.append(Fate(True, join=source("unknown")))
+        fates.append(EvidenceStatus(True, join=source("unknown")))
     elif can_keep:
-        fates.append(Fate(True, anti=source("known")))
+        fates.append(EvidenceStatus(True, anti=source("known")))
     if can_drop and not literal.positive:
-        fates.append(Fate(False, join=source("true")))
+        fates.append(EvidenceStatus(False, join=source("true")))
     elif can_drop and atoms.sparse:
-        fates.append(Fate(False, anti=source("possible")))
+        fates.append(EvidenceStatus(False, anti=source("possible")))
     elif can_drop:
-        fates.append(Fate(False, join=source("false")))
+        fates.append(EvidenceStatus(False, join=source("false")))
     return fates
 
 
-def either_fate(literal: Literal, world: PlannedWorld) -> Fate:
+def merge_statuses(literal: Literal, world: PlannedWorld) -> EvidenceStatus:
     """How a literal over a partly known predicate survives, kept or dropped."""
     atoms = world.atom_numbers(literal.predicate)
     assert atoms is not None
     if literal.positive:
-        return Fate(True, anti=world.known_atom(literal.predicate, "true", literal.terms))
+        return EvidenceStatus(True, anti=world.known_atom(literal.predicate, "true", literal.terms))
     if atoms.sparse:
-        return Fate(True, join=world.known_atom(literal.predicate, "possible", literal.terms))
-    return Fate(True, anti=world.known_atom(literal.predicate, "false", literal.terms))
+        return EvidenceStatus(
+            True, join=world.known_atom(literal.predicate, "possible", literal.terms)
+        )
+    return EvidenceStatus(True, anti=world.known_atom(literal.predicate, "false", literal.terms))
 
 
 def _variables(terms: Iterable[SimpleTerm]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from lapis.data.database import empty_tuples
-from lapis.grounding.assembly import HARD, decided_counts
+from lapis.grounding.assembly import HARD, count_decided
 from lapis.grounding.bottom_up import GroundingSession, ground
 from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
 from lapis.inference.map.solver import MapResult, most_likely_world
@@ -63,7 +63,7 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
     session = GroundingSession(soft.problem, max_memory=options.max_memory)
     rows = session.ground_all(options.progress)
     network, clause_of_row = session.assemble(
-        rows, decided_counts(soft.problem, rows), session.distinct
+        rows, count_decided(soft.problem, rows), session.distinct
     )
     weight, gain = outweighing(network)
     network = network.with_weights(np.where(soft.is_hard, weight, network.weights))

@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -350,5 +350,5 @@ def single_atom(
     atom = network.atom_index(predicate.name, rows)
     if atom[0] >= 0:
         return atom, rows, np.array([-1.0])
-    evidence = close_blocks(problem)[predicate.name]
+    evidence = apply_blocks(problem)[predicate.name]
     return np.zeros(1, np.int64), rows, contains(evidence.true, rows).astype(float)

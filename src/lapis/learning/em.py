@@ -38,7 +38,7 @@ import numpy as np
 
 from lapis.data.database import empty_tuples
 from lapis.data.keys import union
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.language.syntax import atoms
 from lapis.learning.examples import Example
@@ -458,7 +458,7 @@ def complete_example(example: Example, network: Network, world: np.ndarray) -> E
 
     Predicates with hidden atoms are asked from now on: a completion is judged as a whole.
     """
-    evidence = dict(close_blocks(example.complete))  # what blocks decide is not in the network
+    evidence = dict(apply_blocks(example.complete))  # what blocks decide is not in the network
     asked = dict.fromkeys(example.asked)
     for name, known in evidence.items():
         before = example.complete.evidence[name]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def connected_components(network: Network) -> np.ndarray:
     """int32[num_atoms], the component of each atom."""
-    return _components(
+    return _label_components(
         network.num_atoms,
         network.clause_start,
         np.abs(network.literal) - 1,
@@ -39,11 +39,11 @@ def connected_components(network: Network) -> np.ndarray:
 
 
 @allocating_entry
-def _components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
+def _label_components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
     _link_rows(root, block_start, block_atom)
-    return _number(root)
+    return _number_roots(root)
 
 
 @inner
@@ -68,11 +68,11 @@ def find_root(root, item):  # type: ignore[no-untyped-def]
 @allocating_entry
 def number_trees(root):  # type: ignore[no-untyped-def]
     """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
-    return _number(root)
+    return _number_roots(root)
 
 
 @allocating_inner
-def _number(root):  # type: ignore[no-untyped-def]
+def _number_roots(root):  # type: ignore[no-untyped-def]
     label = np.empty(len(root), np.int32)
     count = 0
     for item in range(len(root)):
@@ -89,12 +89,12 @@ def index_atoms(
     clause_start: np.ndarray, literal: np.ndarray, num_atoms: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there."""
-    atom_start, atom_clause = _index(clause_start, literal, num_atoms)
+    atom_start, atom_clause = _index_literals(clause_start, literal, num_atoms)
     return atom_start, atom_clause
 
 
 @allocating_entry
-def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
+def _index_literals(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     atom_start = np.zeros(num_atoms + 1, np.int64)
     for at in range(len(literal)):
         atom_start[abs(literal[at])] += 1
@@ -171,7 +171,7 @@ def clause_rows(network: Network, clauses: np.ndarray) -> ComponentClauses:
 def build_part(network: Network, kept: np.ndarray, rows: ComponentClauses) -> Subnetwork:
     """The network of the kept atoms, bool[num_atoms], whole blocks each, with these clauses."""
     is_defined = still_defined(network, kept)
-    table, atom, num_base = atom_table(network, kept, is_defined)
+    table, atom, num_base = renumber_atoms(network, kept, is_defined)
     number = np.zeros(network.num_atoms + 1, np.int32)  # literal → literal, by its absolute value
     number[atom + 1] = np.arange(1, len(atom) + 1)
 
@@ -211,7 +211,7 @@ def still_defined(network: Network, kept: np.ndarray) -> np.ndarray:
     return defined
 
 
-def atom_table(
+def renumber_atoms(
     network: Network, kept: np.ndarray, is_defined: np.ndarray
 ) -> tuple[AtomTable, np.ndarray, int]:
     """The new numbering: kept base atoms, auxiliary atoms no longer defined, defined ones."""

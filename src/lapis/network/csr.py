@@ -21,12 +21,12 @@ def row_sums(start: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.diff(row_starts(values)[start])
 
 
-def narrow(starts: np.ndarray) -> np.ndarray:
+def narrow_starts(starts: np.ndarray) -> np.ndarray:
     """Where rows start, as int32 if that is wide enough: there may be as many rows as atoms."""
     return starts.astype(np.int32) if starts[-1] <= np.iinfo(np.int32).max else starts
 
 
-def row_pieces(num_rows: int) -> Iterator[slice]:
+def row_chunks(num_rows: int) -> Iterator[slice]:
     """All rows, so many at a time that what is computed of them takes little memory."""
     for first in range(0, num_rows, PIECE):
         yield slice(first, min(first + PIECE, num_rows))
@@ -47,7 +47,7 @@ def row_places(start: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
     return new_start, np.repeat(start[rows] - new_start[:-1], length) + np.arange(new_start[-1])
 
 
-def join_rows(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def stack_rows(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of several such arrays of int32, one after the other."""
     lengths = [np.diff(start) for start, _ in parts]
     return (

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import narrow, row_starts, take_rows
+from lapis.network.csr import narrow_starts, row_starts, take_rows
 from lapis.network.network import Network
 from lapis.runtime.kernels import allocating_entry, inner
 
@@ -81,7 +81,7 @@ def find_variables(network: Network, wanted: np.ndarray) -> Variables:
     atom_state[candidate] = position[asked]
     block_size = length[blocks] + ~network.block_exact[blocks]
     size = np.concatenate((np.full(len(plain), 2), block_size)).astype(np.int32)
-    state_start = narrow(row_starts(size))
+    state_start = narrow_starts(row_starts(size))
     atoms = np.concatenate((plain, candidate)).astype(np.int32)
     state_atom = np.full(state_start[-1], -1, np.int32)
     state_atom[state_start[atom_variable[atoms]] + atom_state[atoms]] = atoms
@@ -98,7 +98,7 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
     states = variables.size[variables.atom_variable[np.abs(literal) - 1]]
     return Cubes(
         variables.size,
-        *_falsify(
+        *_list_falsifying(
             clauses.astype(np.int32),
             network.clause_start,
             network.literal,
@@ -109,7 +109,7 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
     )
 
 
-def is_plain(network: Network) -> bool:
+def has_plain_clauses(network: Network) -> bool:
     """Whether every literal is a member with one state: no blocks, and no clause has an atom twice.
 
     That is seen where the atoms of each clause ascend, as grounding leaves them.
@@ -133,7 +133,7 @@ def plain_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> 
     )
 
 
-def keep_first(cubes: Cubes, count: int) -> Cubes:
+def take_first_cubes(cubes: Cubes, count: int) -> Cubes:
     """The first cubes alone."""
     members = int(cubes.start[count])
     states = int(cubes.state_start[members])
@@ -147,7 +147,7 @@ def keep_first(cubes: Cubes, count: int) -> Cubes:
     )
 
 
-def penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.ndarray:
+def cube_penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.ndarray:
     """float64[num_cubes], what each cube adds to the score: −w·c, or −∞ where it is forbidden."""
     weight_id = cube_weights(network, cubes)
     soft = weight_id >= 0
@@ -176,7 +176,7 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
 
 
 @allocating_entry
-def _falsify(clauses, clause_start, literal, variables, room, state_room):  # type: ignore[no-untyped-def]
+def _list_falsifying(clauses, clause_start, literal, variables, room, state_room):  # type: ignore[no-untyped-def]
     size, state_start = variables.size, variables.state_start
     atom_variable, atom_state = variables.atom_variable, variables.atom_state
     start = np.zeros(len(clauses) + 1, np.int64)
@@ -239,7 +239,7 @@ def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
     length = np.diff(cubes.start)
     if not (length > max_members).any():
         return cubes, np.empty(0, np.int64)
-    size, start, variable, state_start, state, clause, origin = _cut(
+    size, start, variable, state_start, state, clause, origin = _cut_cubes(
         cubes.size, cubes.start, cubes.variable, cubes.state_start, cubes.state, cubes.clause,
         max_members,
     )  # fmt: skip
@@ -247,7 +247,7 @@ def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
 
 
 @allocating_entry
-def _cut(size, start, variable, state_start, state, clause, max_members):  # type: ignore[no-untyped-def]
+def _cut_cubes(size, start, variable, state_start, state, clause, max_members):  # type: ignore[no-untyped-def]
     links, long_states = 0, 0
     for cube in range(len(clause)):
         members = start[cube + 1] - start[cube]
@@ -272,7 +272,7 @@ def _cut(size, start, variable, state_start, state, clause, max_members):  # typ
         if last + 1 - first <= max_members:
             for at in range(first, last + 1):
                 _add_listed(out, ends, variable[at], state, state_start[at], state_start[at + 1])
-            _close(out, ends, clause[cube])
+            _end_cube(out, ends, clause[cube])
             continue
         for at in range(first + 1, last):
             z = fresh
@@ -284,11 +284,11 @@ def _cut(size, start, variable, state_start, state, clause, max_members):  # typ
                 _add_state(out, ends, z - 1, 0)
             else:
                 _add_others(out, ends, variable[first], size, state, state_start, first)
-            _close(out, ends, -1)
+            _end_cube(out, ends, -1)
             # z = 1 although the right factor is 0
             _add_state(out, ends, z, 1)
             _add_others(out, ends, variable[at], size, state, state_start, at)
-            _close(out, ends, -1)
+            _end_cube(out, ends, -1)
             # z = 0 although both are 1
             _add_state(out, ends, z, 0)
             if left_is_z:
@@ -297,11 +297,11 @@ def _cut(size, start, variable, state_start, state, clause, max_members):  # typ
                 f = first
                 _add_listed(out, ends, variable[f], state, state_start[f], state_start[f + 1])
             _add_listed(out, ends, variable[at], state, state_start[at], state_start[at + 1])
-            _close(out, ends, -1)
+            _end_cube(out, ends, -1)
             fresh += 1
         _add_state(out, ends, fresh - 1, 1)
         _add_listed(out, ends, variable[last], state, state_start[last], state_start[last + 1])
-        _close(out, ends, clause[cube])
+        _end_cube(out, ends, clause[cube])
     new_start, new_variable, new_state_start, new_state, new_clause = out
     return (
         new_size,
@@ -350,7 +350,7 @@ def _end_member(out, ends, variable):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _close(out, ends, clause):  # type: ignore[no-untyped-def]
+def _end_cube(out, ends, clause):  # type: ignore[no-untyped-def]
     """End a cube; one with a member without states holds nowhere and is taken back."""
     begin = out[0][ends[0]]
     for member in range(begin, ends[1]):

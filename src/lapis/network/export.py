@@ -125,16 +125,16 @@ def uai_lines(network: Network) -> Iterator[str]:
     yield f"{network.num_atoms}\n"
     yield " ".join(["2"] * network.num_atoms) + "\n"
     yield f"{network.num_clauses + network.num_blocks}\n"
-    for factor in _factors(network, value):
+    for factor in _list_factors(network, value):
         yield f"{len(factor.atoms)} {' '.join(map(str, factor.atoms))}\n"
-    for factor in _factors(network, value):
+    for factor in _list_factors(network, value):
         table = [factor.base] * 2 ** len(factor.atoms)
         for entry in factor.special.tolist():
             table[entry] = factor.other
         yield f"\n{len(table)}\n{' '.join(table)}\n"
 
 
-def _factors(network: Network, value: np.ndarray) -> Iterator[_Factor]:
+def _list_factors(network: Network, value: np.ndarray) -> Iterator[_Factor]:
     """In a table the last variable varies fastest; a clause is false in one entry of it."""
     for clause in range(network.num_clauses):
         start, end = network.clause_start[clause : clause + 2]
@@ -185,17 +185,17 @@ def wcnf_lines(network: Network) -> Iterator[str]:
     ):
         row = literals[starts[clause] : starts[clause + 1]]
         if not is_soft:
-            yield _clause("h", row)
+            yield _format_clause("h", row)
         elif amount and positive:
-            yield _clause(amount, row)
+            yield _format_clause(amount, row)
         elif amount and len(row) == 1:
-            yield _clause(amount, [-row[0]])
+            yield _format_clause(amount, [-row[0]])
         elif amount:
             own = variable[clause]
-            yield _clause("h", [-own, *row])
+            yield _format_clause("h", [-own, *row])
             for literal in row:
-                yield _clause("h", [own, -literal])
-            yield _clause(amount, [-own])
+                yield _format_clause("h", [own, -literal])
+            yield _format_clause(amount, [-own])
 
 
 def scale_costs(cost: np.ndarray) -> tuple[np.ndarray, int]:
@@ -223,11 +223,11 @@ def _block_lines(network: Network) -> Iterator[str]:
         start, end = network.block_start[block : block + 2]
         atoms = (network.block_atom[start:end] + 1).tolist()
         if exact:
-            yield _clause("h", atoms)
+            yield _format_clause("h", atoms)
         for position, atom in enumerate(atoms):
             for other in atoms[position + 1 :]:
-                yield _clause("h", [-atom, -other])
+                yield _format_clause("h", [-atom, -other])
 
 
-def _clause(weight: int | str, literals: list[int]) -> str:
+def _format_clause(weight: int | str, literals: list[int]) -> str:
     return f"{weight} {' '.join(map(str, literals))} 0\n"

@@ -57,7 +57,7 @@ def merge_rows(
     while capacity < 2 * looked_up:
         capacity *= 2
     table = np.full(capacity, -1, np.int32)
-    count = _merge(start, literal, weight_id, coefficient, known, table, *found)
+    count = _merge_kernel(start, literal, weight_id, coefficient, known, table, *found)
     return MergedRows(
         found.start[: count + 1].copy(),
         found.literal[: found.start[count]].copy(),
@@ -90,7 +90,7 @@ def _is_distinct(weight_id, distinct):  # type: ignore[no-untyped-def]
 
 
 @entry
-def _merge(  # type: ignore[no-untyped-def]
+def _merge_kernel(  # type: ignore[no-untyped-def]
     start, literal, weight_id, coefficient, distinct, table,
     new_start, new_literal, new_weight, new_coefficient, merged,
 ):  # fmt: skip

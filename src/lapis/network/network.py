@@ -173,7 +173,7 @@ class Network:
 
     def atom_names(self, atoms: np.ndarray) -> list[str]:
         """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
-        return list(name_atoms(self, atoms))
+        return list(label_atoms(self, atoms))
 
     def atom_index(self, predicate: str, rows: np.ndarray) -> np.ndarray:
         """int64[num_rows], the atom of each tuple of codes; −1 where it is not unknown."""
@@ -205,20 +205,20 @@ def network_of_atoms(
     )
 
 
-def name_atoms(network: Network, atoms: np.ndarray, world: str = "") -> Atoms:
+def label_atoms(network: Network, atoms: np.ndarray, world: str = "") -> Atoms:
     """Atoms of a network, int64[num_atoms], in the order given."""
     owner = network.atoms.predicate_of(atoms)
     cuts = np.flatnonzero(np.diff(owner)) + 1
     bounds = [0, *cuts.tolist(), len(atoms)] if len(atoms) else [0]
     return Atoms(
         tuple(
-            name_group(network, int(owner[first]), atoms[first:last], world)
+            label_group(network, int(owner[first]), atoms[first:last], world)
             for first, last in pairwise(bounds)
         )
     )
 
 
-def name_group(network: Network, owner: int, atoms: np.ndarray, world: str) -> AtomGroup:
+def label_group(network: Network, owner: int, atoms: np.ndarray, world: str) -> AtomGroup:
     """Atoms of one predicate."""
     table = network.atoms
     predicate = table.predicates[owner]

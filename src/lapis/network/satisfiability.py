@@ -59,17 +59,17 @@ def find_core(network: Network) -> np.ndarray | None:
 
     int64[...], in order; None if there is a world or none was ruled out.
     """
-    number, rows = hard_rows(network)
-    clauses = to_clauses(rows)
-    if search(load(clauses.clause), network.num_atoms) is not False:
+    number, rows = collect_hard_rows(network)
+    clauses = encode_rows(rows)
+    if solve_within_budget(new_solver(clauses.clause), network.num_atoms) is not False:
         return None
-    return number[minimise(clauses)]
+    return number[minimise_core(clauses)]
 
 
 def find_world(network: Network) -> np.ndarray | None:
     """bool[num_atoms], a world that satisfies the hard clauses and blocks, if one is found."""
-    solver = load(to_clauses(hard_rows(network)[1]).clause)
-    if not search(solver, network.num_atoms):
+    solver = new_solver(encode_rows(collect_hard_rows(network)[1]).clause)
+    if not solve_within_budget(solver, network.num_atoms):
         return None
     value = np.array(solver.get_model()[: network.num_atoms], np.int64) > 0
     world = np.zeros(network.num_atoms, bool)  # atoms after the last one of a row are in no model
@@ -77,7 +77,7 @@ def find_world(network: Network) -> np.ndarray | None:
     return world
 
 
-def hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
+def collect_hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
     """The numbers of hard clauses and of blocks, which come after all clauses, and the rows."""
     hard = np.flatnonzero(network.weight_id < 0)
     number = np.concatenate((hard, network.num_clauses + np.arange(network.num_blocks)))
@@ -90,7 +90,7 @@ def hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
     )
 
 
-def to_clauses(rows: HardRows) -> Propositional:
+def encode_rows(rows: HardRows) -> Propositional:
     """Clauses that say what the rows say; propagation finds as much in them.
 
     At most one of a₁ … a_n is true by a ladder of variables s_i, "one of a₁ … a_i is true":
@@ -120,29 +120,31 @@ def to_clauses(rows: HardRows) -> Propositional:
     )
 
 
-def load(clauses: Iterable[list[int]]) -> Glucose42:
+def new_solver(clauses: Iterable[list[int]]) -> Glucose42:
     """A solver with these clauses."""
     from pysat.solvers import Glucose42
 
     return Glucose42(bootstrap_with=clauses)
 
 
-def search(solver: Glucose42, num_atoms: int, assumed: Iterable[int] = ()) -> bool | None:
+def solve_within_budget(
+    solver: Glucose42, num_atoms: int, assumed: Iterable[int] = ()
+) -> bool | None:
     """Whether there is a world in which the assumed literals hold; None if that takes too long."""
     solver.prop_budget(MAX_PROPAGATIONS + 10 * num_atoms)
     found: bool | None = solver.solve_limited(assumptions=list(assumed))
     return found
 
 
-def minimise(clauses: Propositional) -> np.ndarray:
+def minimise_core(clauses: Propositional) -> np.ndarray:
     """int64[...], rows that no world satisfies together, in order; all rows are known to."""
     first = clauses.num_variables + 1
     selected = zip(clauses.clause, (-first - clauses.row).tolist(), strict=True)
-    solver = load([selector, *clause] for clause, selector in selected)
+    solver = new_solver([selector, *clause] for clause, selector in selected)
     core = np.unique(clauses.row)
 
     def refute(rows: np.ndarray) -> np.ndarray | None:
-        if search(solver, clauses.num_variables, (first + rows).tolist()) is not False:
+        if solve_within_budget(solver, clauses.num_variables, (first + rows).tolist()) is not False:
             return None
         return np.sort(np.array(solver.get_core() or [], np.int64)) - first
 
@@ -159,7 +161,7 @@ def minimise(clauses: Propositional) -> np.ndarray:
         size = min(max(1, size // 4), max(1, len(core) // 2))
 
 
-def contradiction(network: Network, component: int) -> LapisError:
+def contradiction_error(network: Network, component: int) -> LapisError:
     """The error of a component without a world: it names atoms of a core, if one is found."""
     core = find_core(network)
     if core is None:

@@ -173,7 +173,7 @@ Expression = Tuples | Universe | Matches | Join | RangeJoin | Project | Without 
 Filter = Tuples | Test  # as a filter, Tuples must not match
 
 
-def parts(expression: Expression) -> tuple[Expression, ...]:
+def operands(expression: Expression) -> tuple[Expression, ...]:
     """The expressions directly below."""
     match expression:
         case Join(left, right) | RangeJoin(left, right):

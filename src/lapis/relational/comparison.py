@@ -17,8 +17,14 @@ from lapis.data.database import Domain
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Matches, Test
-from lapis.relational.exact_sums import Runs, list_pairs, multiply_exactly, narrow, running_sums
-from lapis.relational.factor import Factor, indicator, join_runs, project
+from lapis.relational.exact_sums import (
+    Runs,
+    list_pairs,
+    multiply_exactly,
+    narrow_integers,
+    running_sums,
+)
+from lapis.relational.factor import Factor, indicator_factor, join_runs, project_factor
 
 COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {  # numbers, or arrays of them
     "=": operator.eq,
@@ -32,17 +38,17 @@ COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {  # numbers, or arrays of th
 Domains = Mapping[str, Domain]  # of the variables
 
 
-def passes(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
+def test_rows(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
     """bool[num_rows], whether each row of the factor passes the test."""
     sides = test.condition.left, test.condition.right
-    read = _number if test.numeric else _names(test, domains)
-    left, right = (_column(term, read, factor, domains) for term in sides)
-    return np.broadcast_to(_compare(test, left, right), len(factor))
+    read = _read_numbers if test.numeric else _name_reader(test, domains)
+    left, right = (_read_column(term, read, factor, domains) for term in sides)
+    return np.broadcast_to(_compare_columns(test, left, right), len(factor))
 
 
 def compared_values(test: Test, domains: Domains) -> tuple[np.ndarray, np.ndarray]:
     """The numbers that are compared, of all constants of a variable or of the constant alone."""
-    read = _number if test.numeric else _names(test, domains)
+    read = _read_numbers if test.numeric else _name_reader(test, domains)
     left, right = (
         read(Domain("", (term.name,)) if isinstance(term, Constant) else domains[term.name])
         for term in (test.condition.left, test.condition.right)
@@ -55,8 +61,8 @@ def compare_constants(test: Test) -> bool:
     left, right = test.condition.left.name, test.condition.right.name
     if not test.numeric:
         return (left == right) == bool(test.equates)
-    numbers = (_number(Domain("", (name,))) for name in (left, right))
-    return bool(_compare(test, *numbers)[0])
+    numbers = (_read_numbers(Domain("", (name,))) for name in (left, right))
+    return bool(_compare_columns(test, *numbers)[0])
 
 
 def list_matches(matches: Matches, domains: Domains) -> Factor:
@@ -72,7 +78,7 @@ def list_matches(matches: Matches, domains: Domains) -> Factor:
     else:
         shared = [(code, right.index.get(name, -1)) for code, name in enumerate(left.constants)]
         rows = np.array([pair for pair in shared if pair[1] >= 0]).reshape(-1, 2)
-    return indicator(matches.variables, rows.astype(np.int32))
+    return indicator_factor(matches.variables, rows.astype(np.int32))
 
 
 def equal_runs(left: np.ndarray, right: np.ndarray) -> tuple[Runs, np.ndarray]:
@@ -83,7 +89,7 @@ def equal_runs(left: np.ndarray, right: np.ndarray) -> tuple[Runs, np.ndarray]:
     return Runs(start, np.where(np.isnan(left), start, stop)), order
 
 
-def _compare(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _compare_columns(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     condition = test.condition
     if test.numeric:
         known = ~(np.isnan(left) | np.isnan(right))
@@ -93,7 +99,7 @@ def _compare(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return holds == test.expected
 
 
-def _column(
+def _read_column(
     term: SimpleTerm,
     read: Callable[[Domain], np.ndarray],
     factor: Factor,
@@ -105,12 +111,12 @@ def _column(
     return read(domains[term.name])[factor.column(term.name)]
 
 
-def _number(domain: Domain) -> np.ndarray:
+def _read_numbers(domain: Domain) -> np.ndarray:
     """float64[size], NaN for what is no number."""
     return domain.numeric
 
 
-def _names(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:
+def _name_reader(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:
     """Numbers for constants' names: those of the first variable's domain."""
     base = domains[test.variables[0]]
 
@@ -145,16 +151,16 @@ def join_range(
     left, number = left.take(~np.isnan(number)), number[~np.isnan(number)]
     right, other = right.take(~np.isnan(other)), other[~np.isnan(other)]
     order = np.argsort(other, kind="stable")
-    right, runs = right.take(order), _runs(number, operator, other[order])
+    right, runs = right.take(order), _find_ranges(number, operator, other[order])
     if set(keep).isdisjoint(right.variables):
         sums = running_sums(right.value)
-        value = multiply_exactly(left.value, narrow(sums[runs.stop] - sums[runs.start]))
+        value = multiply_exactly(left.value, narrow_integers(sums[runs.stop] - sums[runs.start]))
         met = Factor(left.variables, left.rows, value)
-        return project(met.take(value != 0), keep)
+        return project_factor(met.take(value != 0), keep)
     return join_runs(left, right, runs, keep)
 
 
-def _runs(number: np.ndarray, operator: str, ranked: np.ndarray) -> Runs:
+def _find_ranges(number: np.ndarray, operator: str, ranked: np.ndarray) -> Runs:
     """For each number the range of ranked ones that it stands in the relation to."""
     # number < other begins after all equal ones, number <= other before them; > and >= end so.
     edge = np.searchsorted(ranked, number, "right" if operator in ("<", ">=") else "left")

@@ -31,12 +31,12 @@ from lapis.relational.conjunction import (
     Negative,
     RelationAtom,
     Scope,
-    clause_fails,
-    expand,
-    substitute,
+    expand_negatives,
+    falsify_clause,
+    substitute_terms,
     unify,
 )
-from lapis.relational.elimination import Contraction, contract
+from lapis.relational.elimination import Contraction, plan_contraction
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import FactorSize, QueryPlan, Term
 
@@ -44,7 +44,7 @@ FEW = 10_000  # groundings up to which choosing costs more than any choice can s
 MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan
 
 
-class Wanted(NamedTuple):
+class PlanOutput(NamedTuple):
     """What a plan is for."""
 
     keep: tuple[str, ...] = ()  # counts are wanted for each assignment of these
@@ -60,14 +60,14 @@ def plan_violations(
     keep: tuple[str, ...] = (),
 ) -> QueryPlan:
     """Count the groundings in which the clause is false: all its literals and conditions are."""
-    return compile_plan([clause_fails(clause)], variables, world, Wanted(keep))
+    return compile_plan([falsify_clause(clause)], variables, world, PlanOutput(keep))
 
 
 def compile_plan(
     conjunctions: Iterable[Conjunction],
     variables: tuple[TypedVariable, ...],
     world: Interpretation,
-    wanted: Wanted,
+    wanted: PlanOutput,
 ) -> QueryPlan:
     """Σ over the variables not kept of the signed conjunctions."""
     conjunctions = list(conjunctions)
@@ -89,7 +89,7 @@ def compile_plan(
     return QueryPlan(every, wanted.keep, shape, compiler.groundings, terms)
 
 
-def list_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
+def match_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
     """The listed tuples that an atom is about; a constant of another type matches none."""
     terms = (
         term.name
@@ -100,7 +100,7 @@ def list_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
     return Tuples(atom.relation, tuple(terms))
 
 
-def by_what_is_listed(conjunction: Conjunction, world: Interpretation) -> Conjunction:
+def swap_complemented(conjunction: Conjunction, world: Interpretation) -> Conjunction:
     """`true` and `false` as what must and must not match: complemented relations swap sides."""
 
     def listed(atoms: tuple[RelationAtom, ...], wanted: bool) -> tuple[RelationAtom, ...]:
@@ -131,7 +131,7 @@ class PlanCompiler:
         self,
         variables: tuple[TypedVariable, ...],
         world: Interpretation,
-        wanted: Wanted,
+        wanted: PlanOutput,
         num_conjunctions: int = 1,
     ) -> None:
         self.world = world
@@ -150,7 +150,7 @@ class PlanCompiler:
 
     def choose_terms(self, conjunction: Conjunction) -> list[Term]:
         """The cheapest terms found for one conjunction."""
-        unified = unify(by_what_is_listed(conjunction, self.world), self.scope)
+        unified = unify(swap_complemented(conjunction, self.world), self.scope)
         if unified is None:
             return []
         choosable = [each for each in unified.negatives if not self._is_filter(unified, each)]
@@ -206,9 +206,9 @@ class PlanCompiler:
     ) -> Iterator[tuple[int, _Piece]]:
         def is_chosen(current: Conjunction, negative: Negative) -> bool:
             swap = dict(current.bindings)
-            return any(negative == substitute(each, swap) for each in chosen)
+            return any(negative == substitute_terms(each, swap) for each in chosen)
 
-        found = expand([conjunction], self.scope, is_chosen) if chosen else [conjunction]
+        found = expand_negatives([conjunction], self.scope, is_chosen) if chosen else [conjunction]
         for each in found:
             piece = self._piece(each)
             if piece is not None:
@@ -224,7 +224,7 @@ class PlanCompiler:
         filters: list[Filter] = []
         for atoms, wanted in ((conjunction.true, True), (conjunction.false, False)):
             for atom in atoms:
-                tuples = list_atom(atom, self.world)
+                tuples = match_atom(atom, self.world)
                 extension = self.world.relations[atom.relation]
                 if not tuples.variables:
                     if extension.holds(tuples.terms) != wanted:
@@ -284,9 +284,9 @@ class PlanCompiler:
         if key not in self.known:
             groups = [(piece.leaves, piece.filters)] if piece.leaves else []
             if self.wanted.apart:
-                groups = split_apart(piece.leaves, piece.filters, self.wanted.keep)
+                groups = split_groups(piece.leaves, piece.filters, self.wanted.keep)
             self.known[key] = tuple(
-                contract(leaves, filters, _kept(self.wanted.keep, leaves))
+                plan_contraction(leaves, filters, _kept_variables(self.wanted.keep, leaves))
                 for leaves, filters in groups
             )
         return self.known[key]
@@ -304,14 +304,14 @@ class PlanCompiler:
         )
 
 
-def _kept(keep: tuple[str, ...], leaves: Sequence[Contraction]) -> tuple[str, ...]:
+def _kept_variables(keep: tuple[str, ...], leaves: Sequence[Contraction]) -> tuple[str, ...]:
     return tuple(name for name in keep if any(name in leaf.variables for leaf in leaves))
 
 
 Group = tuple[tuple[Contraction, ...], tuple[Filter, ...]]
 
 
-def split_apart(
+def split_groups(
     leaves: Sequence[Contraction], filters: Sequence[Filter], keep: tuple[str, ...]
 ) -> list[Group]:
     """Leaves in groups that share a summed variable, or a filter that no single leaf covers."""

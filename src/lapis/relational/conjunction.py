@@ -2,9 +2,9 @@
 
     Σ coefficient · 1[all atoms of `true` hold, none of `false` does, all tests pass]
 
-`unify` writes one term for equal ones and decides what no grounding can change. `expand` takes
-what must be false out by inclusion–exclusion (DESIGN section 3), 1[¬A] = 1 − 1[A] and
-1[x ≠ y] = 1 − 1[x = y], where whoever runs the conjunction says so; the rest stays a filter.
+`unify` writes one term for equal ones and decides what no grounding can change. `expand_negatives`
+takes what must be false out by inclusion–exclusion (DESIGN section 3), 1[¬A] = 1 − 1[A] and 1[x ≠
+y] = 1 − 1[x = y], where whoever runs the conjunction says so; the rest stays a filter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Conjunction(NamedTuple):
 
     @property
     def negatives(self) -> tuple[Negative, ...]:
-        """What `expand` can take out: false atoms, and denied comparisons of two variables."""
+        """List the false atoms and denied comparisons that `expand_negatives` may take out."""
         denied = (
             test
             for test in self.tests
@@ -62,7 +62,7 @@ class Scope(NamedTuple):
     determined: frozenset[str] = frozenset()  # never stand for a variable that is counted
 
 
-def multiply(*parts: Conjunction) -> Conjunction:
+def conjoin(*parts: Conjunction) -> Conjunction:
     """The conjunction of all parts."""
     return Conjunction(
         prod(part.coefficient for part in parts),
@@ -73,12 +73,12 @@ def multiply(*parts: Conjunction) -> Conjunction:
     )
 
 
-def negate(conjunction: Conjunction) -> Conjunction:
+def flip_sign(conjunction: Conjunction) -> Conjunction:
     """The same conjunction with the opposite coefficient."""
     return conjunction._replace(coefficient=-conjunction.coefficient)
 
 
-def literals_hold(literals: Iterable[Literal]) -> Conjunction:
+def require_literals(literals: Iterable[Literal]) -> Conjunction:
     """1[every literal is true]."""
     literals = tuple(literals)
     return Conjunction(
@@ -89,26 +89,26 @@ def literals_hold(literals: Iterable[Literal]) -> Conjunction:
     )
 
 
-def equal(left: Iterable[SimpleTerm], right: Iterable[SimpleTerm]) -> Conjunction:
+def equate_terms(left: Iterable[SimpleTerm], right: Iterable[SimpleTerm]) -> Conjunction:
     """1[the two lists of terms are equal, term by term]."""
     pairs = zip(left, right, strict=True)
     return Conjunction(tests=tuple(Test(Condition("=", a, b)) for a, b in pairs))
 
 
-def conditions_come_out(conditions: Iterable[Condition], expected: bool) -> Conjunction:
+def require_conditions(conditions: Iterable[Condition], expected: bool) -> Conjunction:
     """1[every condition is `expected`]."""
     return Conjunction(tests=tuple(make_test(each, expected) for each in conditions))
 
 
-def cube_holds(cube: Cube) -> Conjunction:
+def require_cube(cube: Cube) -> Conjunction:
     """1[every literal and every condition of the cube is true]."""
-    return multiply(literals_hold(cube.literals), conditions_come_out(cube.conditions, True))
+    return conjoin(require_literals(cube.literals), require_conditions(cube.conditions, True))
 
 
-def clause_fails(clause: Clause) -> Conjunction:
+def falsify_clause(clause: Clause) -> Conjunction:
     """1[every literal and every condition of the clause is false]."""
     falsified = (literal.negate() for literal in clause.literals)
-    return multiply(literals_hold(falsified), conditions_come_out(clause.conditions, False))
+    return conjoin(require_literals(falsified), require_conditions(clause.conditions, False))
 
 
 def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
@@ -128,7 +128,7 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
         left, right = find(test.condition.left), find(test.condition.right)
         if left == right:
             continue
-        if _rank(left, scope) > _rank(right, scope):
+        if _rank_representative(left, scope) > _rank_representative(right, scope):
             left, right = right, left
         if isinstance(right, Constant):
             return None
@@ -140,8 +140,10 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
     true, false, tests = conjunction.true, conjunction.false, tuple(rest)
     if parent:
         swap = {term.name: find(term) for term in parent if isinstance(term, Variable)}
-        true, false = (tuple(substitute(atom, swap) for atom in atoms) for atoms in (true, false))
-        tests = tuple(substitute(test, swap) for test in tests)
+        true, false = (
+            tuple(substitute_terms(atom, swap) for atom in atoms) for atoms in (true, false)
+        )
+        tests = tuple(substitute_terms(test, swap) for test in tests)
         bindings = {
             name: swap.get(term.name, term) if isinstance(term, Variable) else term
             for name, term in conjunction.bindings
@@ -150,7 +152,7 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
         conjunction = conjunction._replace(bindings=tuple(sorted(bindings.items())))
     undecided: dict[Test, None] = {}
     for test in tests:
-        outcome = _decide(test)
+        outcome = _decide_test(test)
         if outcome is False:
             return None
         if outcome is None:
@@ -165,7 +167,7 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
     return unified
 
 
-def expand(
+def expand_negatives(
     conjunctions: Iterable[Conjunction],
     scope: Scope,
     is_expanded: Callable[[Conjunction, Negative], bool],
@@ -183,7 +185,7 @@ def expand(
             continue
         found = next((each for each in unified.negatives if is_expanded(unified, each)), None)
         if found is not None:
-            pending += reversed(_both_ways(unified, found))
+            pending += reversed(_include_and_exclude(unified, found))
             continue
         sets = frozenset(unified.true), frozenset(unified.false), frozenset(unified.tests)
         key = sets, unified.bindings
@@ -194,10 +196,10 @@ def expand(
 
 
 @overload
-def substitute(item: RelationAtom, terms: Mapping[str, SimpleTerm]) -> RelationAtom: ...
+def substitute_terms(item: RelationAtom, terms: Mapping[str, SimpleTerm]) -> RelationAtom: ...
 @overload
-def substitute(item: Test, terms: Mapping[str, SimpleTerm]) -> Test: ...
-def substitute(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
+def substitute_terms(item: Test, terms: Mapping[str, SimpleTerm]) -> Test: ...
+def substitute_terms(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
     """The same atom or test with variables replaced."""
 
     def swapped(term: SimpleTerm) -> SimpleTerm:
@@ -209,18 +211,18 @@ def substitute(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
     return Test(item.condition._replace(left=left, right=right), item.expected)
 
 
-def _both_ways(conjunction: Conjunction, negative: Negative) -> list[Conjunction]:
+def _include_and_exclude(conjunction: Conjunction, negative: Negative) -> list[Conjunction]:
     """Without the negative, minus with its opposite."""
     if isinstance(negative, RelationAtom):
         others = tuple(other for other in conjunction.false if other != negative)
         without = conjunction._replace(false=others)
-        return [without, negate(without._replace(true=(*without.true, negative)))]
+        return [without, flip_sign(without._replace(true=(*without.true, negative)))]
     remaining = tuple(other for other in conjunction.tests if other != negative)
     opposite = conjunction._replace(tests=(*remaining, negative.opposite))
-    return [conjunction._replace(tests=remaining), negate(opposite)]
+    return [conjunction._replace(tests=remaining), flip_sign(opposite)]
 
 
-def _decide(test: Test) -> bool | None:
+def _decide_test(test: Test) -> bool | None:
     """The outcome of a test that does not depend on the grounding."""
     if not test.variables:
         return compare_constants(test)
@@ -232,7 +234,7 @@ def _is_unifiable(test: Test, scope: Scope) -> bool:
     return test.equates is True and len({scope.types[name] for name in test.variables}) == 1
 
 
-def _rank(term: SimpleTerm, scope: Scope) -> tuple[int, str]:
+def _rank_representative(term: SimpleTerm, scope: Scope) -> tuple[int, str]:
     """Which of two equal terms stands for both: a constant, a kept variable, the first name."""
     if isinstance(term, Constant):
         return (-1, term.name)

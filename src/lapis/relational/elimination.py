@@ -29,13 +29,13 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
-from lapis.relational.plan import OVERHEAD, FactorSize, joined, summed
+from lapis.relational.plan import OVERHEAD, FactorSize, estimate_join, estimate_projection
 
 T = TypeVar("T")
 Name = TypeVar("Name")
 
 
-def connected(items: Iterable[T], names: Callable[[T], Set[Name]]) -> list[list[T]]:
+def group_connected(items: Iterable[T], names: Callable[[T], Set[Name]]) -> list[list[T]]:
     """The items in groups that share no name with each other.
 
     >>> connected([(1, 2), (3,), (2, 4)], set)
@@ -65,7 +65,7 @@ class Contraction(NamedTuple):
         return self.expression.variables
 
 
-def contract(
+def plan_contraction(
     leaves: Sequence[Contraction], filters: Sequence[Filter], keep: tuple[str, ...]
 ) -> Contraction:
     """Join the leaves, apply the filters and sum out all but `keep`.
@@ -75,9 +75,9 @@ def contract(
     parts = list(leaves)
     pending = list(filters)
     while True:
-        parts = [_apply(part, pending) for part in parts]
+        parts = [_apply_filters(part, pending) for part in parts]
         needs = _Needs(parts, pending, keep)
-        parts = [_project(part, needs.outside(part)) for part in parts]
+        parts = [_project_part(part, needs.outside(part)) for part in parts]
         if len(parts) == 1:
             break
         step = _cheapest_step(parts, needs)
@@ -85,7 +85,7 @@ def contract(
         parts.append(step.result)
         if step.used is not None:
             pending.remove(step.used)
-    return _project(parts[0], keep)
+    return _project_part(parts[0], keep)
 
 
 class _Step(NamedTuple):
@@ -131,7 +131,7 @@ class _Needs:
         return next((found for found in self.pending if names.issuperset(found.variables)), None)
 
 
-def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
+def _apply_filters(part: Contraction, pending: list[Filter]) -> Contraction:
     """Apply and remove the filters that the part's variables decide."""
     if not pending:
         return part
@@ -148,10 +148,10 @@ def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
     return part
 
 
-def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
+def _project_part(part: Contraction, keep: tuple[str, ...]) -> Contraction:
     if keep == part.variables:
         return part
-    shape = summed(part.shape, keep)
+    shape = estimate_projection(part.shape, keep)
     cost = part.cost + part.shape.rows + shape.rows + OVERHEAD
     if isinstance(part.expression, Join | RangeJoin):
         # The sum happens inside the join; only the rows of its smaller result are written.
@@ -162,14 +162,14 @@ def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
 def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
     """The next join: connected if possible, absorbing first, then the least work."""
     if len(parts) == 2:
-        return _join(parts, (0, 1), needs)
+        return _join_pair(parts, (0, 1), needs)
     names = [frozenset(part.variables) for part in parts]
     ranked = [
-        (_rank(names[first], names[second], needs), (first, second))
+        (_rank_pair(names[first], names[second], needs), (first, second))
         for first, second in combinations(range(len(parts)), 2)
     ]
     best = min(rank for rank, _ in ranked)
-    steps = [_join(parts, pair, needs) for rank, pair in ranked if rank == best]
+    steps = [_join_pair(parts, pair, needs) for rank, pair in ranked if rank == best]
 
     def work(step: _Step) -> tuple[float, float]:
         spent = sum(parts[at].cost for at in step.pair)
@@ -178,22 +178,22 @@ def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
     return min(steps, key=work)
 
 
-def _rank(left: frozenset[str], right: frozenset[str], needs: _Needs) -> int:
+def _rank_pair(left: frozenset[str], right: frozenset[str], needs: _Needs) -> int:
     """0 if one part absorbs the other, 1 if something connects them, else 2."""
     if left & right:
         return 0 if left <= right or right <= left else 1
     return 1 if needs.link(left | right) is not None else 2
 
 
-def _join(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Needs) -> _Step:
+def _join_pair(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Needs) -> _Step:
     left, right = parts[pair[0]], parts[pair[1]]
     shared = set(left.variables).intersection(right.variables)
     test = None if shared else needs.link(frozenset((*left.variables, *right.variables)))
     if isinstance(test, Test) and test.orders:
         return _join_range(pair, left, right, test, needs)
     keep = needs.outside(left, right)
-    pairs = joined(left.shape, right.shape)
-    shape = summed(pairs, keep)
+    pairs = estimate_join(left.shape, right.shape)
+    shape = estimate_projection(pairs, keep)
     work = left.shape.rows + right.shape.rows + pairs.rows + shape.rows
     cost = left.cost + right.cost + work + OVERHEAD
     result = Contraction(Join(left.expression, right.expression, keep), shape, cost)
@@ -207,7 +207,7 @@ def _join_range(
     if test.condition.left.name not in left.variables:
         left, right = right, left
     keep = needs.outside(left, right, used=test)
-    shape = summed(joined(left.shape, right.shape), keep)
+    shape = estimate_projection(estimate_join(left.shape, right.shape), keep)
     work = 2 * left.shape.rows + 2 * right.shape.rows + shape.rows
     if set(keep) & set(left.variables) and set(keep) & set(right.variables):
         work += left.shape.rows * right.shape.rows

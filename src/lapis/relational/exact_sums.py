@@ -42,7 +42,7 @@ def sum_products(
 
     None if there are more than `MAX_SUMS`.
     """
-    if fits(runs, left.value, right.value):
+    if products_fit(runs, left.value, right.value):
         return _sum_small(runs, left, right, radix)
     keys: list[np.ndarray] = []
     sums: list[np.ndarray] = []
@@ -61,7 +61,7 @@ def sum_products(
     total = np.zeros(len(key), dtype=object)
     np.add.at(total, group, np.concatenate(sums))
     nonzero = total != 0
-    return key[nonzero], narrow(total[nonzero])
+    return key[nonzero], narrow_integers(total[nonzero])
 
 
 def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray | slice, Runs]:
@@ -99,32 +99,32 @@ def list_pairs(runs: Runs) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(length)), length), right
 
 
-def fits(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
+def products_fit(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
     """Whether every sum of products over matching pairs surely fits into 64 bits."""
     if left.dtype == object or right.dtype == object:
         return False
-    most = largest(right)
-    if largest(left) * most * runs.num_pairs < SAFE:  # as good as always, and quickly seen
+    most = max_magnitude(right)
+    if max_magnitude(left) * most * runs.num_pairs < SAFE:  # as good as always, and quickly seen
         return True
     pairs = np.abs(left.astype(np.float64)) * (runs.stop - runs.start)
     return float(pairs.sum()) * most < SAFE
 
 
-def largest(value: np.ndarray) -> float:
+def max_magnitude(value: np.ndarray) -> float:
     """max |value| in floating point, infinite for Python integers."""
     if value.dtype == object:
         return math.inf
-    return float(largest_integer(value))
+    return float(max_magnitude_exactly(value))
 
 
-def largest_integer(value: np.ndarray) -> int:
+def max_magnitude_exactly(value: np.ndarray) -> int:
     """max |value|, 0 of nothing."""
     if value.dtype == object:
         return max(map(abs, value.tolist()), default=0)
     return max(int(value.max(initial=0)), -int(value.min(initial=0)))
 
 
-def magnitude(value: np.ndarray) -> float:
+def sum_magnitudes(value: np.ndarray) -> float:
     """Σ |value| in floating point, infinite for Python integers."""
     if value.dtype == object:
         return math.inf
@@ -133,7 +133,7 @@ def magnitude(value: np.ndarray) -> float:
 
 def sum_exactly(value: np.ndarray) -> int:
     """Σ value as a Python integer."""
-    if magnitude(value) < SAFE:
+    if sum_magnitudes(value) < SAFE:
         return int(value.sum())
     return sum(value.tolist())
 
@@ -141,20 +141,20 @@ def sum_exactly(value: np.ndarray) -> int:
 def multiply_exactly(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """left · right, element by element, as Python integers where 64 bits might not do."""
     product: np.ndarray
-    if largest(left) * largest(right) < SAFE:
+    if max_magnitude(left) * max_magnitude(right) < SAFE:
         product = left * right
     else:
-        product = narrow(left.astype(object) * right.astype(object))
+        product = narrow_integers(left.astype(object) * right.astype(object))
     return product
 
 
 def running_sums(value: np.ndarray) -> np.ndarray:
     """int64 or object[len(value) + 1], Σ of the first 0, 1, 2, … values."""
-    exact = value if magnitude(value) < SAFE else value.astype(object)
+    exact = value if sum_magnitudes(value) < SAFE else value.astype(object)
     return np.concatenate([np.zeros(1, exact.dtype), np.cumsum(exact)])
 
 
-def narrow(value: np.ndarray) -> np.ndarray:
+def narrow_integers(value: np.ndarray) -> np.ndarray:
     """Python integers as int64 if all of them fit."""
     if value.dtype != object:
         return value

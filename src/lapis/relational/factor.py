@@ -7,7 +7,7 @@ A relation is the factor that is 1 on its true tuples. All counting is done with
     project(f, keep)   Σ over the variables not in keep of f
 
 and with filters on rows. Rows are matched through packed keys (`data.keys`), and sums of products
-are taken without listing the products, exactly at any size (`exact_sums`, `join`).
+are taken without listing the products, exactly at any size (`exact_sums`, `join_factors`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.data.keys import fits as fits_keys
-from lapis.data.keys import pack, share_keys, unpack
+from lapis.data.keys import fits, pack, share_keys, unpack
 from lapis.errors import TooLarge
 from lapis.relational.exact_sums import (
     MAX_SUMS,
     SAFE,
     Runs,
     Side,
-    fits,
     is_dense,
     list_pairs,
-    magnitude,
     match_runs,
     multiply_exactly,
-    narrow,
+    narrow_integers,
+    products_fit,
     sum_dense,
     sum_exactly,
+    sum_magnitudes,
     sum_products,
 )
 
@@ -74,7 +73,7 @@ class Factor:
         """number · factor."""
         if number == 1:
             return self
-        times = narrow(np.array([number], dtype=object))
+        times = narrow_integers(np.array([number], dtype=object))
         return Factor(self.variables, self.rows, multiply_exactly(self.value, times))
 
     def total(self) -> int:
@@ -94,56 +93,56 @@ class JoinTooLarge(TooLarge):
         self.variables = variables
 
 
-def indicator(variables: tuple[str, ...], rows: np.ndarray) -> Factor:
+def indicator_factor(variables: tuple[str, ...], rows: np.ndarray) -> Factor:
     """1 on the given distinct rows."""
     return Factor(variables, rows, np.ones(len(rows), np.int64))
 
 
-def scalar(value: int) -> Factor:
+def constant_factor(value: int) -> Factor:
     """A number, as the factor over no variables."""
-    return Factor((), np.empty((1, 0), np.int32), narrow(np.array([value], dtype=object)))
+    return Factor((), np.empty((1, 0), np.int32), narrow_integers(np.array([value], dtype=object)))
 
 
-ONE = scalar(1)
+ONE = constant_factor(1)
 
 
-def multiply(left: Factor, right: Factor) -> Factor:
+def multiply_factors(left: Factor, right: Factor) -> Factor:
     """The product, over the variables of both."""
     extra = tuple(name for name in right.variables if name not in left.variables)
-    return join(left, right, left.variables + extra)
+    return join_factors(left, right, left.variables + extra)
 
 
-def project(factor: Factor, keep: tuple[str, ...]) -> Factor:
+def project_factor(factor: Factor, keep: tuple[str, ...]) -> Factor:
     """Σ over the variables not in `keep`; the result's variables are `keep`, in that order."""
     if len(keep) == len(factor.variables):
         return factor.reorder(keep)
     columns = [factor.column(name) for name in keep]
     radix = [int(column.max(initial=0)) + 1 for column in columns]
-    if is_dense(math.prod(radix), len(factor)) and magnitude(factor.value) < SAFE:
+    if is_dense(math.prod(radix), len(factor)) and sum_magnitudes(factor.value) < SAFE:
         key, value = sum_dense(pack(columns, radix, len(factor)), factor.value, math.prod(radix))
         return Factor(keep, unpack(key, radix), value)
-    return join(factor, ONE, keep)
+    return join_factors(factor, ONE, keep)
 
 
-def join(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:
+def join_factors(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:
     """Σ over the variables not in `keep` of left·right; variables `keep`, in that order."""
     right, runs = _align(left, right)
     return join_runs(left, right, runs, keep)
 
 
 def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
-    """As `join`, where `runs` says which rows of `right` go with each row of `left`."""
+    """As `join_factors`, where `runs` says which rows of `right` go with each row of `left`."""
     if len(keep) == len({*left.variables, *right.variables}):
         return _list_pairs(left, right, runs, keep)
     radix = [
         int((left if name in left.variables else right).column(name).max(initial=0)) + 1
         for name in keep
     ]
-    if not fits_keys(radix):
+    if not fits(radix):
         extra = tuple(name for name in right.variables if name not in left.variables)
         pairs = _list_pairs(left, right, runs, left.variables + extra)
         return _group_by_sorting(pairs, keep)
-    sides = _sides(left, right, keep, radix)
+    sides = _join_sides(left, right, keep, radix)
     found = sum_products(runs, *sides, radix)
     if found is None:
         raise JoinTooLarge(keep, f"have more than the {MAX_SUMS:,} sums")
@@ -164,9 +163,9 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
         for name in target.variables
         for holder in [left if name in left.variables else right]
     ]
-    if not fits_keys(radix) or not fits(runs, left.value, right.value):
-        return multiply(join(left, right, target.variables), target)
-    sides = _sides(left, right, target.variables, radix)
+    if not fits(radix) or not products_fit(runs, left.value, right.value):
+        return multiply_factors(join_factors(left, right, target.variables), target)
+    sides = _join_sides(left, right, target.variables, radix)
     wanted = pack(list(target.rows.T), radix, len(target))
     sums = accumulate_onto(runs, *sides, wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
@@ -175,10 +174,10 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
 
 def anti_join(factor: Factor, other: Factor) -> Factor:
     """The rows of `factor` that agree with no row of `other` on the variables they share."""
-    return factor.take(~_matches(factor, other))
+    return factor.take(~_match_rows(factor, other))
 
 
-def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
+def select_rows(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
     """The indicator of an atom: an int is a constant to match, a repeated name a diagonal."""
     matches: list[np.ndarray] = []
     first: dict[str, int] = {}
@@ -191,7 +190,7 @@ def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
             first[term] = position
     if matches:
         rows = rows[np.logical_and.reduce(matches)][:, list(first.values())]
-    return indicator(tuple(first), rows)
+    return indicator_factor(tuple(first), rows)
 
 
 def sort_rows(factor: Factor) -> Factor:
@@ -204,9 +203,9 @@ def sort_rows(factor: Factor) -> Factor:
     return factor if (key[1:] > key[:-1]).all() else factor.take(np.argsort(key))
 
 
-def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
+def add_factors(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
     """Σ of factors over the same variables."""
-    parts = [indicator(variables, np.empty((0, len(variables)), np.int32)), *parts]
+    parts = [indicator_factor(variables, np.empty((0, len(variables)), np.int32)), *parts]
     rows = np.concatenate([part.columns(variables) for part in parts])
     value = np.concatenate([part.value for part in parts])
     return _group_by_sorting(Factor(variables, rows, value), variables)
@@ -223,7 +222,7 @@ def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
     return right.take(order), runs
 
 
-def _sides(
+def _join_sides(
     left: Factor, right: Factor, keep: tuple[str, ...], radix: list[int]
 ) -> tuple[Side, Side]:
     """The parts of the packed `keep` key that both factors contribute, with their values."""
@@ -257,12 +256,12 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
         else:
             rows[:, position] = from_right(right.column(name))
     if (left.value == 1).all() and (right.value == 1).all():
-        return indicator(keep, rows)
+        return indicator_factor(keep, rows)
     return Factor(keep, rows, multiply_exactly(from_left(left.value), from_right(right.value)))
 
 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
-    """`project` without packed keys, for keys beyond 63 bits."""
+    """`project_factor` without packed keys, for keys beyond 63 bits."""
     rows = factor.columns(keep)
     order = np.argsort(share_keys(rows.T).parts[0]) if keep else np.arange(len(rows))
     rows = rows[order]
@@ -271,14 +270,14 @@ def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
     first = np.ones(len(rows), bool)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     value = factor.value[order]
-    if magnitude(value) >= SAFE:
+    if sum_magnitudes(value) >= SAFE:
         value = value.astype(object)
     begin = np.flatnonzero(first)
-    summed = Factor(keep, rows[begin], narrow(np.add.reduceat(value, begin)))
+    summed = Factor(keep, rows[begin], narrow_integers(np.add.reduceat(value, begin)))
     return summed.take(summed.value != 0)
 
 
-def _matches(factor: Factor, other: Factor) -> np.ndarray:
+def _match_rows(factor: Factor, other: Factor) -> np.ndarray:
     shared = [name for name in factor.variables if name in other.variables]
     if not shared:
         return np.full(len(factor), bool(len(other)))

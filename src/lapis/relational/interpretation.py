@@ -35,27 +35,27 @@ from lapis.relational.algebra import (
     Universe,
     Without,
 )
-from lapis.relational.comparison import join_range, list_matches, passes
+from lapis.relational.comparison import join_range, list_matches, test_rows
 from lapis.relational.factor import (
     Factor,
     JoinTooLarge,
-    add_rows,
+    add_factors,
     anti_join,
-    indicator,
-    join,
+    indicator_factor,
+    join_factors,
     join_onto,
-    multiply,
-    project,
-    select,
+    multiply_factors,
+    project_factor,
+    select_rows,
 )
 from lapis.relational.plan import (
     FactorProduct,
     FactorSize,
     QueryPlan,
     count_distinct,
-    fold_numbers,
-    matching,
-    tabulate,
+    estimate_matches,
+    fold_scalars,
+    tabulate_answers,
 )
 
 MOST_WORK = 1e13  # rows that a plan may be estimated to touch: about a day
@@ -82,11 +82,11 @@ class Extension:
 
     def holds(self, terms: tuple[str | int, ...]) -> bool:
         """Whether some listed tuple matches the terms."""
-        return bool(len(select(terms, self.tuples)))
+        return bool(len(select_rows(terms, self.tuples)))
 
     def shape(self, terms: tuple[str | int, ...]) -> FactorSize:
         """The estimated size of the tuples that match the terms."""
-        return matching(self.num_tuples, self.distinct, terms)
+        return estimate_matches(self.num_tuples, self.distinct, terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Interpretation:
 
     def count_table(self, plan: QueryPlan) -> np.ndarray:
         """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
-        return tabulate(plan, self.run(plan))
+        return tabulate_answers(plan, self.run(plan))
 
     def find_positive(self, plan: QueryPlan, types: tuple[str, ...]) -> Extension:
         """The values of `plan.keep`, of these types, that some grounding has.
@@ -128,10 +128,10 @@ class Interpretation:
             if factor is None:
                 constant += answer.scale
             else:
-                listed.append(_spread(factor, plan).scale(answer.scale))
+                listed.append(_broadcast_factor(factor, plan).scale(answer.scale))
         if not plan.keep:
             return Extension(types, np.empty((1 if constant > 0 else 0, 0), np.int32))
-        counts = add_rows(plan.keep, listed)
+        counts = add_factors(plan.keep, listed)
         if constant > 0:
             return Extension(types, counts.rows[counts.value == -constant], complemented=True)
         return Extension(types, counts.rows[counts.value > -constant])
@@ -141,16 +141,16 @@ class Interpretation:
         return []
 
 
-def _spread(factor: Factor, plan: QueryPlan) -> Factor:
+def _broadcast_factor(factor: Factor, plan: QueryPlan) -> Factor:
     """The factor over all kept variables: the same value whatever the missing ones are."""
     for name, size in zip(plan.keep, plan.shape, strict=True):
         if name not in factor.variables:
-            universe = indicator((name,), np.arange(size, dtype=np.int32).reshape(-1, 1))
-            factor = multiply(factor, universe)
+            universe = indicator_factor((name,), np.arange(size, dtype=np.int32).reshape(-1, 1))
+            factor = multiply_factors(factor, universe)
     return factor
 
 
-def interpret(
+def build_interpretation(
     predicates: Mapping[str, Predicate],
     domains: Mapping[str, Domain],
     tuples: Mapping[str, np.ndarray],
@@ -175,7 +175,7 @@ def run_plans(
 
     Rows that slices add up to are refused beyond `max_memory` bytes.
     """
-    refuse_work(sum(plan.cost for plan in plans))
+    refuse_costly_plan(sum(plan.cost for plan in plans))
     shared = frozenset[Expression]().union(*(plan.shared for plan in plans))
     if len(plans) > 1:
         shared |= {part for plan in plans for term in plan.terms for part in term.parts}
@@ -192,14 +192,14 @@ def run_plans(
 
     return [
         [
-            fold_numbers(term.coefficient * term.multiplier, list(map(factor, term.parts)))
+            fold_scalars(term.coefficient * term.multiplier, list(map(factor, term.parts)))
             for term in plan.terms
         ]
         for plan in plans
     ]
 
 
-def refuse_work(rows: float) -> None:
+def refuse_costly_plan(rows: float) -> None:
     """Raise TooLarge if more rows than allowed would be touched."""
     if rows > MOST_WORK:
         raise TooLarge(
@@ -233,10 +233,10 @@ class Evaluation:
             return self.known[expression]
         match expression:
             case Tuples(relation, terms):
-                factor = self._within(select(terms, self.world.relations[relation].tuples))
+                factor = self._within(select_rows(terms, self.world.relations[relation].tuples))
             case Universe(variable, type_name):
                 codes = np.arange(self.world.size(type_name), dtype=np.int32)
-                factor = self._within(indicator((variable,), codes.reshape(-1, 1)))
+                factor = self._within(indicator_factor((variable,), codes.reshape(-1, 1)))
             case Matches():
                 factor = self._within(list_matches(expression, self.domains))
             case Join(left, right, keep):
@@ -244,12 +244,12 @@ class Evaluation:
             case RangeJoin(left, right, test, keep):
                 factor = join_range(self.run(left), self.run(right), test, keep, self.domains)
             case Project(part, keep):
-                factor = project(self.run(part), keep)
+                factor = project_factor(self.run(part), keep)
             case Without(part, excluded):
                 factor = anti_join(self.run(part), self.run(excluded))
             case Restrict(part, test):
                 factor = self.run(part)
-                factor = factor.take(passes(test, factor, self.domains))
+                factor = factor.take(test_rows(test, factor, self.domains))
         if is_shared:
             self.known[expression] = factor
         return factor
@@ -280,7 +280,7 @@ class Evaluation:
                     code="too-large",
                     hint="raise the memory limit, or give more evidence",
                 )
-        return add_rows(expression.variables, found)
+        return add_factors(expression.variables, found)
 
     def _within(self, factor: Factor) -> Factor:
         """The rows in the slices."""
@@ -299,5 +299,7 @@ class Evaluation:
                 and inner not in self.shared
             ):
                 target = self.run(outer)
-                return project(join_onto(self.run(inner.left), self.run(inner.right), target), keep)
-        return join(self.run(left), self.run(right), keep)
+                return project_factor(
+                    join_onto(self.run(inner.left), self.run(inner.right), target), keep
+                )
+        return join_factors(self.run(left), self.run(right), keep)

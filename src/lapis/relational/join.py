@@ -58,7 +58,7 @@ def accumulate_hashed(
         value = left.value[i]
         for j in range(runs.start[i], runs.stop[i]):
             key = part + right.key[j]
-            slot = _find(keys, key, shift)
+            slot = _find_slot(keys, key, shift)
             if keys[slot] == _EMPTY:
                 keys[slot] = key
                 used += 1
@@ -66,14 +66,14 @@ def accumulate_hashed(
             if used > most:
                 return keys[keys != _EMPTY], sums[keys != _EMPTY]
             if 2 * used > len(keys):
-                keys, sums = _grow(keys, sums, shift - 1)
+                keys, sums = _grow_table(keys, sums, shift - 1)
                 shift -= 1
     found = keys != _EMPTY
     return keys[found], sums[found]
 
 
 @inner
-def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
+def _find_slot(table: np.ndarray, key: int, shift: int) -> np.int64:
     """The slot of the key, or the empty one where it belongs: linear probing."""
     # Fibonacci hashing: the high bits of key · 2^64/φ.
     slot = np.int64((np.uint64(key) * np.uint64(11400714819323198485)) >> np.uint64(shift))
@@ -83,12 +83,12 @@ def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
 
 
 @allocating_inner
-def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
+def _grow_table(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     wider = np.full(2 * len(keys), _EMPTY, np.int64)
     values = np.zeros(2 * len(keys), np.int64)
     for old in range(len(keys)):
         if keys[old] != _EMPTY:
-            slot = _find(wider, keys[old], shift)
+            slot = _find_slot(wider, keys[old], shift)
             wider[slot] = keys[old]
             values[slot] = sums[old]
     return wider, values
@@ -108,15 +108,15 @@ def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np
     table = np.full(mask + 1, _EMPTY, np.int64)
     sums = np.zeros(mask + 1, np.int64)
     for number in range(len(keys)):
-        table[_find(table, keys[number], shift)] = keys[number]
+        table[_find_slot(table, keys[number], shift)] = keys[number]
     for i in range(len(left.key)):
         part = left.key[i]
         value = left.value[i]
         for j in range(runs.start[i], runs.stop[i]):
-            slot = _find(table, part + right.key[j], shift)
+            slot = _find_slot(table, part + right.key[j], shift)
             if table[slot] != _EMPTY:
                 sums[slot] += value * right.value[j]
     ordered = np.empty(len(keys), np.int64)
     for number in range(len(keys)):
-        ordered[number] = sums[_find(table, keys[number], shift)]
+        ordered[number] = sums[_find_slot(table, keys[number], shift)]
     return ordered

@@ -2,7 +2,7 @@
 
     n(k) = Σ_terms coefficient · multiplier · Π_parts expression(k)
 
-over the assignments k of the kept variables. A plan is a value: it can be printed (`explain`),
+over the assignments k of the kept variables. A plan is a value: it can be printed (`explain_plan`),
 priced, and run in memory or in a database. The expressions of its terms share subexpressions. The
 answer to a term is a `FactorProduct`; answers add up to a number, a table over the kept variables,
 or rows.
@@ -37,10 +37,16 @@ from lapis.relational.algebra import (
     Tuples,
     Universe,
     Without,
-    parts,
+    operands,
 )
-from lapis.relational.exact_sums import largest_integer
-from lapis.relational.factor import Factor, add_rows, multiply, scalar, sort_rows
+from lapis.relational.exact_sums import max_magnitude_exactly
+from lapis.relational.factor import (
+    Factor,
+    add_factors,
+    constant_factor,
+    multiply_factors,
+    sort_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expressio
     def visit(expression: Expression) -> None:
         uses[expression] += 1
         if uses[expression] == 1:
-            for part in parts(expression):
+            for part in operands(expression):
                 visit(part)
 
     for expression in expressions:
@@ -99,7 +105,7 @@ def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expressio
     return frozenset(expression for expression, count in uses.items() if count > 1)
 
 
-def explain(plan: QueryPlan) -> str:
+def explain_plan(plan: QueryPlan) -> str:
     """The plan as indented text: one block for each term, joins from the outside in."""
     ranges = ", ".join(f"{name}:{type_name}" for name, type_name in plan.variables)
     lines = [
@@ -112,34 +118,34 @@ def explain(plan: QueryPlan) -> str:
         sizes = "".join(f" · |{type_name}|" for _, type_name in term.free)
         lines.append(f"  {term.coefficient:+d}{sizes}  (about {term.rows:,.0f} rows)")
         for part in term.parts:
-            lines += ["    " + line for line in _describe(part, plan.shared, numbers)]
+            lines += ["    " + line for line in _explain_expression(part, plan.shared, numbers)]
     return "\n".join(lines)
 
 
-def _describe(
+def _explain_expression(
     expression: Expression, shared: frozenset[Expression], numbers: dict[Expression, int]
 ) -> Iterator[str]:
     if expression in numbers:
         yield f"as #{numbers[expression]}"
         return
     label = ""
-    if expression in shared and parts(expression):
+    if expression in shared and operands(expression):
         numbers[expression] = len(numbers) + 1
         label = f"#{numbers[expression]} "
-    yield label + _headline(expression)
-    for part in parts(expression):
+    yield label + _format_expression(expression)
+    for part in operands(expression):
         if not (isinstance(expression, Without) and part is expression.excluded):
-            yield from ("  " + line for line in _describe(part, shared, numbers))
+            yield from ("  " + line for line in _explain_expression(part, shared, numbers))
 
 
-def _headline(expression: Expression) -> str:
+def _format_expression(expression: Expression) -> str:
     match expression:
         case Tuples(relation, terms):
             return f"{relation}({', '.join(map(str, terms))})"
         case Universe(variable, type_name):
             return f"all {variable} of {type_name}"
         case Matches(test):
-            return f"pairs with {_show_test(test)}"
+            return f"pairs with {_format_test(test)}"
         case Join(left, right, keep):
             dropped = [name for name in (*left.variables, *right.variables) if name not in keep]
             summed = f", sum out {', '.join(dict.fromkeys(dropped))}" if dropped else ""
@@ -148,17 +154,17 @@ def _headline(expression: Expression) -> str:
         case RangeJoin(left, right, test, keep):
             dropped = [name for name in (*left.variables, *right.variables) if name not in keep]
             summed = f", sum out {', '.join(dropped)}" if dropped else ""
-            return f"join where {_show_test(test)}" + summed
+            return f"join where {_format_test(test)}" + summed
         case Project(part, keep):
             dropped = [name for name in part.variables if name not in keep]
             return f"sum out {', '.join(dropped)}" if dropped else f"as ({', '.join(keep)})"
         case Without(_, excluded):
-            return f"rows without {_headline(excluded)}"
+            return f"rows without {_format_expression(excluded)}"
         case Restrict(_, test):
-            return f"rows with {_show_test(test)}"
+            return f"rows with {_format_test(test)}"
 
 
-def _show_test(test: Test) -> str:
+def _format_test(test: Test) -> str:
     condition = test.condition
     offset = f" {condition.offset:+d}" if condition.offset else ""
     text = f"{condition.left.name} {condition.operator} {condition.right.name}{offset}"
@@ -174,10 +180,10 @@ class FactorProduct(NamedTuple):
     @property
     def factor(self) -> Factor | None:
         """Π factors, None if there are none."""
-        return reduce(multiply, self.factors) if self.factors else None
+        return reduce(multiply_factors, self.factors) if self.factors else None
 
 
-def fold_numbers(scale: int, factors: Sequence[Factor]) -> FactorProduct:
+def fold_scalars(scale: int, factors: Sequence[Factor]) -> FactorProduct:
     """The product with the factors over no variables multiplied into the scale."""
     for factor in factors:
         if not factor.variables:
@@ -185,7 +191,7 @@ def fold_numbers(scale: int, factors: Sequence[Factor]) -> FactorProduct:
     return FactorProduct(scale, tuple(factor for factor in factors if factor.variables))
 
 
-def total(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
+def sum_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
     """Σ of the answers over all values of the kept variables."""
     found = 0
     for answer in answers:
@@ -198,12 +204,12 @@ def total(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
     return found
 
 
-def tabulate(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
+def tabulate_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
     """int64 or object[plan.shape], Σ of the answers, the same along variables that one lacks."""
     parts = [(answer.scale, answer.factor) for answer in answers]
     # Every partial sum is at most Σ |scale|·max|factor|.
     bound = sum(
-        abs(scale) * (1 if factor is None else largest_integer(factor.value))
+        abs(scale) * (1 if factor is None else max_magnitude_exactly(factor.value))
         for scale, factor in parts
     )
     table = np.zeros(plan.shape, np.int64 if bound < 2**63 else object)
@@ -224,7 +230,7 @@ def tabulate(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
     return table
 
 
-def list_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Factor:
+def list_answer_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Factor:
     """Σ of the answers as one factor over the kept variables, which all of them must list.
 
     Rows are sorted and without zeros, so that every engine answers alike.
@@ -232,10 +238,10 @@ def list_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Factor:
     found = []
     for answer in answers:
         factor = answer.factor
-        found.append((scalar(1) if factor is None else factor).scale(answer.scale))
+        found.append((constant_factor(1) if factor is None else factor).scale(answer.scale))
     if len(found) == 1:
         return sort_rows(found[0].reorder(plan.keep))
-    return add_rows(plan.keep, found)
+    return add_factors(plan.keep, found)
 
 
 OVERHEAD = 300.0  # the price of one operation on nothing, in rows
@@ -248,7 +254,7 @@ class FactorSize(NamedTuple):
     distinct: Mapping[str, float]  # values taken by each variable
 
 
-def joined(left: FactorSize, right: FactorSize) -> FactorSize:
+def estimate_join(left: FactorSize, right: FactorSize) -> FactorSize:
     """The size of left · right over the variables of both."""
     rows = left.rows * right.rows
     distinct = dict(left.distinct)
@@ -261,13 +267,15 @@ def joined(left: FactorSize, right: FactorSize) -> FactorSize:
     return FactorSize(min(rows, math.prod(distinct.values())), distinct)
 
 
-def summed(shape: FactorSize, keep: tuple[str, ...]) -> FactorSize:
+def estimate_projection(shape: FactorSize, keep: tuple[str, ...]) -> FactorSize:
     """The size after summing out all variables but `keep`."""
     distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
     return FactorSize(min(shape.rows, math.prod(distinct.values())), distinct)
 
 
-def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]) -> FactorSize:
+def estimate_matches(
+    rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]
+) -> FactorSize:
     """The size of the tuples that match terms, from the rows and distinct values of a relation."""
     found = float(rows)
     values: dict[str, float] = {}

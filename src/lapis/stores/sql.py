@@ -34,7 +34,7 @@ from lapis.relational.algebra import (
     Tuples,
     Universe,
     Without,
-    parts,
+    operands,
 )
 from lapis.relational.comparison import compare_constants
 from lapis.relational.interpretation import Interpretation
@@ -103,7 +103,7 @@ def bound(expression: Expression, plan: QueryPlan, world: Interpretation) -> int
                 case Without(kept):
                     found, scope = most(kept)
                 case _:
-                    below = [most(child) for child in parts(part)]
+                    below = [most(child) for child in operands(part)]
                     found = math.prod(number for number, _ in below)
                     scope = frozenset[str]().union(*(variables for _, variables in below))
             known[part] = min(found, math.prod(sizes[name] for name in scope)), scope

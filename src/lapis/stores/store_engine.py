@@ -17,10 +17,10 @@ import numpy as np
 from lapis.data.lazy_database import LazyDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
-from lapis.relational.exact_sums import narrow
+from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import FactorProduct, QueryPlan, fold_numbers
+from lapis.relational.plan import FactorProduct, QueryPlan, fold_scalars
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,
@@ -44,7 +44,7 @@ class StoreEngine:
         parts = _parts(plan)
         known = dict(zip(parts, self._answer(parts, plan), strict=True)) if parts else {}
         return [
-            fold_numbers(term.coefficient * term.multiplier, [known[part] for part in term.parts])
+            fold_scalars(term.coefficient * term.multiplier, [known[part] for part in term.parts])
             for term in plan.terms
         ]
 
@@ -118,7 +118,7 @@ class StoreEngine:
             rows = np.empty((len(value), len(part.variables)), np.int32)
             for position in range(rows.shape[1]):
                 rows[:, position] = columns[f"c{position}"][mine]
-            yield Factor(part.variables, rows, narrow(value))
+            yield Factor(part.variables, rows, narrow_integers(value))
 
 
 def exact_type(largest: int, dialect: Dialect) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.counting.totals import path_counts
+from lapis.counting.totals import count_sign_patterns
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model
@@ -283,7 +283,7 @@ def count_rule(
     ]
     groundings = support = false = 0
     for world in data.worlds:
-        counts = path_counts(literals, variables, world)
+        counts = count_sign_patterns(literals, variables, world)
         groundings += sum(counts)
         support += counts[-1]
         false += counts[len(counts) - 1 & ~candidate.positive]

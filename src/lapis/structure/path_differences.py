@@ -33,8 +33,8 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.data.keys import number_rows
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.elimination import Contraction, connected, contract
-from lapis.relational.factor import Factor, indicator, sort_rows
+from lapis.relational.elimination import Contraction, group_connected, plan_contraction
+from lapis.relational.factor import Factor, indicator_factor, sort_rows
 from lapis.relational.interpretation import Evaluation, Extension, Interpretation
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
@@ -134,7 +134,7 @@ class PartSums(Joins[Factor]):
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> Factor:
         type_name = self.data.predicates[predicate].types[axes[0]]
         every = np.arange(self.data.offset[type_name][-1], dtype=np.int32)
-        return indicator(("0", "1"), np.stack([every, every], axis=1))
+        return indicator_factor(("0", "1"), np.stack([every, every], axis=1))
 
     def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
         factor = self.column(atoms, [name])
@@ -160,7 +160,7 @@ def plan_join(atoms: Sequence[PathAtom], num_kept: int, world: Interpretation) -
         terms = tuple(map(str, atom.variables))
         shape = world.relations[atom.predicate].shape(terms)
         leaves.append(Contraction(Tuples(atom.predicate, terms), shape, 0.0))
-    return contract(leaves, (), tuple(map(str, range(num_kept)))).expression
+    return plan_contraction(leaves, (), tuple(map(str, range(num_kept)))).expression
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +341,7 @@ def _multiply_parts(
         if not atom.variables:
             scale *= joins.data.holds(atom.predicate)
     bound = [atom for atom in atoms if atom.variables]
-    for part in connected(bound, lambda atom: set(atom.variables).difference(target)):
+    for part in group_connected(bound, lambda atom: set(atom.variables).difference(target)):
         inside = dict.fromkeys(name for atom in part for name in atom.variables)
         kept = [name for name in dict.fromkeys(target) if name in inside]
         if kept:

@@ -15,8 +15,8 @@ from lapis.inference.exact.by_components import exact, exact_map
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.reduction import eliminate
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.network.csr import narrow
-from lapis.network.cubes import falsifying_cubes, find_variables, is_plain, plain_cubes
+from lapis.network.csr import narrow_starts
+from lapis.network.cubes import falsifying_cubes, find_variables, has_plain_clauses, plain_cubes
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 from strategies import Case, cases
@@ -270,7 +270,7 @@ def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
     """The cubes of some clauses, and what is recovered by them, to the last bit."""
     rng = np.random.default_rng(seed)
     network = plain_network(rng)
-    assert is_plain(network)
+    assert has_plain_clauses(network)
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     some = rng.permutation(network.num_clauses)[: int(rng.integers(1, 12))].astype(np.int32)
     for one, other in zip(
@@ -283,7 +283,7 @@ def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         try:
             found = reduce(network, 2)
-            patch.setattr(eliminate, "is_plain", lambda network: False)
+            patch.setattr(eliminate, "has_plain_clauses", lambda network: False)
             listed = reduce(network, 2)
         except LapisError:
             assume(False)
@@ -294,14 +294,14 @@ def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
 
 
 def test_networks_that_are_not_plain() -> None:
-    assert not is_plain(make_network(3, [([1, -1], 0, 1.0)]))
-    assert not is_plain(make_network(3, [([1], 0, 1.0), ([2, 3, 2], 0, 1.0)]))
-    assert not is_plain(make_network(3, [([1, 2], 0, 1.0)], blocks=[([0, 1], True)]))
-    assert is_plain(make_network(3, [([], -1, 1.0), ([2, 3], 0, 1.0), ([1], 0, 1.0)]))
+    assert not has_plain_clauses(make_network(3, [([1, -1], 0, 1.0)]))
+    assert not has_plain_clauses(make_network(3, [([1], 0, 1.0), ([2, 3, 2], 0, 1.0)]))
+    assert not has_plain_clauses(make_network(3, [([1, 2], 0, 1.0)], blocks=[([0, 1], True)]))
+    assert has_plain_clauses(make_network(3, [([], -1, 1.0), ([2, 3], 0, 1.0), ([1], 0, 1.0)]))
 
 
 def test_starts_are_as_wide_as_they_must_be() -> None:
     least, most = np.array([0, 2**31 - 1]), np.array([0, 2**31])
-    assert narrow(least).dtype == np.int32
-    np.testing.assert_array_equal(narrow(least), least)
-    assert narrow(most) is most
+    assert narrow_starts(least).dtype == np.int32
+    np.testing.assert_array_equal(narrow_starts(least), least)
+    assert narrow_starts(most) is most

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.differences.sparse_vectors import widen
+from lapis.counting.differences.sparse_vectors import widen_integers
 from lapis.data.keys import number_rows
 from lapis.errors import TooLarge
-from lapis.relational.exact_sums import narrow
-from lapis.relational.factor import Factor, join
+from lapis.relational.exact_sums import narrow_integers
+from lapis.relational.factor import Factor, join_factors
 
 MAX_SIGNATURES = 20_000_000
 
@@ -52,10 +52,10 @@ class _Axis(NamedTuple):
 def count_signatures(functions: Sequence[Function], sizes: Sequence[int]) -> Signatures:
     """How many tuples of the product of ranges `sizes` have each combination of values."""
     axes = {number: _Axis(size, {}) for number, size in enumerate(sizes)}
-    return merge_signatures([_count(axes, dict(enumerate(functions)), len(functions))])
+    return merge_signatures([_count_recursively(axes, dict(enumerate(functions)), len(functions))])
 
 
-def look_up(function: Function, rows: np.ndarray) -> np.ndarray:
+def evaluate_function(function: Function, rows: np.ndarray) -> np.ndarray:
     """int64[len(rows)], the function at full tuples int32[n, k]."""
     return _values_at(function, rows[:, list(function.axes)])
 
@@ -73,7 +73,9 @@ def _values_at(function: Function, points: np.ndarray) -> np.ndarray:
     return values
 
 
-def _count(axes: dict[int, _Axis], functions: dict[int, Function], width: int) -> Signatures:
+def _count_recursively(
+    axes: dict[int, _Axis], functions: dict[int, Function], width: int
+) -> Signatures:
     axes = dict(axes)
     wide: dict[int, Function] = {}
     for number, function in functions.items():
@@ -88,14 +90,14 @@ def _count(axes: dict[int, _Axis], functions: dict[int, Function], width: int) -
         return _multiply_axes(axes, width)
     chosen = max(wide, key=lambda number: len(wide[number].axes))
     split = wide.pop(chosen)
-    outside = _count(axes, wide, width)
-    inside = _count(*_restrict(axes, wide, split, chosen), width)
+    outside = _count_recursively(axes, wide, width)
+    inside = _count_recursively(*_restrict_to_support(axes, wide, split, chosen), width)
     erased = inside.value.copy()
     erased[:, chosen] = 0
     return merge_signatures([outside, Signatures(erased, -inside.multiplicity), inside])
 
 
-def _restrict(
+def _restrict_to_support(
     axes: dict[int, _Axis], functions: dict[int, Function], split: Function, chosen: int
 ) -> tuple[dict[int, _Axis], dict[int, Function]]:
     """The axes of `split` as one axis, whose points are its rows."""
@@ -129,7 +131,7 @@ def _join_support(function: Function, split: Function, joint: int) -> Function:
     )
     right = Factor(tuple(map(str, function.axes)), function.rows, function.value)
     others = tuple(number for number in function.axes if number not in split.axes)
-    product = join(left, right, (*left.variables, *map(str, others)))
+    product = join_factors(left, right, (*left.variables, *map(str, others)))
     rows = product.columns((*map(str, others), "joint"))
     return Function((*others, joint), rows, product.value)
 
@@ -142,15 +144,15 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
         sizes = np.bincount(number, minlength=len(first))
         num_before, num_classes = len(result.multiplicity), len(first)
         if num_before * num_classes > MAX_SIGNATURES:
-            raise too_many_classes(num_before * num_classes)
+            raise too_many_classes_error(num_before * num_classes)
         value = np.repeat(result.value, num_classes, axis=0)
         for name, column in axis.values.items():
             value[:, name] = np.tile(column[first], num_before)
-        result = Signatures(value, outer_counts(result.multiplicity, sizes))
+        result = Signatures(value, multiply_counts(result.multiplicity, sizes))
     return result
 
 
-def too_many_classes(number: int) -> TooLarge:
+def too_many_classes_error(number: int) -> TooLarge:
     return TooLarge(
         f"the atoms fall into about {number:.0e} classes",
         code="too-many-classes",
@@ -158,7 +160,7 @@ def too_many_classes(number: int) -> TooLarge:
     )
 
 
-def outer_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def multiply_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
         left, right = left.astype(object), right.astype(object)
     return np.multiply.outer(left, right).ravel()
@@ -169,7 +171,7 @@ def merge_signatures(parts: Sequence[Signatures]) -> Signatures:
     value = np.concatenate([part.value for part in parts])
     count = np.concatenate([part.multiplicity for part in parts])
     first, number = number_rows([value[:, j] for j in range(value.shape[1])], len(value))
-    total = np.zeros(len(first), widen(count).dtype)
+    total = np.zeros(len(first), widen_integers(count).dtype)
     np.add.at(total, number, count)
     kept = total != 0
-    return Signatures(value[first[kept]], narrow(total[kept]))
+    return Signatures(value[first[kept]], narrow_integers(total[kept]))

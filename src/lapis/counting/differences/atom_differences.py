@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from lapis.counting.complete_world import add_derived, base_world
-from lapis.counting.differences.argument_classes import Function, look_up
+from lapis.counting.differences.argument_classes import Function, evaluate_function
 from lapis.counting.differences.differences import (
     FlipTarget,
     SignedConjunctions,
@@ -56,13 +56,13 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
 )
 from lapis.counting.flipping_world import FlippingWorld
-from lapis.counting.weight_keys import WeightKey, WeightKeys, number_weights, violated_rules
+from lapis.counting.weight_keys import WeightKey, WeightKeys, find_violated_rules, number_weights
 from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
-from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.exact_sums import narrow
-from lapis.relational.factor import Factor, multiply, sort_rows
+from lapis.relational.compile import PlanOutput, compile_plan
+from lapis.relational.exact_sums import narrow_integers
+from lapis.relational.factor import Factor, multiply_factors, sort_rows
 from lapis.relational.interpretation import Interpretation, run_plans
 
 if TYPE_CHECKING:
@@ -151,12 +151,12 @@ def open_differences(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> AtomDifferences | ListedDifferences | CountedDifferences:
     """The differences of one predicate's atoms."""
-    target = flip_target(problem, predicate)
+    target = build_flip_target(problem, predicate)
     features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
         return evaluate_differences(problem, target, world)
 
-    return listed_differences(problem, target, world)
+    return list_differences(problem, target, world)
 
 
 def evaluate_differences(
@@ -170,10 +170,10 @@ def evaluate_differences(
     keys = number_weights(problem)
     if isinstance(interpretation, DifferenceSource):
         return interpretation.differences(target, features, keys)
-    return differences_in(interpretation, target, features, keys)
+    return evaluate_in_memory(interpretation, target, features, keys)
 
 
-def differences_in(
+def evaluate_in_memory(
     world: Interpretation, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
 ) -> AtomDifferences:
     """The differences in a world in memory, of features that all are direct."""
@@ -187,10 +187,10 @@ def differences_in(
             when_false += terms[0]
             when_true += terms[1]
     vectors = build_atom_vectors(when_false, when_true, target.positions)
-    return AtomDifferences(target, world, keys, *vectors, violated_rules(features, world))
+    return AtomDifferences(target, world, keys, *vectors, find_violated_rules(features, world))
 
 
-def flip_target(problem: Problem, predicate: str) -> FlipTarget:
+def build_flip_target(problem: Problem, predicate: str) -> FlipTarget:
     return FlipTarget(
         problem.model.predicates[predicate], problem.normal_form.derived, problem.domains
     )
@@ -240,15 +240,17 @@ class AtomVectors:
                 for part in parts
             ]
             first, number = number_rows(chosen, num_signatures)
-            product = _multiply(coefficient, parts, [column[first] for column in chosen], key)
+            product = _multiply_groups(
+                coefficient, parts, [column[first] for column in chosen], key
+            )
             start = np.searchsorted(product.column("@row"), np.arange(len(first) + 1))
-            weight = key.offset + _pack(product, key.plus, key.shape)
+            weight = key.offset + _pack_columns(product, key.plus, key.shape)
             parts_found.append((every, SparseVectors(start, weight, product.value).take(number)))
         return place_vectors(num_signatures, parts_found)
 
     def at_rows(self, atoms: np.ndarray) -> SparseVectors:
         """The vector of each atom int32[n, arity]."""
-        columns = [look_up(function, atoms) for function in self.functions]
+        columns = [evaluate_function(function, atoms) for function in self.functions]
         first, number = number_rows(columns, len(atoms))
         distinct = np.empty((len(first), len(columns)), np.int64)
         for position, column in enumerate(columns):
@@ -270,11 +272,11 @@ def build_atom_vectors(
         for factor in term.groups:
             if id(factor) not in groups:
                 groups[id(factor)] = _number_group(factor, positions, term.key)
-    vectors = _build(when_false, groups)
-    return vectors, vectors if when_false == when_true else _build(when_true, groups)
+    vectors = _build_vectors(when_false, groups)
+    return vectors, vectors if when_false == when_true else _build_vectors(when_true, groups)
 
 
-def _build(terms: Sequence[DifferenceTerm], groups: Mapping[int, _Group]) -> AtomVectors:
+def _build_vectors(terms: Sequence[DifferenceTerm], groups: Mapping[int, _Group]) -> AtomVectors:
     by_positions: dict[tuple[int, ...], dict[int, _Group]] = {}
     for term in terms:
         for factor in term.groups:
@@ -284,7 +286,7 @@ def _build(terms: Sequence[DifferenceTerm], groups: Mapping[int, _Group]) -> Ato
     parts: dict[int, TermGroup] = {}
     for axes, members in by_positions.items():
         if axes:
-            function, tables = _combine(axes, list(members.values()))
+            function, tables = _combine_groups(axes, list(members.values()))
             number = len(functions)
             functions.append(function)
         else:
@@ -307,14 +309,16 @@ def _number_group(factor: Factor, positions: tuple[str, ...], key: WeightKey) ->
     points = factor.columns([positions[number] for number in axes])
     columns = [points[:, column] for column in range(len(axes))]
     first, row = number_rows(columns, len(points))
-    vectors = add_entries(len(first), row, _pack(factor, plus, shape), factor.value)
+    vectors = add_entries(len(first), row, _pack_columns(factor, plus, shape), factor.value)
     some, number = number_vectors(vectors)
     return _Group(
         axes, points[first], number + 1, plus, stack_vectors([EMPTY_VECTOR, vectors.take(some)])
     )
 
 
-def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function, list[np.ndarray]]:
+def _combine_groups(
+    axes: tuple[int, ...], groups: Sequence[_Group]
+) -> tuple[Function, list[np.ndarray]]:
     """One function for all groups of the same positions, and for each group its vector by value."""
     points = np.concatenate([group.rows for group in groups])
     first, row = number_rows([points[:, column] for column in range(len(axes))], len(points))
@@ -330,7 +334,7 @@ def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function,
     return function, [np.concatenate([[0], column[some]]) for column in columns]
 
 
-def _multiply(
+def _multiply_groups(
     coefficient: int, parts: Sequence[TermGroup], chosen: Sequence[np.ndarray], key: WeightKey
 ) -> Factor:
     """coefficient · Π parts as a factor over "@row" and the plus variables, sorted by row."""
@@ -344,11 +348,11 @@ def _multiply(
         digits = np.unravel_index(picked.column, shape) if shape else ()
         columns = [picked.row, *digits]
         values = np.stack(columns, axis=1).astype(np.int32)
-        product = multiply(product, Factor(("@row", *part.plus), values, picked.value))
+        product = multiply_factors(product, Factor(("@row", *part.plus), values, picked.value))
     return sort_rows(product.reorder(("@row", *key.plus)))
 
 
-def _pack(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
+def _pack_columns(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
     """int64[num_rows], the key of the variables' constants."""
     return pack([factor.column(name) for name in variables], shape, len(factor))
 
@@ -368,7 +372,7 @@ def evaluate_difference(
 
     Equal groups are one and the same factor.
     """
-    wanted = Wanted((*target.positions, *key.plus), key.plus, True, difference.determined)
+    wanted = PlanOutput((*target.positions, *key.plus), key.plus, True, difference.determined)
     variables = tuple(difference.variables.items())
     plans = [
         compile_plan(side, variables, world, wanted)
@@ -401,7 +405,7 @@ class ListedDifferences:
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         found = self.world.look([(self.target.predicate.name, atoms)])
-        return SparseVectors(found.start, found.column, narrow(found.value)), found.truth
+        return SparseVectors(found.start, found.column, narrow_integers(found.value)), found.truth
 
     def at_cleared_block(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         """The same for all atoms of one block, with every one of them false meanwhile."""
@@ -413,7 +417,7 @@ class ListedDifferences:
         return vectors, truth
 
 
-def listed_differences(
+def list_differences(
     problem: Problem, target: FlipTarget, world: Mapping[str, np.ndarray] | None
 ) -> ListedDifferences:
     flips = FlippingWorld(problem, world=world)
@@ -422,6 +426,6 @@ def listed_differences(
     )
 
 
-def list_atoms(sizes: tuple[int, ...]) -> np.ndarray:
+def list_tuples(sizes: tuple[int, ...]) -> np.ndarray:
     """int32[Π sizes, len(sizes)], all tuples in lexicographic order."""
     return np.ascontiguousarray(np.indices(sizes, np.int32).reshape(len(sizes), prod(sizes)).T)

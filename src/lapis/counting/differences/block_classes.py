@@ -6,7 +6,7 @@ all other blocks, value v has probability proportional to exp(w · D(v)), where
     D(v) = n(the block holds only v) − n(the block is empty),
 
 so a block matters only through the multiset of its candidates' vectors D and the vector of the
-value it has. `block_classes` lists the distinct combinations.
+value it has. `find_block_classes` lists the distinct combinations.
 
 Candidates are counted as atoms are (`argument_classes`), with one more function that tells blocks
 apart. Blocks that no relation across marked and unmarked arguments mentions differ only in
@@ -22,14 +22,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.differences.argument_classes import Function, count_signatures, look_up
+from lapis.counting.differences.argument_classes import (
+    Function,
+    count_signatures,
+    evaluate_function,
+)
 from lapis.counting.differences.atom_differences import (
     AtomDifferences,
     ListedDifferences,
+    build_flip_target,
     evaluate_differences,
-    flip_target,
-    list_atoms,
-    listed_differences,
+    list_differences,
+    list_tuples,
 )
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
@@ -42,8 +46,8 @@ from lapis.data.keys import contains, number_rows
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
-from lapis.relational.exact_sums import narrow
-from lapis.relational.factor import Factor, join
+from lapis.relational.exact_sums import narrow_integers
+from lapis.relational.factor import Factor, join_factors
 
 MAX_BLOCKS = 20_000_000
 MAX_LISTED = 5_000_000  # candidates gone through one by one
@@ -94,7 +98,7 @@ class BlockCandidates(NamedTuple):
     num_blocks: np.ndarray  # int64[largest block number + 1], merged blocks
 
 
-def block_classes(
+def find_block_classes(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> BlockClasses:
     """All blocks of a predicate with marked arguments, in classes; `world` is in place of the data.
@@ -108,11 +112,11 @@ def block_classes(
     ... 2 Topic(p,t) ^ Links(p,q) => Topic(q,t)
     ... ''')
     >>> data = lapis.Database.parse("Topic(P1,Logic) Topic(P2,Logic) Links(P1,P2)")
-    >>> found = block_classes(lapis.build_problem(model, data), "Topic")
+    >>> found = find_block_classes(lapis.build_problem(model, data), "Topic")
     >>> found.multiplicity.tolist(), found.candidate_count.tolist()
     ([1, 1], [1, 1, 1, 1])
     """
-    target = flip_target(problem, predicate)._replace(clears_block=True)
+    target = build_flip_target(problem, predicate)._replace(clears_block=True)
     is_direct = all(
         literal.predicate == predicate or not target.touches(literal.predicate)
         for feature in problem.normal_form.features
@@ -127,10 +131,10 @@ def block_classes(
         else:
             candidates = differences.count_candidates()
     else:
-        listed = listed_differences(problem, target, world)
+        listed = list_differences(problem, target, world)
         keys, violated = listed.keys, listed.violated
-        candidates = _list_candidates(listed)
-    return _group(candidates, target.predicate, keys.num_weights, violated)
+        candidates = _list_block_candidates(listed)
+    return _group_blocks(candidates, target.predicate, keys.num_weights, violated)
 
 
 def count_candidates(differences: AtomDifferences) -> BlockCandidates:
@@ -152,10 +156,10 @@ def count_candidates(differences: AtomDifferences) -> BlockCandidates:
     blocks = _list_blocks([sizes[place] for place in unmarked])
     full = np.zeros((len(blocks), len(sizes)), np.int32)
     full[:, list(unmarked)] = blocks
-    columns = [look_up(functions[number], full) for number in own]
+    columns = [evaluate_function(functions[number], full) for number in own]
     is_alone = np.zeros(len(blocks), bool)
     for number in crossing:
-        is_alone |= _mentions(functions[number], unmarked, full)
+        is_alone |= _has_rows_in_block(functions[number], unmarked, full)
     identity = np.where(is_alone, np.arange(1, len(blocks) + 1), 0)
     first, block = number_rows([*columns, identity], len(blocks))
 
@@ -201,10 +205,12 @@ def _list_blocks(sizes: Sequence[int]) -> np.ndarray:
             code="too-many-blocks",
             hint="give its unmarked arguments smaller types",
         )
-    return list_atoms(tuple(sizes))
+    return list_tuples(tuple(sizes))
 
 
-def _mentions(function: Function, unmarked: tuple[int, ...], full: np.ndarray) -> np.ndarray:
+def _has_rows_in_block(
+    function: Function, unmarked: tuple[int, ...], full: np.ndarray
+) -> np.ndarray:
     """bool[len(full)], whether some row of the function is in the block of each tuple."""
     shared = [place for place in function.axes if place in unmarked]
     points = function.rows[:, [function.axes.index(place) for place in shared]]
@@ -217,12 +223,12 @@ def _renumber(function: Function, numbered: Factor, axis_of: Mapping[int, int]) 
     factor = Factor(tuple(map(str, function.axes)), function.rows, function.value)
     marked = [place for place in function.axes if place in axis_of]
     extra = tuple(name for name in factor.variables if name not in numbered.variables)
-    product = join(numbered, factor, (*numbered.variables, *extra))
+    product = join_factors(numbered, factor, (*numbered.variables, *extra))
     rows = product.columns(("block", *map(str, marked)))
     return Function((0, *(axis_of[place] for place in marked)), rows, product.value)
 
 
-def _list_candidates(listed: ListedDifferences) -> BlockCandidates:
+def _list_block_candidates(listed: ListedDifferences) -> BlockCandidates:
     predicate = listed.target.predicate
     num_atoms = listed.interpretation.num_atoms(predicate.name)
     if num_atoms > MAX_LISTED:
@@ -232,8 +238,8 @@ def _list_candidates(listed: ListedDifferences) -> BlockCandidates:
             hint="quantifiers over a predicate with marked arguments rule counting out here",
         )
     unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
-    blocks = list_atoms(tuple(listed.sizes[place] for place in unmarked))
-    values = list_atoms(tuple(listed.sizes[place] for place in predicate.block))
+    blocks = list_tuples(tuple(listed.sizes[place] for place in unmarked))
+    values = list_tuples(tuple(listed.sizes[place] for place in predicate.block))
     atoms = np.empty((len(values), predicate.arity), np.int32)
     atoms[:, list(predicate.block)] = values
     parts: list[SparseVectors] = []
@@ -253,7 +259,7 @@ def _list_candidates(listed: ListedDifferences) -> BlockCandidates:
     )
 
 
-def _group(
+def _group_blocks(
     candidates: BlockCandidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
 ) -> BlockClasses:
     """Merges equal candidates of a block, then equal blocks."""
@@ -284,7 +290,7 @@ def _group(
         hard,
         chosen.start,
         chosen.column,
-        narrow(chosen.value),
+        narrow_integers(chosen.value),
         observed,
         multiplicity,
         int(candidates.num_blocks[is_broken].sum()),

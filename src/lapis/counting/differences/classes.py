@@ -1,8 +1,8 @@
 """The ground atoms of a predicate in classes: equal difference vector, equal truth value.
 
 Pseudo-likelihood learning (Besag 1975; Kok & Domingos 2005) sees a ground atom only through its
-truth value and d(g) = n(g = 1) − n(g = 0), one number for each weight. `difference_classes` lists
-the distinct pairs and how many atoms share each:
+truth value and d(g) = n(g = 1) − n(g = 0), one number for each weight. `find_difference_classes`
+lists the distinct pairs and how many atoms share each:
 
 - the true atoms are listed as they are (they are rows of the data);
 - the false ones are counted by `argument_classes`, minus the true ones, so their number never
@@ -45,7 +45,7 @@ from lapis.counting.differences.atom_differences import (
     AtomDifferences,
     Differences,
     ListedDifferences,
-    list_atoms,
+    list_tuples,
     open_differences,
 )
 from lapis.counting.differences.block_classes import BlockClasses
@@ -55,11 +55,11 @@ from lapis.counting.differences.sparse_vectors import (
     number_vectors,
     split_column,
     stack_vectors,
-    widen,
+    widen_integers,
 )
 from lapis.errors import TooLarge
 from lapis.problem.problem import Problem
-from lapis.relational.exact_sums import narrow
+from lapis.relational.exact_sums import narrow_integers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -101,7 +101,7 @@ class DifferenceClasses:
         return np.where(self.truth, self.hard_false_violations > 0, self.hard_true_violations > 0)
 
 
-def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
+def find_difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
     """All ground atoms of a predicate, in classes.
 
     Raises `TooLarge` where the atoms fall into too many classes to be listed.
@@ -114,7 +114,7 @@ def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
     ... 1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
     ... ''')
     >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob)")
-    >>> found = difference_classes(lapis.build_problem(model, data), "Friends")
+    >>> found = find_difference_classes(lapis.build_problem(model, data), "Friends")
     >>> for number in range(len(found)):
     ...     start, end = found.class_start[number : number + 2]
     ...     print(found.multiplicity[number], found.truth[number], found.difference[start:end])
@@ -133,12 +133,12 @@ def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
                 code="too-many-atoms",
                 hint="nested quantifiers rule classes out here: use a sample of the atoms",
             )
-        atoms = list_atoms(differences.sizes)
+        atoms = list_tuples(differences.sizes)
         vectors, truth = differences.at_rows(atoms)
         count = np.ones(len(atoms), np.int64)
     else:
         vectors, truth, count = differences.count_atoms()
-    return _group(differences, vectors, truth, count)
+    return _group_atoms(differences, vectors, truth, count)
 
 
 def _count_atoms(
@@ -165,12 +165,12 @@ def _count_atoms(
     )
 
 
-def _group(
+def _group_atoms(
     differences: Differences, vectors: SparseVectors, truth: np.ndarray, count: np.ndarray
 ) -> DifferenceClasses:
     num_weights = differences.keys.num_weights
     first, number = number_vectors(vectors, truth.astype(np.int64))
-    multiplicity = np.zeros(len(first), widen(count).dtype)
+    multiplicity = np.zeros(len(first), widen_integers(count).dtype)
     np.add.at(multiplicity, number, count)
     soft, hard = split_column(vectors.take(first), num_weights)
     return DifferenceClasses(
@@ -180,7 +180,7 @@ def _group(
         soft.column,
         soft.value,
         truth[first],
-        narrow(multiplicity),
+        narrow_integers(multiplicity),
         np.maximum(-hard, 0),
         np.maximum(hard, 0),
         differences.violated,

@@ -41,7 +41,7 @@ from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
-from lapis.counting.complete_world import exact_level
+from lapis.counting.complete_world import name_level
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
@@ -51,11 +51,11 @@ from lapis.relational.conjunction import (
     Conjunction,
     RelationAtom,
     Scope,
-    conditions_come_out,
-    equal,
-    literals_hold,
-    multiply,
-    negate,
+    conjoin,
+    equate_terms,
+    flip_sign,
+    require_conditions,
+    require_literals,
     unify,
 )
 
@@ -110,9 +110,9 @@ def clause_difference(
 ) -> SignedConjunctions:
     """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
     falsified = [literal.negate() for literal in clause.literals]
-    conditions = conditions_come_out(clause.conditions, False)
+    conditions = require_conditions(clause.conditions, False)
     found = _difference(falsified, conditions, variables, target)
-    when_false, when_true = (tuple(map(negate, side)) for side in found[2:])
+    when_false, when_true = (tuple(map(flip_sign, side)) for side in found[2:])
     return found._replace(when_false=when_false, when_true=when_true)
 
 
@@ -120,7 +120,7 @@ def cube_difference(
     cube: Cube, variables: Sequence[TypedVariable], target: FlipTarget
 ) -> SignedConjunctions:
     """As `clause_difference`, for the number of groundings in which a cube is true."""
-    conditions = conditions_come_out(cube.conditions, True)
+    conditions = require_conditions(cube.conditions, True)
     return _difference(cube.literals, conditions, variables, target)
 
 
@@ -204,7 +204,7 @@ def _difference(
     fresh = _FreshNames()
     sides = [
         tuple(
-            multiply(change, conditions)
+            conjoin(change, conditions)
             for flipped in _subsets(_touched(literals, target))
             for change in _flip_together(literals, flipped, _Flip(target, truth, fresh))
         )
@@ -224,8 +224,8 @@ def _flip_together(
         else:
             parts = _flip_atom(literal, flip)
             if not literal.positive:
-                parts = list(map(negate, parts))
-        changes = [multiply(change, part) for change in changes for part in parts]
+                parts = list(map(flip_sign, parts))
+        changes = [conjoin(change, part) for change in changes for part in parts]
     return changes
 
 
@@ -234,24 +234,24 @@ def _hold(literal: Literal, target: FlipTarget) -> list[Conjunction]:
 
     Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
     """
-    holds = literals_hold([literal])
+    holds = require_literals([literal])
     if not target.clears_block or literal.predicate != target.predicate.name:
         return [holds]
-    inside = multiply(
-        literals_hold([literal._replace(positive=True)]),
+    inside = conjoin(
+        require_literals([literal._replace(positive=True)]),
         *(
-            equal([term], [argument])
+            equate_terms([term], [argument])
             for place, (term, argument) in enumerate(zip(literal.terms, target.atom, strict=True))
             if place not in target.predicate.block
         ),
     )
-    return [holds, negate(inside) if literal.positive else inside]
+    return [holds, flip_sign(inside) if literal.positive else inside]
 
 
 def _flip_atom(literal: Literal, flip: _Flip) -> list[Conjunction]:
     """The atom's truth with g = 1, minus that with g = 0."""
     if literal.predicate == flip.target.predicate.name:
-        return [equal(literal.terms, flip.target.atom)]
+        return [equate_terms(literal.terms, flip.target.atom)]
     return _flip_derived(flip.target.definitions[literal.predicate], literal.terms, flip)
 
 
@@ -268,10 +268,10 @@ def _flip_derived(
         if level == 0:
             holds = Conjunction(turn, false=(RelationAtom(name, terms),))
         else:
-            holds = Conjunction(-turn, true=(RelationAtom(exact_level(name, level), terms),))
+            holds = Conjunction(-turn, true=(RelationAtom(name_level(name, level), terms),))
         for chosen, coefficient in _polynomial(signs, level):
             own = (indicators[number] for number in chosen)
-            result.append(multiply(holds, Conjunction(coefficient), *own))
+            result.append(conjoin(holds, Conjunction(coefficient), *own))
     return result
 
 
@@ -304,9 +304,9 @@ def _witness_changes(
                 name: flip.fresh.variable(type_name) for name, type_name in definition.bound
             }
             renamed = cube.substitute(renaming)
-            conditions = conditions_come_out(renamed.conditions, True)
+            conditions = require_conditions(renamed.conditions, True)
             (change,) = _flip_together(renamed.literals, flipped, flip)
-            yield multiply(change, conditions)
+            yield conjoin(change, conditions)
 
 
 def _has_determined_witnesses(definition: Definition, target: FlipTarget) -> bool:
@@ -322,9 +322,9 @@ def _has_determined_witnesses(definition: Definition, target: FlipTarget) -> boo
             return False
         for flipped in _subsets(_touched(cube.literals, target)):
             unified = unify(
-                multiply(
-                    *(equal(cube.literals[number].terms, target.atom) for number in flipped),
-                    conditions_come_out(cube.conditions, True),
+                conjoin(
+                    *(equate_terms(cube.literals[number].terms, target.atom) for number in flipped),
+                    require_conditions(cube.conditions, True),
                 ),
                 scope,
             )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.keys import number_rows
-from lapis.relational.exact_sums import narrow
+from lapis.relational.exact_sums import narrow_integers
 
 _SHORT = 3  # entries up to which vectors are told apart by sorting
 _SAFE = 2.0**62  # sums estimated below this cannot overflow int64
@@ -55,7 +55,7 @@ def add_entries(
         fresh = np.ones(len(row), bool)
         fresh[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
         begin = np.flatnonzero(fresh)
-        value = narrow(np.add.reduceat(widen(value), begin))
+        value = narrow_integers(np.add.reduceat(widen_integers(value), begin))
         kept = value != 0
         row, column, value = row[begin][kept], column[begin][kept], value[kept]
     return SparseVectors(row_starts(np.bincount(row, minlength=num_vectors)), column, value)
@@ -74,7 +74,7 @@ def place_vectors(
     )
 
 
-def widen(value: np.ndarray) -> np.ndarray:
+def widen_integers(value: np.ndarray) -> np.ndarray:
     """The same integers, as Python's where their sum might not fit into 64 bits."""
     if value.dtype != object and np.abs(value.astype(np.float64)).sum() >= _SAFE:
         return value.astype(object)
@@ -144,8 +144,10 @@ def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np
     inside = vectors.column < column
     last = np.zeros(len(vectors.start) - 1, vectors.value.dtype)
     if inside.all():
-        return vectors._replace(value=narrow(vectors.value)), last
+        return vectors._replace(value=narrow_integers(vectors.value)), last
     row = vectors.row
     last[row[~inside]] = vectors.value[~inside]
     start = row_starts(np.bincount(row[inside], minlength=len(last)))
-    return SparseVectors(start, vectors.column[inside], narrow(vectors.value[inside])), last
+    return SparseVectors(
+        start, vectors.column[inside], narrow_integers(vectors.value[inside])
+    ), last

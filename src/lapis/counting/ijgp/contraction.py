@@ -31,23 +31,23 @@ from lapis.counting.ijgp.table import (
     MessageTable,
     Scope,
     check_rows,
-    full,
-    group,
-    join,
+    full_table,
+    group_rows,
+    join_tables,
     merge_scopes,
-    multiply,
-    scalar,
+    multiply_tables,
+    scalar_table,
     scale_by_cover,
     scale_by_vector,
     send_vector,
-    sum_out,
+    sum_out_variable,
 )
-from lapis.relational.elimination import connected
+from lapis.relational.elimination import group_connected
 
 Sizes = Sequence[int]  # domain size of each variable of the network
 
 
-def contract(
+def sum_product(
     tables: Iterable[MessageTable], variables: Iterable[int], keep: Iterable[int], sizes: Sizes
 ) -> list[MessageTable]:
     """Pieces whose product is Σ over `variables` − `keep` of Π tables.
@@ -62,19 +62,19 @@ def contract(
         (pieces if kept.issuperset(table.scope) else rest).append(table)
     mentioned = {variable for table in rest for variable in table.scope}
     free = [each for each in variables if each not in kept and each not in mentioned]
-    pieces.append(scalar(float(math.prod(sizes[each] for each in free))))
-    for component in connected(rest, lambda table: set(table.scope) - kept):
+    pieces.append(scalar_table(float(math.prod(sizes[each] for each in free))))
+    for component in group_connected(rest, lambda table: set(table.scope) - kept):
         pieces.append(_sum_component(component, kept, sizes))
     return merge_scopes(pieces)
 
 
-def total(tables: Iterable[MessageTable], variables: Iterable[int], sizes: Sizes) -> float:
+def sum_all(tables: Iterable[MessageTable], variables: Iterable[int], sizes: Sizes) -> float:
     """Σ over all variables of Π tables."""
-    (piece,) = contract(tables, variables, (), sizes)
+    (piece,) = sum_product(tables, variables, (), sizes)
     return float(piece.values[0])
 
 
-def dense(pieces: Iterable[MessageTable], scope: Scope, sizes: Sizes) -> np.ndarray:
+def to_dense(pieces: Iterable[MessageTable], scope: Scope, sizes: Sizes) -> np.ndarray:
     """float64[sizes of scope], the product of the pieces written out."""
     shape = tuple(sizes[each] for each in scope)
     check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)
@@ -98,8 +98,8 @@ def _sum_component(tables: list[MessageTable], kept: frozenset[int], sizes: Size
     if len(outer) <= 1 and len(sparse) + len(complements) == 1:
         return _send_through((*sparse, *complements)[0], outer, vectors, sizes)
     terms: list[MessageTable] = []
-    _eliminate(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
-    return _add(terms, outer, sizes)
+    _eliminate_variables(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
+    return _add_tables(terms, outer, sizes)
 
 
 def _send_through(
@@ -107,7 +107,7 @@ def _send_through(
 ) -> MessageTable:
     """Σ over all but at most one variable of one table times vectors: most messages are that.
 
-    `_eliminate` would give the same, one variable and one grouping of rows at a time.
+    `_eliminate_variables` would give the same, one variable and one grouping of rows at a time.
     """
     sparse = table.above_default if table.default else table
     inner = [each for each in table.scope if each not in outer]
@@ -127,7 +127,7 @@ def _send_through(
         float(vectors[each].values.sum()) if each in vectors else float(sizes[each])
         for each in inner
     )
-    return full(outer, tuple(sizes[each] for each in outer), sums + rest)
+    return full_table(outer, tuple(sizes[each] for each in outer), sums + rest)
 
 
 @dataclass(frozen=True)
@@ -141,22 +141,22 @@ class _Branch:
     todo: set[int]
 
 
-def _eliminate(branch: _Branch, sizes: Sizes, terms: list[MessageTable]) -> None:
+def _eliminate_variables(branch: _Branch, sizes: Sizes, terms: list[MessageTable]) -> None:
     """Append sparse tables over kept variables whose sum is the branch's value."""
     if not branch.todo:
         terms.append(_multiply_out(branch))
         return
-    variable = min(branch.todo, key=lambda each: _cost(branch, each))
+    variable = min(branch.todo, key=lambda each: _elimination_cost(branch, each))
     uncovered = _uncovered(branch, variable)
     if not uncovered:
-        _eliminate(_sum_variable(branch, variable, sizes), sizes, terms)
+        _eliminate_variables(_sum_variable(branch, variable, sizes), sizes, terms)
         return
     split = uncovered[0]
     others = [each for each in branch.complements if each is not split]
     factor = branch.factor * split.default
-    _eliminate(replace(branch, factor=factor, complements=others), sizes, terms)
+    _eliminate_variables(replace(branch, factor=factor, complements=others), sizes, terms)
     sparse = [*branch.sparse, split.above_default]
-    _eliminate(replace(branch, sparse=sparse, complements=others), sizes, terms)
+    _eliminate_variables(replace(branch, sparse=sparse, complements=others), sizes, terms)
 
 
 def _uncovered(branch: _Branch, variable: int) -> list[MessageTable]:
@@ -169,7 +169,7 @@ def _uncovered(branch: _Branch, variable: int) -> list[MessageTable]:
     ]
 
 
-def _cost(branch: _Branch, variable: int) -> tuple[int, int, int]:
+def _elimination_cost(branch: _Branch, variable: int) -> tuple[int, int, int]:
     touching = [table for table in branch.sparse if variable in table.scope]
     bound = {each for table in touching for each in table.scope}
     rows = sum(len(table.codes) for table in touching)
@@ -189,21 +189,21 @@ def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
         number = float(sizes[variable]) if weight is None else float(weight.values.sum())
         return replace(branch, factor=branch.factor * number, vectors=vectors, todo=todo)
     covered = [table for table in branch.complements if variable in table.scope]
-    product = _sum_product(variable, touching, covered, weight)
+    product = _sum_variable_product(variable, touching, covered, weight)
     sparse = [table for table in branch.sparse if variable not in table.scope]
     factor = branch.factor
     if not product.scope:
         factor *= float(product.values[0])
     elif len(product.scope) == 1:
         known = vectors.get(product.scope[0])
-        vectors[product.scope[0]] = product if known is None else multiply(known, product)
+        vectors[product.scope[0]] = product if known is None else multiply_tables(known, product)
     else:
         sparse.append(product)
     complements = [table for table in branch.complements if variable not in table.scope]
     return _Branch(factor, vectors, sparse, complements, todo)
 
 
-def _sum_product(
+def _sum_variable_product(
     variable: int,
     tables: list[MessageTable],
     covered: list[MessageTable],
@@ -216,24 +216,24 @@ def _sum_product(
     product = first if weight is None else scale_by_vector(first, weight)
     for position, table in enumerate(others, start=1):
         last = position == len(others) and not covered
-        product = join(product, table, drop=variable if last else None)
+        product = join_tables(product, table, drop=variable if last else None)
     for table in covered:
         product = scale_by_cover(product, table)
-    return sum_out(product, variable) if variable in product.scope else product
+    return sum_out_variable(product, variable) if variable in product.scope else product
 
 
 def _multiply_out(branch: _Branch) -> MessageTable:
     """The product of sparse tables over kept variables as one sparse table."""
-    product = scalar(branch.factor)
+    product = scalar_table(branch.factor)
     for table in branch.sparse:
-        product = join(product, table)
+        product = join_tables(product, table)
     for variable, vector in branch.vectors.items():
         bound = variable in product.scope
-        product = scale_by_vector(product, vector) if bound else join(product, vector)
+        product = scale_by_vector(product, vector) if bound else join_tables(product, vector)
     return product
 
 
-def _add(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> MessageTable:
+def _add_tables(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> MessageTable:
     """Σ of sparse tables over parts of `scope`, as one table over `scope`."""
     shape = tuple(sizes[each] for each in scope)
     if len(terms) == 1 and terms[0].scope == scope:
@@ -246,11 +246,11 @@ def _add(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> MessageTable:
         for term in terms:
             if term.scope:
                 array += _broadcast(term, scope)
-        return full(scope, shape, array.ravel())
+        return full_table(scope, shape, array.ravel())
     listed = [term for term in terms if term.scope]
     codes = np.concatenate([term.codes for term in listed]) if listed else np.empty(0, np.int64)
     values = np.concatenate([term.values for term in listed]) if listed else np.empty(0)
-    table = group(scope, shape, codes, values)
+    table = group_rows(scope, shape, codes, values)
     return table.with_values(table.values + constant, constant)
 
 

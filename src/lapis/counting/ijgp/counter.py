@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.counting.complete_world import extend
-from lapis.counting.ijgp.contraction import dense
+from lapis.counting.ijgp.contraction import to_dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
-from lapis.counting.totals import count_true
+from lapis.counting.totals import count_true_groundings
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.logic.clauses import Clause, Cube, Feature, NormalForm, TypedVariable
-from lapis.relational.interpretation import Extension, Interpretation, interpret
+from lapis.relational.interpretation import Extension, Interpretation, build_interpretation
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,9 @@ class CubeCounter:
         if not self._plus_scope or total == 0.0 or self._propagation is None:
             return np.full(self._plus_shape, total / max(1, math.prod(self._plus_shape)))
         scope = tuple(sorted(self._plus_scope))
-        belief = np.maximum(dense(self._propagation.belief(scope), scope, self.network.sizes), 0.0)
+        belief = np.maximum(
+            to_dense(self._propagation.belief(scope), scope, self.network.sizes), 0.0
+        )
         missing = math.prod(
             size
             for name, size in zip(self.plus, self._plus_shape, strict=True)
@@ -256,7 +258,7 @@ class IjgpCounter:
 
     def count(self, world: Mapping[str, np.ndarray]) -> IjgpEstimate:
         """Estimates in a world given by its true tuples (int32[num_true, arity] per predicate)."""
-        base = interpret(self._predicates, self.domains, world)
+        base = build_interpretation(self._predicates, self.domains, world)
         self._world = extend(base, self.normal_form.definitions)
         self._counters = [
             [
@@ -333,7 +335,7 @@ class IjgpCounter:
             name = definition.predicate.name
             old, new = before.relations[name], self._world.relations[name]
             if old.complemented == new.complemented:
-                self._apply(name, _differences(old, new))
+                self._apply(name, _changed_atoms(old, new))
             else:
                 self._rebuild(name, self._world)
 
@@ -400,11 +402,11 @@ def count_ijgp(
     if not measure_error:
         return estimate
     return replace(
-        estimate, error=compare_exactly(estimate.count, normal_form, model, domains, relations)
+        estimate, error=compare_with_exact(estimate.count, normal_form, model, domains, relations)
     )
 
 
-def compare_exactly(
+def compare_with_exact(
     estimate: np.ndarray,  # float64[num_weights]
     normal_form: NormalForm,
     model: Model,
@@ -412,7 +414,7 @@ def compare_exactly(
     relations: Mapping[str, np.ndarray],
 ) -> MeasuredError:
     """Count exactly and compare. A count of zero is off by 0 or by infinity."""
-    exact, _ = count_true(normal_form, model, domains, relations)
+    exact, _ = count_true_groundings(normal_form, model, domains, relations)
     difference = np.abs([float(e) - float(t) for e, t in zip(estimate, exact, strict=True)])
     scale = np.array([float(each) for each in exact])
     largest = np.where(difference > 0.0, np.inf, 0.0)
@@ -454,7 +456,7 @@ def set_atom(world: Interpretation, predicate: str, row: np.ndarray, value: bool
     return world.with_relation(predicate, Extension(extension.types, tuples))
 
 
-def _differences(old: Extension, new: Extension) -> list[tuple[np.ndarray, bool]]:
+def _changed_atoms(old: Extension, new: Extension) -> list[tuple[np.ndarray, bool]]:
     """The atoms whose truth changed, with their new value."""
     before, after = set(map(tuple, old.tuples.tolist())), set(map(tuple, new.tuples.tolist()))
     return [

@@ -69,7 +69,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.counting.complete_world import extend
-from lapis.counting.ijgp.contraction import total
+from lapis.counting.ijgp.contraction import sum_all
 from lapis.counting.ijgp.counter import (
     CubeCounter,
     IjgpCounter,
@@ -81,8 +81,8 @@ from lapis.counting.ijgp.counter import (
 from lapis.counting.ijgp.encoding import constant_code, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
-from lapis.counting.ijgp.table import MessageTable, pack
-from lapis.counting.totals import complete_world
+from lapis.counting.ijgp.table import MessageTable, pack_codes
+from lapis.counting.totals import build_complete_world
 from lapis.counting.weight_keys import number_weights
 from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
@@ -99,7 +99,7 @@ from lapis.logic.clauses import (
     TypedVariable,
 )
 from lapis.problem.problem import Problem
-from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.interpretation import Interpretation, build_interpretation
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -155,7 +155,7 @@ class DifferenceEstimator:
         must come with the block left empty.
         """
         if depends_on_quantifiers(self.problem, predicate):
-            return one_by_one(self.problem, predicate, rows, world, self.settings)
+            return estimate_each_atom(self.problem, predicate, rows, world, self.settings)
         from scipy.sparse import csr_matrix
 
         target = self.problem.model.predicates[predicate]
@@ -170,7 +170,7 @@ class DifferenceEstimator:
             sign = np.full(len(rows), float(term.sign))
             if term.is_even and not target.block:
                 sign[truth] *= -1.0
-            for found in look_up(share, term, rows, extensions):
+            for found in evaluate_share(share, term, rows, extensions):
                 at.append(found.row)
                 weight.append(estimate.offset + found.weight)
                 value.append(sign[found.row] * found.value)
@@ -249,13 +249,13 @@ class TermEstimate:
         if not scope:
             return Share(count, (), network.names)
         pieces = propagation.belief(scope)
-        weight = total(pieces, scope, network.sizes)
+        weight = sum_all(pieces, scope, network.sizes)
         return Share(count / weight, tuple(pieces), network.names) if weight > 0.0 else None
 
 
 def complete(problem: Problem, world: World) -> Interpretation:
     """The world with its derived predicates."""
-    return complete_world(problem.normal_form, problem.model, problem.domains, world)
+    return build_complete_world(problem.normal_form, problem.model, problem.domains, world)
 
 
 def base_predicates(term: CubeTerm, problem: Problem) -> list[str]:
@@ -269,7 +269,7 @@ def base_predicates(term: CubeTerm, problem: Problem) -> list[str]:
 
 def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
     """Whether a quantified part of some formula may change with the predicate's atoms."""
-    return bool(depending(problem.normal_form, predicate))
+    return bool(find_dependent_predicates(problem.normal_form, predicate))
 
 
 def propagates_exactly(problem: Problem, predicate: str, settings: IjgpSettings) -> bool:
@@ -312,10 +312,12 @@ def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Ite
         )
     for chosen in product(roles, repeat=len(own)):
         if FLIPPED in chosen:
-            yield _term(cube, dict(zip(own, chosen, strict=True)), feature, target)
+            yield _build_term(cube, dict(zip(own, chosen, strict=True)), feature, target)
 
 
-def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predicate) -> CubeTerm:
+def _build_term(
+    cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predicate
+) -> CubeTerm:
     """The cube with flipped literals gone, and what they and blocks demand as equalities."""
     binding: dict[str, SimpleTerm] = {}
     equalities: list[Condition] = []
@@ -365,7 +367,7 @@ class SparseEntries(NamedTuple):
     value: np.ndarray  # float64[num_entries], not zero
 
 
-def look_up(
+def evaluate_share(
     share: Share, term: CubeTerm, rows: np.ndarray, world: Interpretation
 ) -> Iterator[SparseEntries]:
     """C_U at the atoms int32[n, arity], for each weight of the rule; zeros left out."""
@@ -387,7 +389,7 @@ def look_up(
         value = np.full(length, share.scale)
         for piece in share.pieces:
             own = [columns[share.names[variable]] for variable in piece.scope]
-            value *= piece.lookup(pack(own, piece.shape, length))
+            value *= piece.lookup(pack_codes(own, piece.shape, length))
         kept = np.flatnonzero(value)
         weight = np.zeros(len(kept), np.int64)
         for name in term.plus:
@@ -395,7 +397,7 @@ def look_up(
         yield SparseEntries(begin + kept // max(1, num_choices), weight, value[kept])
 
 
-def one_by_one(
+def estimate_each_atom(
     problem: Problem, predicate: str, rows: np.ndarray, world: World, settings: IjgpSettings
 ) -> csr_matrix:
     from scipy.sparse import csr_matrix
@@ -418,12 +420,12 @@ def ijgp_delta(
 ) -> np.ndarray:
     """float64[num_weights], n(atom true) − n(atom false) with all other atoms as in the world."""
     atom = np.asarray(tuple(row), np.int32)
-    base = interpret(model.predicates, domains, relations)
+    base = build_interpretation(model.predicates, domains, relations)
     without, with_atom = (
         extend(set_atom(base, predicate, atom, value), normal_form.definitions)
         for value in (False, True)
     )
-    changing = depending(normal_form, predicate)
+    changing = find_dependent_predicates(normal_form, predicate)
     deltas = []
     for feature in normal_form.features:
         if feature.hard:
@@ -440,7 +442,7 @@ def ijgp_delta(
     return np.concatenate(deltas) if deltas else np.empty(0)
 
 
-def depending(normal_form: NormalForm, predicate: str) -> set[str]:
+def find_dependent_predicates(normal_form: NormalForm, predicate: str) -> set[str]:
     """The derived predicates whose truth may change with an atom of the predicate."""
     found: set[str] = set()
     for definition in normal_form.definitions:
@@ -470,7 +472,7 @@ def _add_substituted(
             signs = {cube.literals[number].positive for number in chosen}
             if len(signs) == 2:
                 continue
-            binding = _unify((cube.literals[number] for number in chosen), atom, domains)
+            binding = _bind_literals((cube.literals[number] for number in chosen), atom, domains)
             if binding is None:
                 continue
             left = (each for number, each in enumerate(cube.literals) if number not in chosen)
@@ -490,7 +492,7 @@ def _add_substituted(
             delta[index] += (-1.0 if signs == {True} else 1.0) * counter.solutions_by_plus()
 
 
-def _unify(
+def _bind_literals(
     literals: Iterable[Literal], atom: np.ndarray, domains: list[Domain]
 ) -> dict[str, Constant] | None:
     """The constants that make all literals the atom, if any do."""
@@ -606,7 +608,7 @@ class SubtractedDifferences:
 
 def counts_exactly(problem: Problem, predicate: str, settings: IjgpSettings) -> bool:
     """Whether i exceeds the treewidth of every clause, so that counts are no estimates."""
-    if depending(problem.normal_form, predicate):
+    if find_dependent_predicates(problem.normal_form, predicate):
         return False
     nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
     world = complete(problem, nothing)

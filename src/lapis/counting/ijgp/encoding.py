@@ -27,8 +27,8 @@ from lapis.counting.ijgp.table import (
     Scope,
     check_codes,
     check_rows,
-    full,
-    pack,
+    full_table,
+    pack_codes,
     sort_distinct,
 )
 from lapis.data.database import Domain
@@ -37,8 +37,8 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import Matches, Test
-from lapis.relational.comparison import compare_constants, list_matches, passes
-from lapis.relational.factor import indicator, select
+from lapis.relational.comparison import compare_constants, list_matches, test_rows
+from lapis.relational.factor import indicator_factor, select_rows
 from lapis.relational.interpretation import Extension, Interpretation
 
 
@@ -55,9 +55,9 @@ class LiteralPattern:
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """int64[≤ num_rows], increasing: the assignments at which the atom is one of the rows."""
-        chosen = select(self.terms, rows)
+        chosen = select_rows(self.terms, rows)
         columns = [chosen.column(name) for name in self.names]
-        return sort_distinct(pack(columns, self.shape, len(chosen)))
+        return sort_distinct(pack_codes(columns, self.shape, len(chosen)))
 
     def table(self, extension: Extension) -> MessageTable:
         """R or 1 − R for the predicate's extension."""
@@ -67,7 +67,7 @@ class LiteralPattern:
         if len(self.scope) <= 1:
             values = np.full(math.prod(self.shape), outside)
             values[codes] = inside
-            return full(self.scope, self.shape, values)
+            return full_table(self.scope, self.shape, values)
         return MessageTable(self.scope, self.shape, outside, codes, np.full(len(codes), inside))
 
 
@@ -164,17 +164,17 @@ def _encode_condition(
     scope = tuple(index[name] for name in names)
     shape = tuple(len(domains[name]) for name in names)
     if not names:
-        return full(scope, shape, np.array([float(compare_constants(test))]))
+        return full_table(scope, shape, np.array([float(compare_constants(test))]))
     if len(names) == 2 and _has_few_matches(test, domains):
         pairs = list_matches(Matches(Test(condition._replace(operator="="))), domains)
-        codes = np.sort(pack([pairs.column(name) for name in names], shape, len(pairs)))
+        codes = np.sort(pack_codes([pairs.column(name) for name in names], shape, len(pairs)))
         inside = 0.0 if condition.operator == "=" else 1.0
         return MessageTable(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
     check_rows(float(math.prod(shape)) / len(names), dict(enumerate(shape)), range(len(shape)))
-    grid = indicator(names, unpack(np.arange(math.prod(shape)), shape))
-    fails = passes(test, grid, domains)
+    grid = indicator_factor(names, unpack(np.arange(math.prod(shape)), shape))
+    fails = test_rows(test, grid, domains)
     if len(names) < 2:
-        return full(scope, shape, fails.astype(np.float64))
+        return full_table(scope, shape, fails.astype(np.float64))
     # An order comparison has no small side; list the smaller one.
     rarer = 2 * int(np.count_nonzero(fails)) > len(fails)
     codes = np.flatnonzero(fails != rarer)

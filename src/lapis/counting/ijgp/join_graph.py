@@ -30,7 +30,7 @@ from functools import cache, cached_property
 from itertools import combinations
 
 from lapis.counting.ijgp.table import Scope
-from lapis.relational.elimination import connected
+from lapis.relational.elimination import group_connected
 
 _SEARCH_LIMIT = 10  # variables, for the search over 2^n subsets
 
@@ -63,7 +63,7 @@ class JoinGraph:
         for number, arc in enumerate(self.arcs):
             touching[arc.left].add(number)
             touching[arc.right].add(number)
-        trees = connected(touching, lambda arcs: arcs)
+        trees = group_connected(touching, lambda arcs: arcs)
         return len(self.arcs) == len(self.clusters) - len(trees)
 
 
@@ -89,7 +89,7 @@ def build_join_graph(
 
     One cluster contains all of `plus`.
     """
-    order = elimination_order(scopes, ibound, num_variables, plus)
+    order = order_variables(scopes, ibound, num_variables, plus)
     rank = {variable: position for position, variable in enumerate(order)}
     counted = frozenset(order).difference(plus)
     clusters: list[Cluster] = []
@@ -99,11 +99,11 @@ def build_join_graph(
     def place(item: _Item) -> None:
         buckets[min(item.scope, key=rank.__getitem__)].append(item)
 
-    for item in _absorb(scopes, plus):
+    for item in _absorb_scopes(scopes, plus):
         place(item)
     for variable in order:
         previous: int | None = None
-        for mini in _partition(buckets[variable], ibound, counted):
+        for mini in _partition_bucket(buckets[variable], ibound, counted):
             number = len(clusters)
             tables = tuple(sorted(table for item in mini.items for table in item.tables))
             clusters.append(Cluster(tuple(sorted(mini.scope)), tables))
@@ -114,7 +114,7 @@ def build_join_graph(
                 arcs.append(Arc(previous, number, (variable,)))
             previous = number
             rest = sorted(mini.scope - {variable}, key=rank.__getitem__)
-            for part in _split(rest, ibound, counted):
+            for part in _split_separator(rest, ibound, counted):
                 place(_Item(part, (), number))
     return _merge_subsumed(JoinGraph(tuple(clusters), tuple(arcs), order))
 
@@ -157,7 +157,7 @@ def _merge_subsumed(graph: JoinGraph) -> JoinGraph:
     )
 
 
-def _absorb(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
+def _absorb_scopes(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
     """One item for each maximal scope, with all tables that fit into it."""
     wanted = {frozenset(scope) for scope in (*scopes, plus) if scope}
     maximal = [scope for scope in wanted if not any(scope < other for other in wanted)]
@@ -170,7 +170,9 @@ def _absorb(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
     return items
 
 
-def _partition(items: list[_Item], ibound: int, counted: frozenset[int]) -> list[_MiniBucket]:
+def _partition_bucket(
+    items: list[_Item], ibound: int, counted: frozenset[int]
+) -> list[_MiniBucket]:
     """First fit, largest scopes first."""
     minis: list[_MiniBucket] = []
     for item in sorted(items, key=lambda each: (-len(each.scope), sorted(each.scope))):
@@ -185,7 +187,9 @@ def _partition(items: list[_Item], ibound: int, counted: frozenset[int]) -> list
     return minis
 
 
-def _split(rest: Sequence[int], ibound: int, counted: frozenset[int]) -> Iterable[frozenset[int]]:
+def _split_separator(
+    rest: Sequence[int], ibound: int, counted: frozenset[int]
+) -> Iterable[frozenset[int]]:
     """The separators of a message: as it is, or in parts of i variables."""
     inner = [variable for variable in rest if variable in counted]
     plus = [variable for variable in rest if variable not in counted]
@@ -198,7 +202,7 @@ def _split(rest: Sequence[int], ibound: int, counted: frozenset[int]) -> Iterabl
         yield frozenset([*inner[start : start + ibound], *(plus if start == 0 else ())])
 
 
-def elimination_order(
+def order_variables(
     scopes: Iterable[Scope], ibound: int, num_variables: int, plus: Scope = ()
 ) -> tuple[int, ...]:
     """Variables in order of elimination, `plus` last."""

@@ -44,9 +44,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.counting.ijgp.contraction import contract, dense, total
+from lapis.counting.ijgp.contraction import sum_all, sum_product, to_dense
 from lapis.counting.ijgp.join_graph import JoinGraph
-from lapis.counting.ijgp.table import MessageTable, Scope, align, full, merge_scopes, pack
+from lapis.counting.ijgp.table import (
+    MessageTable,
+    Scope,
+    align_tables,
+    full_table,
+    merge_scopes,
+    pack_codes,
+)
 from lapis.errors import LapisError
 from lapis.registry.options import CountDifferences
 
@@ -171,7 +178,7 @@ class Propagation:
             previous = self._message
             self._restart()
             self._message = [
-                _restrict(old_message, support)[0]
+                _restrict_message(old_message, support)[0]
                 for old_message, support in zip(previous, self._support, strict=True)
             ]
 
@@ -199,8 +206,8 @@ class Propagation:
         changes = [0.0]
         for number in [] if self.is_empty else self._sent:
             pieces = {each.scope: each for each in self._compute(number, self._message)}
-            computed, _ = _restrict(pieces, self._support[number])
-            changes.append(_change(self._message[number], computed))
+            computed, _ = _restrict_message(pieces, self._support[number])
+            changes.append(_relative_change(self._message[number], computed))
         return max(changes)
 
     def log_count(self) -> float:
@@ -219,7 +226,7 @@ class Propagation:
             if number not in self._log_separator:
                 there, back = self._message[2 * number : 2 * number + 2]
                 tables = [*there.values(), *back.values()]
-                weight = total(tables, arc.separator, self.sizes)
+                weight = sum_all(tables, arc.separator, self.sizes)
                 self._log_separator[number] = math.log(max(weight, _SMALLEST**2))
         return math.fsum(
             [*self._log_cluster.values(), *(-each for each in self._log_separator.values())]
@@ -230,7 +237,7 @@ class Propagation:
         log_sizes = [math.log(size) if size else -math.inf for size in self.sizes]
         for number, cluster in enumerate(self.graph.clusters):
             if number not in self._log_bound:
-                own = total(self._own[number], cluster.scope, self.sizes)
+                own = sum_all(self._own[number], cluster.scope, self.sizes)
                 inside = set(cluster.scope)
                 others = (each for v, each in enumerate(log_sizes) if v not in inside)
                 self._log_bound[number] = (math.log(own) if own >= 0.5 else -math.inf) + sum(others)
@@ -240,7 +247,7 @@ class Propagation:
         """Pieces whose product is proportional to the solutions by value of `output` variables."""
         number = self._output_cluster
         tables = self._gather(number, self._message)
-        return contract(tables, self.graph.clusters[number].scope, scope, self.sizes)
+        return sum_product(tables, self.graph.clusters[number].scope, scope, self.sizes)
 
     def sample(self, rng: np.random.Generator, given: Mapping[int, int]) -> dict[int, int] | None:
         """Draw a solution that has some values given; None where the messages lead to none.
@@ -257,8 +264,8 @@ class Propagation:
                 if variable in value:
                     continue
                 known = [self._point(each, value[each]) for each in scope if each in value]
-                pieces = contract([*arrived, *known], scope, (variable,), self.sizes)
-                weight = np.maximum(dense(pieces, (variable,), self.sizes), 0.0).cumsum()
+                pieces = sum_product([*arrived, *known], scope, (variable,), self.sizes)
+                weight = np.maximum(to_dense(pieces, (variable,), self.sizes), 0.0).cumsum()
                 if not weight[-1] > 0.0:
                     return None
                 value[variable] = int(np.searchsorted(weight, rng.random() * weight[-1], "right"))
@@ -268,11 +275,11 @@ class Propagation:
         """1 at one value of a variable, 0 elsewhere."""
         values = np.zeros(self.sizes[variable])
         values[value] = 1.0
-        return full((variable,), (self.sizes[variable],), values)
+        return full_table((variable,), (self.sizes[variable],), values)
 
     def _allows(self, table: MessageTable, value: Mapping[int, int]) -> bool:
         columns = [np.array([value[each]]) for each in table.scope]
-        return bool(table.lookup(pack(columns, table.shape, 1))[0])
+        return bool(table.lookup(pack_codes(columns, table.shape, 1))[0])
 
     def _outward_clusters(self) -> list[int]:
         """All clusters, each after a neighbour nearer to a root, if it has one."""
@@ -316,7 +323,9 @@ class Propagation:
                 noise = _ROUNDING * math.prod(self.sizes[each] for each in inner)
                 support = self._support[number]
                 if not all(
-                    _is_clear(each, support[each.scope], noise) for each in pieces if each.scope
+                    _is_above_rounding(each, support[each.scope], noise)
+                    for each in pieces
+                    if each.scope
                 ):
                     self._shrink_supports(self._outgoing[cluster], [cluster])
                     break
@@ -339,10 +348,12 @@ class Propagation:
             del queue[number]
             pieces = self._compute(number, self._support)
             is_exact = self._sums_exactly(self._sender[number])
-            support = {each.scope: _indicate(each, is_exact) for each in pieces if each.scope}
-            if _change(self._support[number], support) > 0.0:
+            support = {
+                each.scope: _indicate_support(each, is_exact) for each in pieces if each.scope
+            }
+            if _relative_change(self._support[number], support) > 0.0:
                 self._support[number] = support
-                self._message[number] = _restrict(self._message[number], support)[0]
+                self._message[number] = _restrict_message(self._message[number], support)[0]
                 self._forget(number)
                 unchecked.add(self._receiver[number])
                 for follower in self._followers(number):
@@ -351,7 +362,7 @@ class Propagation:
         # What a tree's other clusters exclude, their messages tell the root.
         for number in unchecked.intersection(self._roots) if self.graph.is_tree else unchecked:
             tables = self._gather(number, self._support)
-            count = total(tables, self.graph.clusters[number].scope, self.sizes)
+            count = sum_all(tables, self.graph.clusters[number].scope, self.sizes)
             if self._sums_exactly(number) and count < 0.5:
                 self.is_empty = True
 
@@ -378,15 +389,15 @@ class Propagation:
 
     def _send(self, number: int, pieces: list[MessageTable], damping: float) -> None:
         by_scope = {each.scope: each for each in pieces}
-        computed, log_scale = _restrict(by_scope, self._support[number])
+        computed, log_scale = _restrict_message(by_scope, self._support[number])
         self._log_scale[number] = log_scale + math.log(max(by_scope[()].values[0], _SMALLEST))
         old = self._message[number]
-        change = _change(old, computed)
+        change = _relative_change(old, computed)
         self.num_updates += 1
         if change == 0.0:
             return
         if damping and math.isfinite(change):
-            computed = _blend(old, computed, damping)
+            computed = _damp_message(old, computed, damping)
             self._due[number] = change * damping
         self._message[number] = computed
         self._forget(number)
@@ -398,7 +409,7 @@ class Propagation:
         sender = self._sender[number]
         tables = self._gather(sender, messages, without=number ^ 1)
         scope = self.graph.clusters[sender].scope
-        return contract(tables, scope, self.graph.arcs[number // 2].separator, self.sizes)
+        return sum_product(tables, scope, self.graph.arcs[number // 2].separator, self.sizes)
 
     def _gather(
         self, cluster: int, messages: Sequence[Message], without: int | None = None
@@ -426,7 +437,7 @@ class Propagation:
 
     def _cluster_sum(self, number: int) -> float:
         tables = self._gather(number, self._message)
-        value = total(tables, self.graph.clusters[number].scope, self.sizes)
+        value = sum_all(tables, self.graph.clusters[number].scope, self.sizes)
         return max(value, _SMALLEST**2)
 
     def _direct_to_roots(self, has_output: bool) -> tuple[list[int], list[int]]:
@@ -456,21 +467,21 @@ class Propagation:
         return roots, [number ^ 1 for number in reversed(outward)]
 
 
-def _indicate(table: MessageTable, is_exact: bool) -> MessageTable:
+def _indicate_support(table: MessageTable, is_exact: bool) -> MessageTable:
     """1 where a sum of 0/1 tables is positive; sums too large to be exact count as positive."""
     if not is_exact:
         return table.with_values(np.ones(len(table.values)), 1.0 if table.default else 0.0)
     return table.with_values((table.values > 0.5).astype(np.float64), float(table.default > 0.5))
 
 
-def _is_clear(table: MessageTable, support: MessageTable, noise: float) -> bool:
+def _is_above_rounding(table: MessageTable, support: MessageTable, noise: float) -> bool:
     """Whether every supported entry of a message is too large to be a rounding error."""
-    _, (values, allowed) = align([table, support])
+    _, (values, allowed) = align_tables([table, support])
     explicit = bool((values[allowed > 0.0] > noise).all())
     return explicit and (table.is_full or not support.default or table.default > noise)
 
 
-def _restrict(message: Message, support: Message) -> tuple[Message, float]:
+def _restrict_message(message: Message, support: Message) -> tuple[Message, float]:
     """Normalised to a largest value of 1, zero outside the support and positive inside it.
 
     Also the log of the number by which it was divided.
@@ -479,7 +490,7 @@ def _restrict(message: Message, support: Message) -> tuple[Message, float]:
     log_scale = 0.0
     for scope, mask in support.items():
         table = message.get(scope, mask)
-        codes, (values, allowed) = align([table, mask])
+        codes, (values, allowed) = align_tables([table, mask])
         default = 0.0 if table.is_full else table.default * mask.default
         values = np.where(allowed > 0.0, values, 0.0)
         largest = max(float(values.max(initial=0.0)), default)
@@ -497,24 +508,24 @@ def _restrict(message: Message, support: Message) -> tuple[Message, float]:
     return restricted, log_scale
 
 
-def _change(old: Message, new: Message) -> float:
+def _relative_change(old: Message, new: Message) -> float:
     """The largest relative change of an entry; infinite where the messages' forms differ."""
     if old.keys() != new.keys():
         return math.inf if new else 0.0
     largest = 0.0
     for scope, table in new.items():
-        _, (before, after) = align([old[scope], table])
+        _, (before, after) = align_tables([old[scope], table])
         before, after = np.append(before, old[scope].default), np.append(after, table.default)
         difference = np.abs(after - before) / (np.maximum(before, after) + _NEGLIGIBLE)
         largest = max(largest, float(difference.max()))
     return largest
 
 
-def _blend(old: Message, new: Message, damping: float) -> Message:
+def _damp_message(old: Message, new: Message, damping: float) -> Message:
     """damping · old + (1 − damping) · new."""
     blended: Message = {}
     for scope, table in new.items():
-        codes, (before, after) = align([old[scope], table])
+        codes, (before, after) = align_tables([old[scope], table])
         values = damping * before + (1.0 - damping) * after
         default = damping * old[scope].default + (1.0 - damping) * table.default
         blended[scope] = MessageTable(scope, table.shape, default, codes, values)

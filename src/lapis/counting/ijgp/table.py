@@ -23,8 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.data.keys import fits
-from lapis.data.keys import pack as pack_keys
+from lapis.data.keys import fits, pack
 from lapis.errors import TooLarge
 from lapis.runtime.kernels import entry
 
@@ -104,20 +103,20 @@ class MessageTable:
         return other
 
 
-def scalar(value: float) -> MessageTable:
+def scalar_table(value: float) -> MessageTable:
     """A number, as the table over no variables."""
     return MessageTable((), (), 0.0, np.zeros(1, np.int64), np.array([value]))
 
 
-def full(scope: Scope, shape: Sequence[int], values: np.ndarray) -> MessageTable:
+def full_table(scope: Scope, shape: Sequence[int], values: np.ndarray) -> MessageTable:
     """A table that lists every assignment, in order of code."""
     return MessageTable(scope, tuple(shape), 0.0, np.arange(len(values), dtype=np.int64), values)
 
 
-def pack(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
+def pack_codes(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
     """int64[num_rows], the mixed-radix code of each row; ranks may not stand in for codes."""
     check_codes(shape)
-    return pack_keys(columns, shape, num_rows)
+    return pack(columns, shape, num_rows)
 
 
 def check_codes(shape: Sequence[int]) -> None:
@@ -131,17 +130,17 @@ def check_codes(shape: Sequence[int]) -> None:
         )
 
 
-def multiply(left: MessageTable, right: MessageTable) -> MessageTable:
+def multiply_tables(left: MessageTable, right: MessageTable) -> MessageTable:
     """The product of two tables over the same scope, whatever their defaults."""
     if left.codes is right.codes or np.array_equal(left.codes, right.codes):
         return left.with_values(left.values * right.values, left.default * right.default)
-    codes, values = align([left, right])
+    codes, values = align_tables([left, right])
     return MessageTable(
         left.scope, left.shape, left.default * right.default, codes, values[0] * values[1]
     )
 
 
-def align(tables: Sequence[MessageTable]) -> tuple[np.ndarray, list[np.ndarray]]:
+def align_tables(tables: Sequence[MessageTable]) -> tuple[np.ndarray, list[np.ndarray]]:
     """The rows that any of the tables lists, and every table's values there."""
     first = tables[0].codes
     if all(table.codes is first or np.array_equal(table.codes, first) for table in tables[1:]):
@@ -165,7 +164,7 @@ def merge_scopes(tables: Iterable[MessageTable]) -> list[MessageTable]:
     merged: dict[Scope, MessageTable] = {}
     for table in tables:
         known = merged.get(table.scope)
-        merged[table.scope] = table if known is None else multiply(known, table)
+        merged[table.scope] = table if known is None else multiply_tables(known, table)
     return list(merged.values())
 
 
@@ -176,21 +175,21 @@ def scale_by_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
 
 def scale_by_cover(table: MessageTable, covered: MessageTable) -> MessageTable:
     """A sparse table times any table over some of its variables, looked up row by row."""
-    codes = pack(
+    codes = pack_codes(
         [table.columns[variable] for variable in covered.scope], covered.shape, len(table.codes)
     )
     return table.with_values(table.values * covered.lookup(codes))
 
 
-def sum_out(table: MessageTable, variable: int) -> MessageTable:
+def sum_out_variable(table: MessageTable, variable: int) -> MessageTable:
     """Σ over one variable of a sparse table."""
     scope = tuple(each for each in table.scope if each != variable)
     size = table.size
     shape = tuple(size[each] for each in scope)
     columns = [table.columns[each] for each in scope]
     if len(scope) == 1:
-        return full(scope, shape, np.bincount(columns[0], table.values, shape[0]))
-    return group(scope, shape, pack(columns, shape, len(table.codes)), table.values)
+        return full_table(scope, shape, np.bincount(columns[0], table.values, shape[0]))
+    return group_rows(scope, shape, pack_codes(columns, shape, len(table.codes)), table.values)
 
 
 def send_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
@@ -200,16 +199,16 @@ def send_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
     out = np.zeros(table.size[target])
     columns = table.columns
     scatter_weighted(columns[source], columns[target], table.values, vector.values, out)
-    return full((target,), out.shape, out)
+    return full_table((target,), out.shape, out)
 
 
-def group(
+def group_rows(
     scope: Scope, shape: tuple[int, ...], codes: np.ndarray, values: np.ndarray
 ) -> MessageTable:
     """The sparse table that sums the values of equal codes."""
     space = math.prod(shape)
     if len(scope) <= 1:
-        return full(scope, shape, np.bincount(codes, values, space))
+        return full_table(scope, shape, np.bincount(codes, values, space))
     if space <= 4 * len(codes):
         present = np.flatnonzero(np.bincount(codes, minlength=space))
         return MessageTable(scope, shape, 0.0, present, np.bincount(codes, values, space)[present])
@@ -220,14 +219,14 @@ def group(
     return MessageTable(scope, shape, 0.0, codes[begin], sums)
 
 
-def join(left: MessageTable, right: MessageTable, drop: int | None = None) -> MessageTable:
+def join_tables(left: MessageTable, right: MessageTable, drop: int | None = None) -> MessageTable:
     """The product of two sparse tables, summed over the shared variable `drop` if one is given."""
     shared = tuple(each for each in left.scope if each in right.scope)
     if len(shared) == len(left.scope):
         left, right = right, left
     if len(shared) == len(right.scope):
         product = scale_by_cover(left, right)
-        return product if drop is None else sum_out(product, drop)
+        return product if drop is None else sum_out_variable(product, drop)
     return _multiply_matrices(left, right, shared, drop)
 
 
@@ -243,7 +242,7 @@ def _multiply_matrices(
 
     def codes(table: MessageTable, variables: Scope) -> np.ndarray:
         columns = [table.columns[each] for each in variables]
-        return pack(columns, [size[each] for each in variables], len(table.codes))
+        return pack_codes(columns, [size[each] for each in variables], len(table.codes))
 
     row_codes, row = np.unique(codes(left, outer), return_inverse=True)
     column_codes, column = np.unique(codes(right, extra), return_inverse=True)
@@ -266,18 +265,18 @@ def _multiply_matrices(
         )
     ).tocoo()
     unpacked = {
-        **_unpack(row_codes[product.row], outer, size),
-        **_unpack(column_codes[product.col], extra, size),
+        **_unpack_codes(row_codes[product.row], outer, size),
+        **_unpack_codes(column_codes[product.col], extra, size),
     }
     scope = tuple(sorted(unpacked))
     shape = tuple(size[each] for each in scope)
-    packed = pack([unpacked[each] for each in scope], shape, product.nnz)
+    packed = pack_codes([unpacked[each] for each in scope], shape, product.nnz)
     order = np.argsort(packed)
     values = np.asarray(product.data, np.float64)[order]
     return MessageTable(scope, shape, 0.0, packed[order], values)
 
 
-def _unpack(codes: np.ndarray, scope: Scope, size: dict[int, int]) -> dict[int, np.ndarray]:
+def _unpack_codes(codes: np.ndarray, scope: Scope, size: dict[int, int]) -> dict[int, np.ndarray]:
     shape = [size[each] for each in scope]
     return dict(zip(scope, np.unravel_index(codes, shape), strict=True)) if scope else {}
 

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import narrow, row_starts
+from lapis.network.csr import narrow_starts, row_starts
 from lapis.network.cubes import Cubes
 from lapis.runtime.kernels import allocating_entry, entry, inner
 from lapis.runtime.progress import Stop
@@ -263,8 +263,8 @@ def low_degree_order(
     room = num_variables * max_scope + 1  # pages never written to cost nothing
     long = np.diff(cubes.start) > 1
     listed = cubes.variable[np.repeat(long, np.diff(cubes.start))]
-    begin = narrow(row_starts(np.bincount(listed, minlength=num_variables)))
-    place = narrow(np.array([room])).dtype
+    begin = narrow_starts(row_starts(np.bincount(listed, minlength=num_variables)))
+    place = narrow_starts(np.array([room])).dtype
     work = Work(
         begin,
         begin[:-1].copy(),

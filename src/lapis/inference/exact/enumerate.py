@@ -31,7 +31,7 @@ from lapis.errors import TooLarge
 from lapis.inference.exact.compensated_sums import LARGE, split_scores
 from lapis.inference.marginals import state_log_odds
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction
+from lapis.network.satisfiability import contradiction_error
 from lapis.runtime.progress import Stop
 
 
@@ -225,7 +225,7 @@ class Component:
             if hard:
                 self.score += np.where(truth, 0.0, -np.inf)
         if self.score.max(initial=-np.inf) == -np.inf:
-            raise contradiction(network, int(network.component[parts.base_atoms[0]]))
+            raise contradiction_error(network, int(network.component[parts.base_atoms[0]]))
         weight, times = (
             np.append(network.weights, 0.0)[weight_id],
             network.coefficient[parts.clauses],

@@ -40,7 +40,7 @@ from lapis.inference.exact.junction_tree_kernel import (
     pick_states,
     take_out,
 )
-from lapis.network.csr import narrow, row_starts
+from lapis.network.csr import narrow_starts, row_starts
 from lapis.network.cubes import Cubes
 from lapis.runtime.progress import Stop
 
@@ -102,13 +102,13 @@ def build_tree(cubes: Cubes, order: np.ndarray) -> JunctionTree:
     )
     return JunctionTree(
         order,
-        narrow(scope_start),
+        narrow_starts(scope_start),
         scope_variable,
         parent,
-        narrow(cube_start),
+        narrow_starts(cube_start),
         cube,
-        narrow(row_starts(messages * cubes.size[order])),
-        narrow(row_starts(messages)),
+        narrow_starts(row_starts(messages * cubes.size[order])),
+        narrow_starts(row_starts(messages)),
     )
 
 

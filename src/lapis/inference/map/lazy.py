@@ -33,16 +33,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.grounding.assembly import FlatRows, concatenate_rows, decided_counts, weigh
+from lapis.grounding.assembly import FlatRows, concatenate_rows, count_decided, sum_counts
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
 from lapis.grounding.grounded_world import GroundedWorld
 from lapis.grounding.hard_formulas import refuse_falsified
 from lapis.grounding.templates import (
-    ChooseFates,
-    Fate,
+    ChooseStatuses,
+    EvidenceStatus,
     PlanLimits,
-    literal_fates,
+    list_statuses,
     plan_template,
 )
 from lapis.inference.map.solver import MapResult, most_likely_world
@@ -144,7 +144,7 @@ class LazyGrounding:
         self._listed = concatenate_rows([])
         weights = problem.weight_table.value
         self._negative = weights < 0
-        self._upper = decided_counts(problem, self._whole) - self._surviving_negative()
+        self._upper = count_decided(problem, self._whole) - self._surviving_negative()
 
     def extend(self, world: np.ndarray) -> Network:
         """Add what the world violates; the network of all clauses listed so far."""
@@ -157,24 +157,24 @@ class LazyGrounding:
         merged = merge_rows(
             row_starts(fresh.length), fresh.literal, fresh.weight_id, fresh.multiplicity
         )
-        constant = self._upper + weigh(fresh, len(self._upper), merged.merged == TAUTOLOGY)
-        constant -= weigh(fresh, len(self._upper), merged.merged == EMPTY)
+        constant = self._upper + sum_counts(fresh, len(self._upper), merged.merged == TAUTOLOGY)
+        constant -= sum_counts(fresh, len(self._upper), merged.merged == EMPTY)
         new = FlatRows(np.diff(merged.start), merged.literal, merged.weight_id, merged.coefficient)
         before = len(self._listed.multiplicity)
         self._listed = _union(self._listed, new)
         self.num_added = len(self._listed.multiplicity) - before
         positive = self._listed.weight_id >= 0
         positive[positive] = ~self._negative[self._listed.weight_id[positive]]
-        constant -= weigh(self._listed, len(constant), positive)
+        constant -= sum_counts(self._listed, len(constant), positive)
         rows = concatenate_rows([self._whole, self._listed])
         return self.session.assemble(rows, constant).network
 
     def _choices(
         self, clause: PlannedClause, current: CurrentWorld
-    ) -> list[tuple[int, ChooseFates]]:
+    ) -> list[tuple[int, ChooseStatuses]]:
         """Which groundings are wanted, with the sign of the weights they are wanted for."""
         here = self.problem.weight_table.value[self._weights(clause.feature)]
-        choices: list[tuple[int, ChooseFates]] = []
+        choices: list[tuple[int, ChooseStatuses]] = []
         if clause.feature.hard or (here > 0).any():
             choices.append((1, current.all_false))
         if (here < 0).any():
@@ -182,7 +182,7 @@ class LazyGrounding:
             choices += [(-1, current.first_true(position)) for position in range(literals)]
         return choices
 
-    def _fetch(self, clause: PlannedClause, sign: int, choose: ChooseFates) -> list[FlatRows]:
+    def _fetch(self, clause: PlannedClause, sign: int, choose: ChooseStatuses) -> list[FlatRows]:
         session = self.session
         rule = self.problem.model.rules[clause.feature.rule]
         found = []
@@ -230,34 +230,34 @@ class CurrentWorld:
     world: np.ndarray  # bool[num_base_atoms]
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
-    def all_false(self, literals: Sequence[Literal]) -> list[list[Fate]]:
+    def all_false(self, literals: Sequence[Literal]) -> list[list[EvidenceStatus]]:
         return [self._false(literal) for literal in literals]
 
-    def first_true(self, position: int) -> ChooseFates:
+    def first_true(self, position: int) -> ChooseStatuses:
         """The groundings whose first true literal is the one at `position`, by an unknown atom."""
 
-        def choose(literals: Sequence[Literal]) -> list[list[Fate]]:
+        def choose(literals: Sequence[Literal]) -> list[list[EvidenceStatus]]:
             if position >= len(literals):  # some literals became equal
                 return [[]]
             later = literals[position + 1 :]
             return [
                 *(self._false(literal) for literal in literals[:position]),
                 self._true(literals[position]),
-                *(literal_fates(literal, self.known, split=False) for literal in later),
+                *(list_statuses(literal, self.known, split=False) for literal in later),
             ]
 
         return choose
 
-    def _false(self, literal: Literal) -> list[Fate]:
+    def _false(self, literal: Literal) -> list[EvidenceStatus]:
         undecided = self.known.atoms[literal.predicate].num_unknown > 0
         holds = self._source(literal, "holds")
         if literal.positive:
-            return [Fate(undecided, anti=holds)]
-        return [] if holds is None else [Fate(undecided, join=holds)]
+            return [EvidenceStatus(undecided, anti=holds)]
+        return [] if holds is None else [EvidenceStatus(undecided, join=holds)]
 
-    def _true(self, literal: Literal) -> list[Fate]:
+    def _true(self, literal: Literal) -> list[EvidenceStatus]:
         unknown = self._source(literal, "unknown true" if literal.positive else "unknown false")
-        return [] if unknown is None else [Fate(True, join=unknown)]
+        return [] if unknown is None else [EvidenceStatus(True, join=unknown)]
 
     def _source(self, literal: Literal, kind: str) -> RelationAtom | None:
         key = (literal.predicate, kind)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.grounding.assembly import total_counts
+from lapis.grounding.assembly import count_all_groundings
 from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.objective import (
     ComponentResult,
@@ -277,9 +277,9 @@ def solve_parts(
             share = share_of_time(stop, parts, number)
             found[number] = prove(part.objective, found[number], method, share, stop)
             if not found[number].possible:
-                from lapis.network.satisfiability import contradiction
+                from lapis.network.satisfiability import contradiction_error
 
-                raise contradiction(core, int(core.component[part.atom[0]]))
+                raise contradiction_error(core, int(core.component[part.atom[0]]))
     tell_proofs(len(parts))
     refuse_infeasible(parts, found, stop)
     return found
@@ -427,5 +427,5 @@ def broken_weight(problem: Problem, counts: np.ndarray) -> float:
     systems report, and the score of a world that breaks nothing less the score of this one.
     """
     weights = problem.weight_table.value
-    wanted = np.where(weights > 0, total_counts(problem), 0.0)
+    wanted = np.where(weights > 0, count_all_groundings(problem), 0.0)
     return float(np.abs(weights) @ np.abs(wanted - counts))

@@ -176,7 +176,7 @@ def merge_units(
 
 def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
     """int8[num_atoms]: 1 or −1 for single atoms that a hard clause makes true or false, else 0."""
-    from lapis.network.satisfiability import contradiction
+    from lapis.network.satisfiability import contradiction_error
 
     hard = (network.weight_id < 0) & (np.diff(network.clause_start) == 1)
     literal = network.literal[network.clause_start[:-1][hard]]
@@ -186,7 +186,7 @@ def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
     denied = -literal[literal < 0] - 1
     both = denied[signs[denied] > 0]
     if len(both):
-        raise contradiction(network, int(network.component[both[0]]))
+        raise contradiction_error(network, int(network.component[both[0]]))
     signs[denied] = -1
     return signs
 

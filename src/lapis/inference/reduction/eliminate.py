@@ -54,19 +54,19 @@ from lapis.inference.reduction.tree_answers import (
     tree_runs,
 )
 from lapis.network.components import ComponentClauses, build_part, clause_rows
-from lapis.network.csr import row_pieces, row_starts
+from lapis.network.csr import row_chunks, row_starts
 from lapis.network.cubes import (
     Cubes,
     Variables,
+    cube_penalties,
     falsifying_cubes,
     find_variables,
-    is_plain,
-    penalties,
+    has_plain_clauses,
     sum_by_weight,
 )
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction
 from lapis.runtime.processes import give_back
+from lapis.network.satisfiability import contradiction_error
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3
@@ -188,7 +188,7 @@ class Reduction:
     def all_true(self) -> np.ndarray:
         """float64[num_weights], the counts if every clause were true."""
         network, total = self.network, self.network.constant_count.astype(np.float64)
-        for rows in row_pieces(network.num_clauses):
+        for rows in row_chunks(network.num_clauses):
             clauses = np.arange(rows.start, rows.stop)
             total += sum_by_weight(network, clauses, np.ones(len(clauses)))
         return total
@@ -259,13 +259,13 @@ def reduce(
 def list_factors(network: Network, variables: Variables) -> tuple[CliqueFactors, Cubes]:
     """The factors of a network, and their cubes, without states if these can be made for a run."""
     clause = np.arange(network.num_clauses, dtype=np.int32)
-    if is_plain(network):
+    if has_plain_clauses(network):
         member = variables.atom_variable[np.abs(network.literal) - 1]
         nothing = np.empty(0, np.int64), np.empty(0, np.int32)
         cubes = Cubes(variables.size, network.clause_start, member, *nothing, clause)
         return CliqueFactors(network, variables, None), cubes
     cubes = falsifying_cubes(network, variables, clause)
-    whole = cubes, penalties(network, cubes, network.weights)
+    whole = cubes, cube_penalties(network, cubes, network.weights)
     return CliqueFactors(network, variables, whole), cubes
 
 
@@ -322,4 +322,4 @@ def refuse_impossible(
     possible = row_starts(message > -np.inf)
     ends = tree.message_start[leaving + 1], tree.message_start[leaving]
     for clique in leaving[possible[ends[0]] == possible[ends[1]]][:1]:
-        raise contradiction(network, int(variables.component[tree.order[clique]]))
+        raise contradiction_error(network, int(variables.component[tree.order[clique]]))

@@ -32,7 +32,7 @@ import numpy as np
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, ROOT, JunctionTree
 from lapis.network.components import ComponentClauses
-from lapis.network.csr import join_rows, row_starts
+from lapis.network.csr import row_starts, stack_rows
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.runtime.kernels import allocating_entry, entry, inner
@@ -113,7 +113,7 @@ def product_clauses(
     constant += float(unit[atoms][unit[atoms] < 0].sum())
     add((np.sign(unit[atoms]) * (atoms + 1)).astype(np.int32)[:, None], np.abs(unit[atoms]))
 
-    hard_start, hard_literal = join_rows([(part.hard_start, part.hard_literal) for part in parts])
+    hard_start, hard_literal = stack_rows([(part.hard_start, part.hard_literal) for part in parts])
     num_hard = len(hard_start) - 1
     hard = merge_rows(hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard))
     num_soft = sum(map(len, lengths))

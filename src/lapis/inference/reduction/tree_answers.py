@@ -34,7 +34,7 @@ from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import JunctionTree, collect, longest_row, work_space
 from lapis.inference.exact.junction_tree_kernel import believe, lay_out, visit_cube
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.cubes import Cubes, Variables, falsifying_cubes, penalties, plain_cubes
+from lapis.network.cubes import Cubes, Variables, cube_penalties, falsifying_cubes, plain_cubes
 from lapis.network.network import Network
 from lapis.runtime.kernels import entry, inner
 
@@ -62,14 +62,14 @@ class CliqueFactors(NamedTuple):
             return self.whole
         clauses = np.arange(self.network.num_clauses)
         cubes = falsifying_cubes(self.network, self.variables, clauses)
-        return cubes, penalties(self.network, cubes, self.network.weights)
+        return cubes, cube_penalties(self.network, cubes, self.network.weights)
 
     def of_run(self, run: JunctionTree) -> tuple[JunctionTree, Cubes, np.ndarray]:
         """Those of some cliques, which number them anew where there are no others."""
         if self.whole is not None:
             return run, *self.whole
         cubes = plain_cubes(self.network, self.variables, run.cube)
-        penalty = penalties(self.network, cubes, self.network.weights)
+        penalty = cube_penalties(self.network, cubes, self.network.weights)
         return run._replace(cube=np.arange(len(penalty), dtype=np.int32)), cubes, penalty
 
 

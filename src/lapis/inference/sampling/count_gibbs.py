@@ -28,8 +28,8 @@ from lapis.counting.differences.sparse_vectors import gather_ranges
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.assembly import network_blocks
-from lapis.grounding.atoms import atom_table, number_atoms
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.atoms import build_atom_table, number_unknown_atoms
+from lapis.grounding.evidence import apply_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import CountedWorld, OpenBlocks, count_world
 from lapis.inference.sampling.starting_worlds import TRIES, random_world
@@ -106,7 +106,7 @@ class CountGibbs:
                 blocks.append(
                     BlockSite(atom, OpenBlocks(name, rows[atom - first], start, is_exact))
                 )
-        known = {name: e.true for name, e in close_blocks(self.problem).items()}
+        known = {name: e.true for name, e in apply_blocks(self.problem).items()}
         ergodic = None if any(rule.hard for rule in self.problem.model.rules) else True
         return CountGibbsPlan(network, known, tuple(single), tuple(blocks), ergodic)
 
@@ -205,10 +205,10 @@ def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:
     Raises TooLarge, with an estimate, where they alone do not fit.
     """
     check_atoms(problem, memory_limit(max_memory))
-    numbered = number_atoms(close_blocks(problem), problem.domains)
+    numbered = number_unknown_atoms(apply_blocks(problem), problem.domains)
     blocks = network_blocks(problem, numbered)
     return network_of_atoms(
-        atom_table(numbered),
+        build_atom_table(numbered),
         problem.weight_table.value,
         np.zeros(len(problem.weight_table)),
         block_start=blocks.start,

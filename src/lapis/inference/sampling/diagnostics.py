@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling.tally import Tally
-from lapis.network.csr import row_pieces
+from lapis.network.csr import row_chunks
 from lapis.network.network import Network
 
 PIECE = 1 << 13  # values summarised together, which stay in the cache
@@ -243,7 +243,7 @@ def count_ranges(
     if network.num_clauses == 0:
         return np.ones(len(network.weights)), np.ones(len(network.weights))
     span, jump = np.zeros((2, len(network.weights)))
-    for rows in row_pieces(network.num_clauses):
+    for rows in row_chunks(network.num_clauses):
         soft = network.weight_id[rows] >= 0
         if sampled is not None:
             first_atom = np.abs(network.literal[network.clause_start[:-1][rows]]) - 1

@@ -16,7 +16,7 @@ from lapis.inference.sampling.gibbs_units import GibbsUnits
 from lapis.inference.sampling.mcsat_kernel import Slice, draw_solution, new_search, new_slice, reach
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction, find_world
+from lapis.network.satisfiability import contradiction_error, find_world
 
 TRIES = 10
 FLIPS_AN_ATOM = 20
@@ -91,7 +91,7 @@ def search_exhaustively(
         atoms = np.abs(graph.literal[graph.clause_start[clause] : graph.clause_start[clause + 1]])
         free = atoms[~hard.fixed[atoms - 1]] - 1
         if len(free) == 0:
-            raise contradiction(network, int(network.component[atoms[0] - 1]))
+            raise contradiction_error(network, int(network.component[atoms[0] - 1]))
         if hard.seen[free[0]]:
             continue
         found, _ = reach(graph, units, hard, free[0], len(members), members)
@@ -99,7 +99,7 @@ def search_exhaustively(
             graph, units, world, hard, search, members, found, NODE_BUDGET, estimate, rng
         )
         if solutions == 0:
-            raise contradiction(network, int(network.component[members[0]]))
+            raise contradiction_error(network, int(network.component[members[0]]))
         if solutions < 0 and (whole := find_world(network)) is not None:
             world.value[:] = whole  # every chain's, so none is drawn where one can be
             break

@@ -50,14 +50,14 @@ from lapis.network.csr import row_starts
 from lapis.network.cubes import (
     Cubes,
     Variables,
+    cube_penalties,
     falsifying_cubes,
     find_variables,
-    keep_first,
-    penalties,
+    take_first_cubes,
 )
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction
 from lapis.runtime.processes import give_back
+from lapis.network.satisfiability import contradiction_error
 from lapis.runtime.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
@@ -167,7 +167,7 @@ class CountPlan:
     ) -> tuple[Potentials, Potentials]:
         """The upward passes over what is eliminated and over the counts."""
         reduction, network, tables = self.reduction, self.network, self.tables
-        penalty = penalties(network, reduction.cubes, weights)
+        penalty = cube_penalties(network, reduction.cubes, weights)
         eliminated = collect(reduction.tree, reduction.cubes, penalty, stop=stop)
         kept = reduction.kept_clause
         soft = network.weight_id[kept] >= 0
@@ -180,7 +180,7 @@ class CountPlan:
         impossible = roots[values == -np.inf]
         if len(impossible):
             variable = tables.classes.first[self.tree.order[impossible[0]]]
-            raise contradiction(reduction.core, int(self.variables.component[variable]))
+            raise contradiction_error(reduction.core, int(self.variables.component[variable]))
         return eliminated, potentials
 
     def _core_marginal(self, beliefs: CliqueBeliefs) -> np.ndarray:
@@ -254,7 +254,7 @@ def plan_counts(
     kinds, kind = np.unique(scopes, axis=0, return_inverse=True)
     is_hard = network.weight_id[reduction.kept_clause] < 0
     try:
-        kept = keep_first(cubes, len(is_hard))
+        kept = take_first_cubes(cubes, len(is_hard))
         tables = build_tables(classes, kept, is_hard, num_plain, kinds, max_memory)
     except TooLarge:
         return None
@@ -296,7 +296,7 @@ def find_alike(reduction: Reduction) -> Alike | None:
         return None
     variables = find_variables(core, np.ones(core.num_atoms, bool))
     cubes = falsifying_cubes(core, variables, np.arange(core.num_clauses))
-    penalty = penalties(core, cubes, core.weights)
+    penalty = cube_penalties(core, cubes, core.weights)
     num_plain = int((variables.state_atom[variables.state_start[:-1]] < 0).sum())
     first = interchangeable_classes(score_terms(cubes, penalty, num_plain))
     classes = group_variables(variables, first)

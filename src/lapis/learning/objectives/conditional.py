@@ -385,9 +385,9 @@ def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 def observed_world(example: Example, network: Network, answers: np.ndarray) -> np.ndarray:
     """bool[num_atoms], the world of the data; raises LapisError if that is not possible."""
-    from lapis.grounding.evidence import close_blocks
+    from lapis.grounding.evidence import apply_blocks
 
-    close_blocks(example.complete)  # a block with one candidate is not among the unknown atoms
+    apply_blocks(example.complete)  # a block with one candidate is not among the unknown atoms
     world = network.complete(answers == 1)
     if not network.is_feasible(world):
         from lapis.grounding.bottom_up import ground

@@ -39,7 +39,7 @@ import numpy as np
 
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 from lapis.counting.ijgp.counter import plus_shape
-from lapis.counting.ijgp.differences import depending
+from lapis.counting.ijgp.differences import find_dependent_predicates
 from lapis.errors import TooLarge
 from lapis.inference.sampling.counted_world import CountedWorld
 from lapis.language.syntax import ComparisonOperator, Constant
@@ -194,7 +194,7 @@ class ViolatedGroundings:
         self.problem = problem
         form, offset = problem.normal_form, problem.weight_table.offset
         moving = set(movable)
-        moving |= {derived for name in movable for derived in depending(form, name)}
+        moving |= {derived for name in movable for derived in find_dependent_predicates(form, name)}
         self._features: list[Feature] = []
         self._violations: list[Violation] = []
         for feature in form.features:

@@ -30,7 +30,7 @@ from lapis.counting.ijgp.differences import (
 )
 from lapis.data.keys import contains, unpack
 from lapis.errors import TooLarge
-from lapis.grounding.evidence import block_shape, close_blocks
+from lapis.grounding.evidence import apply_blocks, block_shape
 from lapis.learning.examples import Example
 from lapis.learning.objectives.pseudo import (
     SAMPLE_SIZE,
@@ -187,7 +187,7 @@ def world_blocks(
     problem = example.complete
     declared = problem.model.predicates[predicate]
     refuse_listed_blocks(example, predicate)
-    true = close_blocks(problem)[predicate].true
+    true = apply_blocks(problem)[predicate].true
     shape = block_shape(declared, problem.domains)
     total = shape.num_keys * shape.num_values
     if total > MAX_LISTED:

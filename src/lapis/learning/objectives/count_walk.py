@@ -42,8 +42,8 @@ import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, stack_vectors
 from lapis.data.keys import unpack
-from lapis.grounding.atoms import PredicateAtoms, number_atoms
-from lapis.grounding.evidence import BlockShape, block_shape, close_blocks
+from lapis.grounding.atoms import PredicateAtoms, number_unknown_atoms
+from lapis.grounding.evidence import BlockShape, apply_blocks, block_shape
 from lapis.inference.sampling.counted_world import CountedWorld, Drawn, DrawnBlocks, OpenBlocks
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
@@ -127,7 +127,7 @@ class Sites:
 
 def asked_sites(free: Problem) -> tuple[Sites, ...]:
     """The sites of all predicates with undecided atoms."""
-    numbered = number_atoms(close_blocks(free), free.domains)
+    numbered = number_unknown_atoms(apply_blocks(free), free.domains)
     found = []
     for name, atoms in numbered.items():
         predicate = free.model.predicates[name]

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.totals import complete_world
-from lapis.counting.weight_keys import count_weights, number_weights, violated_rules
+from lapis.counting.totals import build_complete_world
+from lapis.counting.weight_keys import count_weights, find_violated_rules, number_weights
 from lapis.learning.examples import Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import Point
@@ -120,9 +120,9 @@ def count_data(problem: Problem) -> np.ndarray:
     """float64[num_weights], the true groundings in complete data that keep the hard rules."""
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     form = problem.normal_form
-    world = complete_world(form, problem.model, problem.domains, relations)
+    world = build_complete_world(form, problem.model, problem.domains, relations)
     has_blocks = any(predicate.block for predicate in problem.model.predicates.values())
-    if has_blocks or violated_rules(form.features, world):
+    if has_blocks or find_violated_rules(form.features, world):
         from lapis.grounding.bottom_up import ground
 
         ground(problem)  # says which rule or block the data contradict, and where

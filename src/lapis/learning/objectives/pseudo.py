@@ -37,13 +37,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.differences.atom_differences import Differences, open_differences
-from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
 from lapis.counting.differences.classes import (
     AtomRows,
     AtomStack,
     BlockStack,
     atom_rows,
-    difference_classes,
+    find_difference_classes,
     stack_atoms,
     stack_blocks,
 )
@@ -225,7 +225,7 @@ def world_atoms(example: Example, predicate: str, generator: np.random.Generator
         ones = np.ones(len(asked.unknown))
         return AtomSet(rows_at(differences, asked.unknown, ones), len(asked.unknown), None)
     try:
-        classes = difference_classes(problem, predicate)
+        classes = find_difference_classes(problem, predicate)
     except TooLarge:
         return sample_atoms(problem, predicate, generator)
     require_consistent(problem, classes.violated_rules)
@@ -288,7 +288,7 @@ def world_blocks(example: Example, predicate: str) -> BlockClasses:
     problem = example.complete
     declared = problem.model.predicates[predicate]
     refuse_listed_blocks(example, predicate)
-    classes = block_classes(problem, predicate)
+    classes = find_block_classes(problem, predicate)
     require_consistent(problem, classes.violated_rules)
     if classes.broken_blocks:
         wanted = "exactly one value" if declared.exactly_one else "at most one value"

@@ -48,7 +48,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.grounding.assembly import HARD
-from lapis.grounding.limits import describe_bytes
+from lapis.grounding.limits import format_bytes
 from lapis.problem.problem import Problem
 from lapis.runtime.progress import Progress, Report, Stop, tell
 from lapis.stores.components.rows import DEFINITION
@@ -202,8 +202,8 @@ def refuse_large(
     ]
     raise TooLarge(
         f"a connected component has {num_atoms:,} unknown atoms and {num_clauses:,} ground "
-        f"clauses; about {describe_bytes(largest.literals * BYTES_A_LITERAL)} of memory, over the "
-        f"limit of {describe_bytes(memory)} for a task",
+        f"clauses; about {format_bytes(largest.literals * BYTES_A_LITERAL)} of memory, over the "
+        f"limit of {format_bytes(memory)} for a task",
         code="component-too-large",
         hint="; ".join([*told, "or raise --max-memory" if told else "raise --max-memory"]),
     )

@@ -17,7 +17,7 @@ import numpy as np
 from lapis.data.atomic_write import require_writable, whole_path
 from lapis.data.keys import contains
 from lapis.errors import LapisError
-from lapis.grounding.evidence import close_blocks
+from lapis.grounding.evidence import apply_blocks
 from lapis.language.printer import print_formula
 from lapis.problem.problem import Problem
 from lapis.problem.query import Query
@@ -159,7 +159,7 @@ def known_value(problem: Problem, query: Query) -> float | None:
     """What the data decides of a single atom, 0 or 1; None where it does not."""
     if query.constants is None:
         return None
-    evidence = close_blocks(problem)[query.predicate]
+    evidence = apply_blocks(problem)[query.predicate]
     types = evidence.predicate.types
     codes = [problem.domains[t].index[c] for t, c in zip(types, query.constants, strict=True)]
     row = np.array([codes], np.int32).reshape(1, len(types))

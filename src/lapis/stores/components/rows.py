@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.assembly import HARD, FlatRows, merge_clauses, weigh
+from lapis.grounding.assembly import HARD, FlatRows, merge_with_definitions, sum_counts
 from lapis.network.csr import row_starts
 from lapis.network.merge import TAUTOLOGY
 from lapis.network.network import AtomTable, Network
@@ -87,7 +87,7 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
     definition_literal = flat[np.repeat(definitions, length)]
     num_base_atoms = len(atom) - len(defined)
     found = FlatRows(length, flat, weight_id, times).take(clauses)
-    merged = merge_clauses(found, (num_base_atoms, definition_start, definition_literal))
+    merged = merge_with_definitions(found, (num_base_atoms, definition_start, definition_literal))
     blocks = (kind == AT_MOST_ONE) | (kind == EXACTLY_ONE)
     network = Network(
         atoms=atom_table(num_base_atoms, definition_start, definition_literal),
@@ -97,7 +97,7 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
         weight_id=merged.weight_id,
         coefficient=merged.coefficient,
         weights=weights[weight],
-        constant_count=weigh(found, len(weight), merged.merged == TAUTOLOGY),
+        constant_count=sum_counts(found, len(weight), merged.merged == TAUTOLOGY),
         block_start=row_starts(length[blocks]),
         block_atom=flat[np.repeat(blocks, length)] - 1,
         block_exact=kind[blocks] == EXACTLY_ONE,

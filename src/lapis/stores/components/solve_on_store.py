@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.grounding.limits import describe_bytes, memory_limit
+from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.map.solver import MapResult, broken_weight
 from lapis.inference.marginals import Marginals, total_figures
 from lapis.language.names import format_atom
@@ -239,7 +239,7 @@ def fetch_answers(
     if needed > memory:
         raise TooLarge(
             f"the answer is about {needed // BYTES_AN_ATOM:,} atoms; about "
-            f"{describe_bytes(needed)} here, over the limit of {describe_bytes(memory)}",
+            f"{format_bytes(needed)} here, over the limit of {format_bytes(memory)}",
             code="answer-too-large",
             hint="leave it on the engine (-o table:NAME), or write it to a file (-o FILE.parquet)",
         )

@@ -41,9 +41,9 @@ from lapis.counting.differences.argument_classes import (
     MAX_SIGNATURES,
     Signatures,
     merge_signatures,
-    too_many_classes,
+    too_many_classes_error,
 )
-from lapis.counting.differences.atom_differences import AtomVectors, TermGroup, differences_in
+from lapis.counting.differences.atom_differences import AtomVectors, TermGroup, evaluate_in_memory
 from lapis.counting.differences.block_classes import BlockCandidates, count_candidates
 from lapis.counting.differences.differences import FlipTarget, SignedConjunctions, clause_difference
 from lapis.counting.differences.sparse_vectors import (
@@ -52,11 +52,11 @@ from lapis.counting.differences.sparse_vectors import (
     place_vectors,
     stack_vectors,
 )
-from lapis.counting.weight_keys import WeightKey, WeightKeys, violated_rules
+from lapis.counting.weight_keys import WeightKey, WeightKeys, find_violated_rules
 from lapis.logic.clauses import Feature
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.exact_sums import narrow
+from lapis.relational.compile import PlanOutput, compile_plan
+from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import QueryPlan
 from lapis.stores.counting.signatures import (
@@ -101,7 +101,9 @@ class StoredTerms:
     ) -> tuple[list[StoredTerm], list[StoredTerm]]:
         """The terms of d(g) for false and for true atoms."""
         world = self.engine.world
-        wanted = Wanted((*self.target.positions, *key.plus), key.plus, True, difference.determined)
+        wanted = PlanOutput(
+            (*self.target.positions, *key.plus), key.plus, True, difference.determined
+        )
         variables = tuple(difference.variables.items())
         when_false, when_true = (
             self._terms(compile_plan(side, variables, world, wanted), key)
@@ -342,13 +344,13 @@ def stored_differences(
         tuple(terms.groups),
         tuple(when_false),
         tuple(when_true),
-        violated_rules(features, world),
+        find_violated_rules(features, world),
     )
 
 
 def _integers(values: Sequence[int]) -> np.ndarray:
     """int64[n], or Python's where 64 bits do not suffice."""
-    return narrow(np.array(values, dtype=object))
+    return narrow_integers(np.array(values, dtype=object))
 
 
 class _Sides(NamedTuple):
@@ -367,7 +369,7 @@ def count_stored_candidates(differences: StoredDifferences) -> BlockCandidates:
     ):
         world, target = differences.world.read(), differences.target
         return count_candidates(
-            differences_in(world, target, differences.features, differences.keys)
+            evaluate_in_memory(world, target, differences.features, differences.keys)
         )
     predicate, sizes = differences.target.predicate, differences.sizes
     unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
@@ -497,5 +499,5 @@ def _count_blocks(
             )
             found.append(_Blocks(tuple(row), candidates, number))
         if len(found) > MAX_SIGNATURES:
-            raise too_many_classes(len(found))
+            raise too_many_classes_error(len(found))
     return found

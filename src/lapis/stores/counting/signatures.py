@@ -29,8 +29,8 @@ from lapis.counting.differences.argument_classes import (
     MAX_SIGNATURES,
     Signatures,
     merge_signatures,
-    outer_counts,
-    too_many_classes,
+    multiply_counts,
+    too_many_classes_error,
 )
 from lapis.stores.load_to_store import ScratchTables
 
@@ -153,9 +153,9 @@ class SignatureCounter:
             own = self._classes(block)
             before, after = len(result.multiplicity), len(own.multiplicity)
             if before * after > MAX_SIGNATURES:
-                raise too_many_classes(before * after)
+                raise too_many_classes_error(before * after)
             value = np.repeat(result.value, after, axis=0) + np.tile(own.value, (before, 1))
-            result = Signatures(value, outer_counts(result.multiplicity, own.multiplicity))
+            result = Signatures(value, multiply_counts(result.multiplicity, own.multiplicity))
         return result
 
     def _classes(self, block: _Block) -> Signatures:
@@ -184,7 +184,7 @@ class SignatureCounter:
             count = batch["num"].astype(np.int64)
             fetched += len(count)
             if fetched > MAX_SIGNATURES:
-                raise too_many_classes(fetched)
+                raise too_many_classes_error(fetched)
             value = np.zeros((len(count), self.num_groups), np.int64)
             for group, name in zip(function.groups, columns, strict=True):
                 value[:, group] = self.codes.encode(group, batch[name])

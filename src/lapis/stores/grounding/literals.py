@@ -30,17 +30,17 @@ from typing import NamedTuple
 
 from lapis.errors import TooLarge
 from lapis.grounding.templates import (
-    Fate,
+    EvidenceStatus,
     GroundingQuery,
     PlanLimits,
     Template,
-    either_fate,
-    literal_fates,
+    list_statuses,
+    merge_statuses,
     plan_template,
 )
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal, SimpleTerm
-from lapis.relational.interpretation import refuse_work
+from lapis.relational.interpretation import refuse_costly_plan
 from lapis.relational.plan import QueryPlan, Term
 from lapis.stores.dialect import Dialect
 from lapis.stores.grounding.atoms import KnownTables, columns_of, spell
@@ -97,21 +97,21 @@ class LiteralWriter:
         splittable = [
             literal
             for literal in template.literals
-            if len(literal_fates(literal, self.world, split=True)) > 1
+            if len(list_statuses(literal, self.world, split=True)) > 1
         ]
 
-        def choose(literals: Sequence[Literal]) -> list[list[Fate]]:
+        def choose(literals: Sequence[Literal]) -> list[list[EvidenceStatus]]:
             fates, left = [], MOST_SPLIT
             for literal in literals:
-                options = literal_fates(literal, self.world, split=True)
+                options = list_statuses(literal, self.world, split=True)
                 left -= len(options) > 1
                 split = len(options) == 1 or left >= 0
-                fates.append(options if split else [either_fate(literal, self.world)])
+                fates.append(options if split else [merge_statuses(literal, self.world)])
             return fates
 
         queries = list(plan_template(template, self.world, EVERYWHERE, choose))
         for query in queries:
-            refuse_work(query.plan.cost)
+            refuse_costly_plan(query.plan.cost)
         either = len(splittable) > MOST_SPLIT
         return [KeptQuery(query, either) for query in queries]
 

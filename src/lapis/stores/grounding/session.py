@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.assembly import HARD, contradicted, signatures, split_ground, total_counts
+from lapis.grounding.assembly import (
+    HARD,
+    count_all_groundings,
+    hard_contradiction,
+    predicate_signatures,
+    split_ground,
+)
 from lapis.grounding.templates import GroundingQuery, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
@@ -96,7 +102,7 @@ class StoredGrounding:
     def __init__(self, problem: Problem, store: Store) -> None:
         self.problem = problem
         self.store = store
-        types = {name: predicate.types for name, predicate in signatures(problem).items()}
+        types = {name: predicate.types for name, predicate in predicate_signatures(problem).items()}
         self.base = number_atoms(problem, store)
         self.world = KnownTables(store, problem.domains, types, dict(self.base))
         self.writer = LiteralWriter(self.world, {})
@@ -148,7 +154,7 @@ class StoredGrounding:
             for name, atoms in self.base.items()
             if atoms.num_unknown
         }
-        counts = total_counts(self.problem) - self.left
+        counts = count_all_groundings(self.problem) - self.left
         return GroundTables(tuple(tables), width, unknown, counts, bool(waiting))
 
     def _keep(self, feature: Feature, table: StoredTable) -> Iterator[StoredTable]:
@@ -219,7 +225,7 @@ class StoredGrounding:
             for i, name in enumerate(plan.keep)
         ]
         where = f" at {', '.join(values)}" if values else ""
-        raise contradicted(self.problem.model.rules[feature.rule], where, [])
+        raise hard_contradiction(self.problem.model.rules[feature.rule], where, [])
 
     def _weight(self, feature: Feature, query: GroundingQuery) -> str:
         if feature.hard:
@@ -266,7 +272,7 @@ class StoredGrounding:
             literals = [number for number in found if number]
             weight = HARD if feature.hard else int(offset[feature.rule])
             if not literals and feature.hard:
-                raise contradicted(self.problem.model.rules[feature.rule], "", [])
+                raise hard_contradiction(self.problem.model.rules[feature.rule], "", [])
             if not feature.hard:
                 self.left[weight] += 1.0
             if literals:

@@ -21,7 +21,7 @@ from itertools import chain, combinations, product
 import numpy as np
 
 from lapis.registry.options import StructureOptions
-from lapis.relational.factor import indicator
+from lapis.relational.factor import indicator_factor
 from lapis.structure.candidates import RuleSearch
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
 from lapis.structure.path_differences import PathColumn, count_values
@@ -123,7 +123,7 @@ def tabulate_nodes(
         inside = {v for atom in node for v in atom.variables}
         axes = tuple(at for at in range(data.predicates[name].arity) if at in inside)
         found = sums.column(node, axes)
-        columns.append(PathColumn(axes, indicator(found.variables, found.rows)))
+        columns.append(PathColumn(axes, indicator_factor(found.variables, found.rows)))
     parts = [
         count_values(data, name, columns, world)
         for world in range(data.num_worlds)
