@@ -38,7 +38,7 @@ Name = TypeVar("Name")
 def group_connected(items: Iterable[T], names: Callable[[T], Set[Name]]) -> list[list[T]]:
     """The items in groups that share no name with each other.
 
-    >>> connected([(1, 2), (3,), (2, 4)], set)
+    >>> group_connected([(1, 2), (3,), (2, 4)], set)
     [[(3,)], [(1, 2), (2, 4)]]
     """
     groups: list[tuple[Set[Name], list[T]]] = []
