@@ -65,8 +65,8 @@ from lapis.network.cubes import (
     sum_by_weight,
 )
 from lapis.network.network import Network
-from lapis.runtime.processes import give_back
 from lapis.network.satisfiability import contradiction_error
+from lapis.runtime.processes import give_back
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3

@@ -56,8 +56,8 @@ from lapis.network.cubes import (
     take_first_cubes,
 )
 from lapis.network.network import Network
-from lapis.runtime.processes import give_back
 from lapis.network.satisfiability import contradiction_error
+from lapis.runtime.processes import give_back
 from lapis.runtime.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
