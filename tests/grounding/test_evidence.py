@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lapis.data.database import Domain, empty_tuples
 from lapis.errors import LapisError
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.language.model import Model, Predicate
 from lapis.logic.clauses import NormalForm
 from lapis.problem.problem import Evidence, Problem

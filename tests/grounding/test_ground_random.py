@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lapis.errors import LapisError
 from lapis.grounding import ground
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
 

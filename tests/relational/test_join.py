@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.relational.exact_sums import Runs, Side, list_pairs, match_runs
-from lapis.relational.join import accumulate_dense, accumulate_hashed, accumulate_onto
+from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed, accumulate_onto
 
 
 @st.composite

@@ -62,7 +62,7 @@ from lapis.counting.nested_loops_kernel import (
     contains_atom,
     insert_keys,
 )
-from lapis.counting.weight_keys import count_violations, count_weights, number_weights
+from lapis.counting.totals import count_violations, count_weights, number_weights
 from lapis.data.database import Domain
 from lapis.data.keys import LARGEST_KEY
 from lapis.errors import TooLarge

@@ -16,6 +16,8 @@ exactly the literals in p hold follows by Möbius inversion over supersets,
 k·2^(k−1) subtractions for all 2^k patterns together. N(S) is the product of the counts of S's
 connected parts and of the domains of variables that S does not mention, so only connected sets
 of atoms are ever joined, each once, and their subexpressions are shared among all of them.
+
+Which weight a grounding counts for, and whether a world keeps the hard rules.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from lapis.counting.complete_world import extend
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
+from lapis.problem.problem import Problem
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import match_atom, plan_violations
 from lapis.relational.conjunction import RelationAtom
@@ -175,3 +178,69 @@ def _connected_masks(subset: int, atoms: Sequence[Tuples]) -> list[int]:
 
 def _mentioned_variables(subset: int, atoms: Sequence[Tuples]) -> set[str]:
     return {name for bit, atom in enumerate(atoms) if subset >> bit & 1 for name in atom.variables}
+
+
+class WeightKey(NamedTuple):
+    """Weight ids: offset + the mixed-radix value of the plus variables, the last fastest."""
+
+    offset: int
+    plus: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+class WeightKeys(NamedTuple):
+    """The weights of every rule, numbered as `WeightTable` does; hard rules share one more id."""
+
+    of_rule: tuple[WeightKey, ...]
+    num_weights: int
+
+    @property
+    def hard(self) -> int:
+        """The id under which all hard rules are counted together."""
+        return self.num_weights
+
+
+def number_weights(problem: Problem) -> WeightKeys:
+    table = problem.weight_table
+    num_weights = int(table.offset[-1])
+    hard = WeightKey(num_weights, (), ())
+    return WeightKeys(
+        tuple(
+            hard if rule.hard else WeightKey(int(offset), rule.plus, shape)
+            for rule, offset, shape in zip(
+                problem.model.rules, table.offset[:-1], table.shape, strict=True
+            )
+        ),
+        num_weights,
+    )
+
+
+def count_weights(
+    features: Sequence[Feature], keys: WeightKeys, interpretation: Interpretation
+) -> list[int]:
+    """True groundings of each weight; zero for the weights of other rules."""
+    counts = [0] * keys.num_weights
+    for feature in features:
+        if not feature.hard:
+            offset = keys.of_rule[feature.rule].offset
+            true = count_feature(feature, interpretation).true
+            counts[offset : offset + len(true)] = true
+    return counts
+
+
+def count_violations(feature: Feature, interpretation: Interpretation) -> int:
+    """Σ over the clauses of the number of groundings in which the clause is false."""
+    counted = count_feature(feature, interpretation)
+    always = (feature.constant + len(feature.clauses)) * counted.groundings
+    return sum(always - true for true in counted.true)
+
+
+def find_violated_rules(
+    features: Sequence[Feature], interpretation: Interpretation
+) -> tuple[int, ...]:
+    """The hard rules that some grounding violates in this world."""
+    return tuple(
+        feature.rule
+        for feature in features
+        if feature.hard and count_violations(feature, interpretation)
+    )

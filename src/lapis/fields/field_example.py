@@ -12,7 +12,7 @@ from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.ground import UnknownUnits, ground_field, unknown_units
 from lapis.fields.lifted_counts import FlipGroups, Flips, PseudoClasses, take_census
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example
 from lapis.network.csr import row_starts

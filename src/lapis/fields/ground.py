@@ -26,7 +26,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import Constant, Variable

@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,

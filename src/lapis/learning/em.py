@@ -38,7 +38,7 @@ import numpy as np
 
 from lapis.data.database import empty_tuples
 from lapis.data.keys import union
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.language.syntax import atoms
 from lapis.learning.examples import Example

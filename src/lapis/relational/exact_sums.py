@@ -179,7 +179,7 @@ def sum_dense(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarra
 def _sum_small(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    from lapis.relational.join import accumulate_dense, accumulate_hashed
+    from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed
 
     num_pairs = runs.num_pairs
     space = math.prod(radix)

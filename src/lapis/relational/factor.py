@@ -155,7 +155,7 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     Every variable of `target` must be one of the other two. Only the sums that `target` asks for
     are kept, so closing a cycle of three large relations needs no room for the open paths.
     """
-    from lapis.relational.join import accumulate_onto
+    from lapis.relational.factor_kernel import accumulate_onto
 
     right, runs = _align(left, right)
     radix = [

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from lapis.counting.differences.differences import FlipTarget
-from lapis.counting.weight_keys import WeightKeys
+from lapis.counting.totals import WeightKeys
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.relational.algebra import Expression, Join, Project, Universe

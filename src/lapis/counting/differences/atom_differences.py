@@ -56,7 +56,7 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
 )
 from lapis.counting.flipping_world import FlippingWorld
-from lapis.counting.weight_keys import WeightKey, WeightKeys, find_violated_rules, number_weights
+from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules, number_weights
 from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem

@@ -82,8 +82,7 @@ from lapis.counting.ijgp.encoding import constant_code, encode_cube, negate_clau
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
 from lapis.counting.ijgp.table import MessageTable, pack_codes
-from lapis.counting.totals import build_complete_world
-from lapis.counting.weight_keys import number_weights
+from lapis.counting.totals import build_complete_world, number_weights
 from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Predicate

@@ -385,7 +385,7 @@ def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 def observed_world(example: Example, network: Network, answers: np.ndarray) -> np.ndarray:
     """bool[num_atoms], the world of the data; raises LapisError if that is not possible."""
-    from lapis.grounding.evidence import apply_blocks
+    from lapis.grounding.blocks import apply_blocks
 
     apply_blocks(example.complete)  # a block with one candidate is not among the unknown atoms
     world = network.complete(answers == 1)

@@ -30,7 +30,7 @@ from lapis.counting.ijgp.differences import (
 )
 from lapis.data.keys import contains, unpack
 from lapis.errors import TooLarge
-from lapis.grounding.evidence import apply_blocks, block_shape
+from lapis.grounding.blocks import apply_blocks, block_shape
 from lapis.learning.examples import Example
 from lapis.learning.objectives.pseudo import (
     SAMPLE_SIZE,

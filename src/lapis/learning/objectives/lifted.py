@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.totals import build_complete_world
-from lapis.counting.weight_keys import count_weights, find_violated_rules, number_weights
+from lapis.counting.totals import (
+    build_complete_world,
+    count_weights,
+    find_violated_rules,
+    number_weights,
+)
 from lapis.learning.examples import Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import Point

@@ -17,7 +17,7 @@ import numpy as np
 from lapis.data.atomic_write import require_writable, whole_path
 from lapis.data.keys import contains
 from lapis.errors import LapisError
-from lapis.grounding.evidence import apply_blocks
+from lapis.grounding.blocks import apply_blocks
 from lapis.language.printer import print_formula
 from lapis.problem.problem import Problem
 from lapis.problem.query import Query

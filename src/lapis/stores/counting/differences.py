@@ -52,7 +52,7 @@ from lapis.counting.differences.sparse_vectors import (
     place_vectors,
     stack_vectors,
 )
-from lapis.counting.weight_keys import WeightKey, WeightKeys, find_violated_rules
+from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules
 from lapis.logic.clauses import Feature
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import PlanOutput, compile_plan

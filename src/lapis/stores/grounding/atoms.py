@@ -7,7 +7,7 @@ that its arguments spell. So no table of atoms is joined, and the same atom has 
 every engine; the price is that numbers have gaps where atoms are known.
 
 Predicates are sparse or dense as in `grounding.atoms`. One with blocks is always sparse: what a
-block leaves possible has to be listed to see what it forces (`grounding.evidence` says what).
+block leaves possible has to be listed to see what it forces (`grounding.blocks` says what).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.grounding.atoms import argument_sizes
-from lapis.grounding.evidence import block_shape, refuse_block
+from lapis.grounding.blocks import block_shape, refuse_block
 from lapis.language.model import Predicate
 from lapis.logic.clauses import SimpleTerm
 from lapis.problem.problem import Evidence, LazyEvidence, Problem
@@ -234,7 +234,7 @@ def list_unknown(atoms: StoredAtoms, store: Store) -> str:
 def close_blocks(
     evidence: Evidence, true: StoredTable, domains: Mapping[str, Domain], store: Store, label: str
 ) -> tuple[StoredTable, StoredTable]:
-    """True and unknown tuples of a predicate with blocks, as `grounding.evidence` closes them."""
+    """True and unknown tuples of a predicate with blocks, as `grounding.blocks` closes them."""
     predicate = evidence.predicate
     shape = block_shape(predicate, domains)
     key = [f"c{i}" for i in shape.key]
