@@ -20,7 +20,7 @@ from lapis.inference.solve import infer_network
 from lapis.inference.symmetry import interchangeable
 from lapis.inference.symmetry.by_counts import plan_counts
 from lapis.inference.symmetry.interchangeable import interchangeable_classes, score_terms
-from lapis.network.cubes import falsifying_cubes, find_variables, penalties
+from lapis.network.cubes import falsifying_cubes, find_variables, cube_penalties
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 
@@ -35,7 +35,7 @@ def classes_of(network: Network) -> np.ndarray:
     cubes = falsifying_cubes(network, variables, np.arange(network.num_clauses))
     num_plain = network.num_atoms - len(network.block_atom)
     return interchangeable_classes(
-        score_terms(cubes, penalties(network, cubes, network.weights), num_plain)
+        score_terms(cubes, cube_penalties(network, cubes, network.weights), num_plain)
     )
 
 

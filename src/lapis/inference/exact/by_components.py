@@ -46,7 +46,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.grounding.limits import describe_bytes
+from lapis.grounding.limits import format_bytes
 from lapis.inference.exact.compensated_sums import any_large, split_scores
 from lapis.inference.exact.elimination_order import (
     MAX_DENSE,
@@ -78,11 +78,11 @@ from lapis.network.cubes import (
     cut_long_cubes,
     falsifying_cubes,
     find_variables,
-    penalties,
+    cube_penalties,
     sum_by_weight,
 )
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction
+from lapis.network.satisfiability import contradiction_error
 from lapis.runtime.progress import Stop
 
 EASY_SCOPE = 8  # neighbours of a variable eliminated without a search
@@ -452,7 +452,7 @@ class ExactPlan:
             f"exact inference does not fit: for a connected component of {worst.num_atoms:,} "
             f"unknown atoms every elimination order tried joins {worst.width + 1:,} or more of "
             f"them in a table and needs at least {describe_large(worst.num_bytes)}, over the "
-            f"limit of {describe_bytes(self.max_memory)}",
+            f"limit of {format_bytes(self.max_memory)}",
             code="too-wide",
             hint="give more evidence, ask for less, raise the memory limit, or sample",
         )
@@ -570,20 +570,20 @@ class ExactPlan:
         alone = solve_single_atoms(self.network, self.single, weights)
         contradicted = alone.atom[alone.log_partition == -np.inf]
         if len(contradicted):
-            raise contradiction(self.network, int(self.network.component[contradicted[0]]))
+            raise contradiction_error(self.network, int(self.network.component[contradicted[0]]))
         return alone
 
     def _collect(
         self, forest: Forest, weights: np.ndarray, maximise: bool, stop: Stop | None = None
     ) -> Potentials:
-        penalty = penalties(self.network, forest.cubes, weights)
+        penalty = cube_penalties(self.network, forest.cubes, weights)
         split = partial(split_penalties, self.network, forest.cubes, weights)
         potentials = collect(forest.tree, forest.cubes, penalty, maximise, stop, split=split)
         roots, values = potentials.root_values(forest.tree)
         impossible = roots[values == -np.inf]
         if len(impossible):
             component = forest.component[forest.tree.order[impossible[0]]]
-            raise contradiction(self.network, int(component))
+            raise contradiction_error(self.network, int(component))
         return potentials
 
 
@@ -655,4 +655,4 @@ def set_atoms(forest: Forest, states: np.ndarray, worlds: np.ndarray) -> None:
 
 def describe_large(count: float) -> str:
     """Bytes, by their order of magnitude where no machine has them."""
-    return describe_bytes(count) if count < 1e15 else f"10^{np.log10(count):.0f} bytes"
+    return format_bytes(count) if count < 1e15 else f"10^{np.log10(count):.0f} bytes"

@@ -37,7 +37,7 @@ import numpy as np
 
 from lapis.inference.map.objective import MapObjective, literal_code
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.satisfiability import HardRows, load, to_clauses
+from lapis.network.satisfiability import HardRows, new_solver, encode_rows
 from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_GROUP = 1000  # literals of a clause that is tested for being an exactly-one group
@@ -350,7 +350,7 @@ def probe(objective: MapObjective) -> Probe:
         objective.block_atom,
         objective.block_exact,
     )
-    solver = load(to_clauses(rows).clause)
+    solver = new_solver(encode_rows(rows).clause)
     value = np.full(objective.num_atoms, -1, np.int8)
     assumed: list[int] = []  # literals ±(atom + 1)
     implied: list[int] = []  # as many

@@ -47,7 +47,7 @@ import numpy as np
 from lapis.inference.exact.treewidth_bounds import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
 from lapis.network.components import index_atoms
-from lapis.network.csr import join_rows, row_starts, take_rows
+from lapis.network.csr import stack_rows, row_starts, take_rows
 from lapis.network.cubes import Cubes
 from lapis.network.merge import merge_rows
 from lapis.runtime.kernels import allocating_entry, inner
@@ -143,7 +143,7 @@ def multiply_out(
     found = add_up(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
     alive = np.flatnonzero(np.abs(single) > ROUNDING * single_size).astype(np.int32)
     return (
-        *join_rows([(np.arange(len(alive) + 1), alive), found[:2]]),
+        *stack_rows([(np.arange(len(alive) + 1), alive), found[:2]]),
         np.concatenate((single[alive], found[2])),
         np.concatenate((ROUNDING * single_size[alive], found[3])),
     )
