@@ -20,7 +20,7 @@ from lapis.inference.solve import infer_network
 from lapis.inference.symmetry import interchangeable
 from lapis.inference.symmetry.by_counts import plan_counts
 from lapis.inference.symmetry.interchangeable import interchangeable_classes, score_terms
-from lapis.network.cubes import falsifying_cubes, find_variables, cube_penalties
+from lapis.network.cubes import cube_penalties, falsifying_cubes, find_variables
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 

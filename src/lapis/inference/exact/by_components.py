@@ -74,11 +74,11 @@ from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import (
     Cubes,
     Variables,
+    cube_penalties,
     cube_weights,
     cut_long_cubes,
     falsifying_cubes,
     find_variables,
-    cube_penalties,
     sum_by_weight,
 )
 from lapis.network.network import Network

@@ -37,7 +37,7 @@ import numpy as np
 
 from lapis.inference.map.objective import MapObjective, literal_code
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.satisfiability import HardRows, new_solver, encode_rows
+from lapis.network.satisfiability import HardRows, encode_rows, new_solver
 from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_GROUP = 1000  # literals of a clause that is tested for being an exactly-one group

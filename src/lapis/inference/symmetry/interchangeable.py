@@ -47,7 +47,7 @@ import numpy as np
 from lapis.inference.exact.treewidth_bounds import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
 from lapis.network.components import index_atoms
-from lapis.network.csr import stack_rows, row_starts, take_rows
+from lapis.network.csr import row_starts, stack_rows, take_rows
 from lapis.network.cubes import Cubes
 from lapis.network.merge import merge_rows
 from lapis.runtime.kernels import allocating_entry, inner
