@@ -51,7 +51,7 @@ def list_options(command: str) -> list[str]:
     rows = ["| flag | keyword | default | |", "|---|---|---|---|"]
     for option in options_of(COMMANDS[command].options):
         flags = ", ".join(f"`{flag}`" for flag in option.flags)
-        keyword = f"`{option.name}`" if option.is_keyword else ""
+        keyword = f"`{option.name}`" if not option.cli_only else ""
         default = "" if option.kind == "flag" else show_default(option)
         limits = option.wanted.removeprefix(NOUNS[option.kind]).strip()
         limits = f" ({limits})" if option.kind in ("integer", "number", "numbers") else ""

@@ -128,7 +128,7 @@ def compare(function: Callable[..., Any], command: str, others: set[str]) -> Non
     table = {
         option.name: (option.type, option.default)
         for option in options_of(COMMANDS[command].options)
-        if option.is_keyword and option.name not in others
+        if not option.cli_only and option.name not in others
     }
     if command == "evaluate":
         given["query"] = table["query"]  # which must be given there
@@ -217,8 +217,8 @@ def wrong_values(option: Option) -> list[object]:
     wrong: list[object] = [object()]
     if option.kind in ("integer", "number", "size"):
         wrong += [math.nan, "3", True]
-        if option.range.low > -math.inf:
-            wrong += [option.range.low if option.range.above else option.range.low - 1]
+        if option.low > -math.inf:
+            wrong += [option.low if option.excludes_low else option.low - 1]
     if option.kind == "integer":
         wrong += [2.5]
     if option.kind == "names":
@@ -234,7 +234,7 @@ VALUES = [
     pytest.param(command, option, id=f"{command}-{option.name}")
     for command in FUNCTIONS
     for option in options_of(COMMANDS[command].options)
-    if option.is_keyword and option.name != "query"
+    if not option.cli_only and option.name != "query"
 ]
 
 
@@ -261,8 +261,8 @@ def other_value(option: Option) -> object:
             return next((word for word in option.choices if word != option.default), other)
         case "texts":
             return "P"
-        case "number" if option.range.high < 3:
-            return option.range.high / 2
+        case "number" if option.high < 3:
+            return option.high / 2
         case _:
             return 3 if option.default != 3 else 4
 

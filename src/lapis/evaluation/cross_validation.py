@@ -573,7 +573,7 @@ def check_names(options: Mapping[str, Any]) -> None:
     known = [
         option.name
         for option in options_of(LearnOptions)
-        if option.is_keyword and option.name not in NOT_OF_FOLDS
+        if not option.cli_only and option.name not in NOT_OF_FOLDS
     ]
     for name in options:
         check_word("learning option", name, known, code="learn-option")

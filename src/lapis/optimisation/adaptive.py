@@ -11,14 +11,13 @@ for an exact one the current weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
-from lapis.registry.option_field import Help, Range
+from lapis.registry.option_field import option
 
 EPSILON = 1e-8
 
@@ -35,12 +34,8 @@ class AdaptiveState(AveragedState):
 class Adam:
     """w += η m̂ / (√v̂ + ε)."""
 
-    rate: Annotated[
-        float, Range(0, above=True), Help("step of a weight whose gradient is steady")
-    ] = 0.1
-    decay: Annotated[float, Range(0), Help("the rate at iteration t is divided by 1 + decay t")] = (
-        0.0
-    )
+    rate: float = option(0.1, "step of a weight whose gradient is steady", above=0)
+    decay: float = option(0.0, "the rate at iteration t is divided by 1 + decay t", low=0)
     first: float = 0.9  # what the average of gradients keeps
     second: float = 0.99  # what the average of squares keeps
     name: str = "adam"
@@ -64,7 +59,7 @@ class Adam:
 class AdaGrad:
     """w += η g / √(Σ g²)."""
 
-    rate: Annotated[float, Range(0, above=True), Help("first step of each weight")] = 0.5
+    rate: float = option(0.5, "first step of each weight", above=0)
     name: str = "adagrad"
     state_type: type[AdaptiveState] = AdaptiveState
 

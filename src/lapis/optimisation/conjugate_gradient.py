@@ -20,7 +20,6 @@ sampled, M is the running average of `diagonal_newton`, and so are the weights t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import renew, try_step
-from lapis.registry.option_field import Help, Range
+from lapis.registry.option_field import option
 
 PERIOD = 100  # accepted steps between restarts, at most
 
@@ -50,9 +49,7 @@ class ConjugateGradient:
     """SCG, or PSCG where `preconditioned`."""
 
     preconditioned: bool = True
-    damping: Annotated[
-        float, Range(0), Help("λ at the start: larger means shorter first steps")
-    ] = 1.0
+    damping: float = option(1.0, "λ at the start: larger means shorter first steps", low=0)
     state_type: type[ConjugateGradientState] = ConjugateGradientState
 
     @property

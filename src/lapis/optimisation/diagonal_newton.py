@@ -16,7 +16,6 @@ Where gradients are sampled, an average of the recent iterations is returned (`g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import renew, try_step
-from lapis.registry.option_field import Help, Range
+from lapis.registry.option_field import option
 
 MEMORY = 10  # iterations that an averaged variance remembers
 MAX_STEP = 10.0
@@ -44,9 +43,7 @@ class DiagonalNewtonState(AveragedState):
 class DiagonalNewton:
     """d = g / diagonal of the curvature."""
 
-    damping: Annotated[
-        float, Range(0), Help("λ at the start: larger means shorter first steps")
-    ] = 1.0
+    damping: float = option(1.0, "λ at the start: larger means shorter first steps", low=0)
     name: str = "dn"
     state_type: type[DiagonalNewtonState] = DiagonalNewtonState
 

@@ -38,14 +38,13 @@ the iterations, by the same weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
-from lapis.registry.option_field import Help, Range
+from lapis.registry.option_field import option
 
 POWER_ITERATIONS = 8
 FORGET = 8.0  # ρ of the average where gradients are sampled and steps find their own length
@@ -81,20 +80,14 @@ class GradientAscent:
 
     name: str
     per_weight: bool = False
-    rate: Annotated[
-        float | None, Range(0, above=True), Help("learning rate (η); found by itself if absent")
-    ] = None
-    decay: Annotated[float, Range(0), Help("the rate at iteration t is divided by 1 + decay t")] = (
-        0.0
+    rate: float | None = option(None, "learning rate (η); found by itself if absent", above=0)
+    decay: float = option(0.0, "the rate at iteration t is divided by 1 + decay t", low=0)
+    forget: float | None = option(
+        None,
+        "weighs iteration t by t^forget in the average; if absent 8 where the rate is found "
+        "from samples, else 0",
+        low=0,
     )
-    forget: Annotated[
-        float | None,
-        Range(0),
-        Help(
-            "weighs iteration t by t^forget in the average; if absent 8 where the rate is found "
-            "from samples, else 0"
-        ),
-    ] = None
     state_type: type[GradientAscentState] = GradientAscentState
 
     def init(self, objective: PenalizedObjective, point: Point) -> GradientAscentState:

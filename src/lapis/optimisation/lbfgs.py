@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from lapis.errors import LapisError
 from lapis.optimisation.history import max_norm
 from lapis.optimisation.objective import EDGE, PenalizedObjective, Point
-from lapis.registry.option_field import Help, Range
+from lapis.registry.option_field import option
 
 FIRST_ROUND = 100  # iterations
 LATER_ROUNDS = 300
@@ -49,7 +48,7 @@ UNLIMITED = 10**9  # the recorder knows the limits
 class Lbfgs:
     """The optimiser."""
 
-    memory: Annotated[int, Range(1, 1000), Help("steps that the curvature is estimated from")] = 20
+    memory: int = option(20, "steps that the curvature is estimated from", low=1, high=1000)
     name: str = "lbfgs"
 
     def solve(

@@ -1,5 +1,5 @@
-"""Options and methods in one place: the command line, the checks, the documentation read them.
+"""Options and methods, read by the command line, the checks and the documentation.
 
-`option` has what a field of a dataclass of options may say about itself, `options` the dataclass of
-each command, `method` what a method is, `check` which options are refused.
+`option_field` declares one option, `options` has the dataclass of each command, `method_table` has
+the methods of each task and checks options against them.
 """

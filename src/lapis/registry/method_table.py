@@ -1,14 +1,15 @@
-"""Methods by task and name: each folder lists its own in `methods.py`, `lapis.methods` joins them.
+"""The table of methods by task and name, and the checks of options against it.
 
-A row says what a listing shows and where the code is, so that looking at the rows loads no method.
-What is called, by task and `takes`:
+Each folder lists its methods in `methods.py`; `lapis.methods` imports all of them. A row holds the
+import path of the code, so listing methods loads none of them. The signature of an entry depends
+on its task and `takes`:
 
     infer      network   (network, Options) → Marginals
                problem   (problem, Options) → (Network, Marginals), without grounding
                sampler   () → Sampler, whose chains run on the core that elimination leaves
     map        network   (network, method=, time_limit=, …) → MapResult
                problem   (problem, time_limit=, …) → (Network, MapResult)
-    lift       problem   (problem, sizes of types, by classes?) → Lifted
+    lift       problem   (problem, sizes of types, whether by classes) → Lifted
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
     posterior            (target density, Sampling) → Draws
@@ -19,8 +20,6 @@ What is called, by task and `takes`:
 
 Rows of `objective` and `expectation` are choices without code of their own (`learning` builds one
 objective from both), and so are `auto` and `exact` of `infer`, which `inference/plan.py` plans.
-
-Refuse options: wrong by themselves, unknown, or not read by the method that was chosen.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from importlib import import_module
 from inspect import signature
 from numbers import Integral
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from lapis.errors import LapisError, check_word, suggestion
 from lapis.registry.option_field import Option, options_of
@@ -46,35 +45,36 @@ Takes = Literal["network", "problem", "sampler", "objective", "choice"]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to do a task."""
+    """A registry row: one method of a task."""
 
     task: str
     name: str
     help: str
-    entry: str = ""  # module:attribute of its own folder; "": a plain choice
+    entry: str = ""  # "module:attribute"; "": a choice without code
     takes: Takes = "choice"
-    exact: str = ""  # when its answers are exact: "always", "never", or where
-    options: tuple[str, ...] = ()  # of the command, that it and not every method reads
-    fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # to the entry
-    iterations: int = 0  # of an optimiser at most, where no limit is given
+    exact: str = ""  # "always", "never", or a condition
+    options: tuple[str, ...] = ()  # of the command; read by this method, not by all
+    # Arguments of the entry that are the same in every call.
+    fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    iterations: int = 0  # default limit of an optimiser
 
-    def load(self) -> Any:
-        """The function or class."""
+    def load(self) -> Callable[..., Any]:
+        """Import the function or class."""
         module, _, attribute = self.entry.partition(":")
         return getattr(import_module(module), attribute)
 
     def make(self, **own: object) -> Any:
-        """An instance of the class, with options of its own."""
+        """Create an instance of the class with options of its own."""
         self.check_own(own)
         return self.load()(**self.fixed, **own)
 
     @property
     def own(self) -> tuple[Option, ...]:
-        """The options of the class: its fields with a `Help`."""
-        return options_of(self.load()) if self.entry else ()
+        """The options of the class."""
+        return options_of(cast("type[DataclassInstance]", self.load())) if self.entry else ()
 
     def check_own(self, own: Mapping[str, object]) -> None:
-        """Refuse options that the method does not have, and values that they cannot have."""
+        """Raise if the method lacks an option or a value is wrong."""
         if not own:
             return
         known = {option.name: option for option in self.own}
@@ -93,23 +93,23 @@ _BY_TASK: dict[str, dict[str, Method]] = {}
 
 
 def register(*methods: Method) -> None:
-    """Add methods to those that `find_method` finds."""
+    """Add rows to the table."""
     for method in methods:
         _BY_TASK.setdefault(method.task, {})[method.name] = method
 
 
 def tasks() -> tuple[str, ...]:
-    """The tasks that have methods."""
+    """Return the tasks that have methods."""
     return tuple(_BY_TASK)
 
 
 def methods_of(task: str) -> Mapping[str, Method]:
-    """The methods of a task by name, in the order in which listings show them."""
+    """Return the methods of a task by name, in the order of listings."""
     return MappingProxyType(_BY_TASK[task])
 
 
 def find_method(task: str, name: str) -> Method:
-    """The method of a name; raises LapisError with a suggestion where there is none.
+    """Return a method by name; raise LapisError with a suggestion if there is none.
 
     >>> find_method("infer", "gibs")
     Traceback (most recent call last):
@@ -121,7 +121,7 @@ def find_method(task: str, name: str) -> Method:
     return _BY_TASK[task][name]
 
 
-# The option that names a method of the task, where it is not `method`.
+# The option that names a method of the task, if it is not `method`.
 OPTION_OF_TASK: Mapping[str, str] = {
     "counts": "counts",
     "objective": "objective",
@@ -137,19 +137,19 @@ T = TypeVar("T")
 
 
 def check_options(options: DataclassInstance, *, as_flags: bool = False) -> None:
-    """Refuse values that are wrong by themselves, unknown methods, and options that are not read.
+    """Check values, names of methods, and that the chosen method reads each option given.
 
     Parameters
     ----------
     options
         An instance of a dataclass of `lapis.registry.options`.
     as_flags
-        Whether messages name flags in place of keywords.
+        Whether messages name flags instead of keywords.
 
     Raises
     ------
     LapisError
-        At the first mistake.
+        If a value is wrong, a method is unknown, or the method does not read an option.
     """
     for option in options_of(type(options)):
         value = getattr(options, option.name)
@@ -163,10 +163,10 @@ def check_options(options: DataclassInstance, *, as_flags: bool = False) -> None
 def refuse_unread(
     owner: type[DataclassInstance], values: Mapping[str, object], *, as_flags: bool = False
 ) -> None:
-    """Refuse an option that was given to a method which does not read it.
+    """Raise if an option is given that the chosen method does not read.
 
-    An option that no method of a task lists is read by all of them. Where the method is None, it
-    is chosen later.
+    An option that no method of a task lists is read by all of them. A method that is None is chosen
+    later.
     """
     known = options_of(owner)
     tasks = [(option.name, option.task) for option in known if option.task is not None]
@@ -185,7 +185,7 @@ def refuse_unread(
 
 
 def known_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Refuse keywords that a function does not have, with a suggestion.
+    """Decorate a function to raise LapisError with a suggestion for unknown keywords.
 
     >>> @known_keywords
     ... def infer(model: str, *, precision: float = 0.01) -> float:
@@ -212,10 +212,7 @@ def known_keywords(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def seed_of(random_state: int | np.random.Generator) -> int:
-    """A seed: the number itself, or one drawn from a generator.
-
-    Raises LapisError for anything else.
-    """
+    """Return a seed: the number itself, or one drawn from a generator."""
     if hasattr(random_state, "integers"):
         return int(random_state.integers(1 << 31))
     if not isinstance(random_state, Integral) or isinstance(random_state, bool) or random_state < 0:

@@ -1,21 +1,22 @@
-"""Options are fields of frozen dataclasses, and their annotations say the rest.
+"""Options as fields of frozen dataclasses.
 
-    precision: Annotated[float, Range(0), Help("Standard error wanted.")] = 0.01
+    precision: float = option(0.01, "Standard error wanted.", low=0)
 
-`options_of` reads a dataclass as a tuple of `Option`: the kind of value from the type, range, help
-and flags from the annotation, the group of the help from the docstring of the class that declares
-the field.
+`option` declares a field: its default, the help text and the range. `options_of` reads the fields
+of a dataclass as `Option` values. The annotation of a field gives the kind of its value. The
+docstring of the class that declares it gives its group in the help.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache, reduce
 from inspect import get_annotations
 from numbers import Integral, Real
+from operator import or_
 from pathlib import Path
 from types import NoneType
 from typing import (
@@ -23,6 +24,7 @@ from typing import (
     Any,
     Literal,
     Protocol,
+    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -33,6 +35,42 @@ from lapis.errors import LapisError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+LAST_GROUPS = {"Limits": 1, "Engine": 2, "Data": 3, "Output": 4}  # at the end of the help
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPairs:
+    """How pairs NAME=NUMBER are written; the option is repeated for each pair."""
+
+    noun: str  # a pair, in errors
+    example: str
+    metavar: str = "NAME=X"
+
+
+@runtime_checkable
+class PriorLike(Protocol):
+    """A prior on weights (`learning/objectives/priors.py`)."""
+
+    @property
+    def kind(self) -> str: ...
+
+
+def is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_texts(value: object) -> bool:
+    """Whether a value is a list of texts, not one text."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return False
+    return all(isinstance(text, str) for text in value)
+
 
 Kind = Literal[
     "flag", "integer", "number", "numbers", "word", "names", "texts", "path", "size", "prior",
@@ -53,83 +91,93 @@ NOUNS: Mapping[Kind, str] = {
     "pairs": "a dictionary",
 }
 
-LAST = {"Limits": 1, "Engine": 2, "Data": 3, "Output": 4}  # groups that end the help
+IS_OF_KIND: Mapping[Kind, Callable[[object], bool]] = {
+    "flag": lambda value: isinstance(value, bool),
+    "integer": is_integer,
+    "number": is_number,
+    "numbers": lambda value: isinstance(value, tuple) and all(isinstance(v, Real) for v in value),
+    "word": lambda value: isinstance(value, str),
+    "names": is_texts,
+    "texts": lambda value: isinstance(value, str) or is_texts(value),
+    "path": lambda value: isinstance(value, str | os.PathLike),
+    "size": is_integer,
+    "prior": lambda value: isinstance(value, str | PriorLike),
+    "pairs": lambda value: isinstance(value, Mapping),
+}
+
+KIND_OF_TYPE: Mapping[object, Kind] = {
+    bool: "flag",
+    int: "integer",
+    float: "number",
+    tuple[float, ...]: "numbers",
+    str: "word",
+    Sequence[str]: "names",
+    str | Sequence[str]: "texts",
+    Path: "path",
+    str | Path: "path",
+    str | PriorLike: "prior",
+    Mapping[str, float]: "pairs",
+    Mapping[str, int]: "pairs",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Help:
-    """What an option is for."""
+def option(
+    default: T,
+    help: str,
+    *,
+    low: float = -math.inf,
+    above: float | None = None,
+    high: float = math.inf,
+    flag: str | None = None,
+    only_flag: str | None = None,
+    task: str | None = None,
+    pairs: NumberPairs | None = None,
+    is_size: bool = False,
+    cli_only: bool = False,
+) -> T:
+    """Declare a field of a dataclass of options.
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The numbers that an option may hold."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False  # whether `low` itself is out of range
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A further spelling on the command line; `alone` in place of the keyword's."""
-
-    spelling: str
-    alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MethodOf:
-    """The option names a method of this task."""
-
-    task: str
-
-
-@dataclass(frozen=True, slots=True)
-class NumberPairs:
-    """The option is typed as NAME=NUMBER, once for each pair."""
-
-    noun: str  # what a pair is, for errors
-    example: str
-    metavar: str = "NAME=X"
-
-
-@dataclass(frozen=True, slots=True)
-class Bytes:
-    """The whole number is typed as a size: 8GB."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLineOnly:
-    """The option is no keyword of a function."""
-
-
-@runtime_checkable
-class PriorLike(Protocol):
-    """A prior on weights, which a folder above defines."""
-
-    @property
-    def kind(self) -> str: ...
+    Numbers are at least `low`, or greater than `above`, and at most `high`. `flag` is a further
+    spelling on the command line, `only_flag` replaces the keyword's. The option may name a method
+    of `task`. A size is written as in 8GB. A `cli_only` option is no keyword of a function.
+    """
+    described = Option(
+        help=help,
+        low=low if above is None else above,
+        excludes_low=above is not None,
+        high=high,
+        flags=tuple(spelling for spelling in (flag, only_flag) if spelling is not None),
+        has_keyword_flag=only_flag is None,
+        task=task,
+        pairs=pairs,
+        is_size=is_size,
+        cli_only=cli_only,
+    )
+    found: T = field(default=default, metadata={"option": described})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A field of a dataclass of options."""
+    """An option of a command and of the function behind it."""
 
-    name: str
-    kind: Kind
-    type: Any  # of the value
-    default: object
-    group: str  # of the help
-    help: str = ""
-    range: Range = Range()
+    help: str
+    low: float
+    excludes_low: bool
+    high: float
+    flags: tuple[str, ...]
+    has_keyword_flag: bool
+    task: str | None  # whose methods the option names
+    pairs: NumberPairs | None
+    is_size: bool
+    cli_only: bool  # no keyword of a function
+    # Read from the field:
+    name: str = ""
+    kind: Kind = "word"
+    type: object = None  # of the value
+    default: object = None
+    group: str = ""  # of the help
     choices: tuple[str, ...] = ()  # of a word, unless it names a method
-    task: str | None = None  # whose methods the option names
-    pairs: NumberPairs | None = None
-    flags: tuple[str, ...] = ()
-    is_keyword: bool = True
 
     @property
     def flag(self) -> str:
@@ -141,24 +189,23 @@ class Option:
         """The values that are allowed, in words."""
         if self.choices:
             return " or ".join(self.choices)
-        noun, (low, high) = NOUNS[self.kind], (self.range.low, self.range.high)
-        if high < math.inf:
-            return f"{noun} between {low:g} and {high:g}"
-        if low > -math.inf:
-            return f"{noun} {'above' if self.range.above else 'of at least'} {low:g}"
+        noun = NOUNS[self.kind]
+        if self.high < math.inf:
+            return f"{noun} between {self.low:g} and {self.high:g}"
+        if self.low > -math.inf:
+            return f"{noun} {'above' if self.excludes_low else 'of at least'} {self.low:g}"
         return noun
 
     def check(self, value: object, label: str | None = None) -> None:
-        """Refuse a value of another kind or out of range; `label` names the option."""
+        """Raise if a value is of another kind or out of range; `label` names the option."""
         if value is None and self.default is None:
             return
-        if not (is_of_kind(self.kind, value) and self.is_in_range(value)):
+        if not (IS_OF_KIND[self.kind](value) and self.is_in_range(value)):
+            needs_list = self.kind == "names" and isinstance(value, str)
             raise LapisError(
                 f"{label or self.name} must be {self.wanted}, not {value!r}",
                 code="option-value",
-                hint=f"as in {self.name}=[{value!r}]"
-                if self.kind == "names" and isinstance(value, str)
-                else None,
+                hint=f"as in {self.name}=[{value!r}]" if needs_list else None,
             )
 
     def is_in_range(self, value: object) -> bool:
@@ -169,142 +216,77 @@ class Option:
         if not isinstance(value, Real):
             return True
         number = float(value)
-        within = self.range.low <= number <= self.range.high  # False for NaN
-        return within and not (self.range.above and number == self.range.low)
-
-
-def is_of_kind(kind: Kind, value: object) -> bool:
-    match kind:
-        case "flag":
-            return isinstance(value, bool)
-        case "integer" | "size":
-            return isinstance(value, Integral) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, Real) and not isinstance(value, bool)
-        case "numbers":
-            return isinstance(value, tuple) and all(isinstance(one, Real) for one in value)
-        case "word":
-            return isinstance(value, str)
-        case "names":
-            return is_texts(value)
-        case "texts":
-            return isinstance(value, str) or is_texts(value)
-        case "path":
-            return isinstance(value, str | os.PathLike)
-        case "prior":
-            return isinstance(value, str | PriorLike)
-        case "pairs":
-            return isinstance(value, Mapping)
-
-
-def is_texts(value: object) -> bool:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and all(isinstance(text, str) for text in value)
-    )
+        within = self.low <= number <= self.high  # False for NaN
+        return within and not (self.excludes_low and number == self.low)
 
 
 @cache
 def options_of(owner: type[DataclassInstance]) -> tuple[Option, ...]:
-    """The options that a dataclass declares: fields with a `Help`, grouped.
+    """Return the options that a dataclass declares, grouped as in the help.
 
     >>> from lapis.registry.options import JobOptions
     >>> (option,) = options_of(JobOptions)
     >>> option.flag, option.wanted
     ('--jobs', 'a whole number of at least 1')
     """
-    hints = get_type_hints(owner, include_extras=True)
-    defaults = {each.name: each.default for each in fields(owner)}
+    types = get_type_hints(owner)
+    declared = {each.name: each for each in fields(owner) if "option" in each.metadata}
     found = [
-        read_option(
-            name,
-            hints[name],
-            None if defaults[name] is MISSING else defaults[name],
-            title_of(declaring),
-        )
-        for name, declaring in list_fields(owner).items()
-        if any(isinstance(note, Help) for note in get_args(hints[name]))
+        read_option(declared[name], types[name], title)
+        for name, title in find_titles(owner).items()
+        if name in declared
     ]
-    return tuple(sorted(found, key=place_in_help))
+    return tuple(sorted(found, key=order_in_help))
 
 
-def place_in_help(option: Option) -> tuple[int, str, bool]:
-    """The query first, then the command's own groups, then what most commands share."""
-    place = -1 if option.group == "Query" else LAST.get(option.group, 0)
+def order_in_help(option: Option) -> tuple[int, str, bool]:
+    """Return the place: the query first, the command's own groups, then the shared ones."""
+    place = -1 if option.group == "Query" else LAST_GROUPS.get(option.group, 0)
     return place, option.group, option.task is None
 
 
-def list_fields(owner: type) -> dict[str, type]:
-    """Fields with the class that declares each first: those of the bases, in their order, first."""
-    found: dict[str, type] = {}
+def find_titles(owner: type) -> dict[str, str]:
+    """Return the title of the class that first declares each field; fields of bases come first."""
+    found: dict[str, str] = {}
     for base in owner.__bases__:
-        for name, declaring in list_fields(base).items():
-            found.setdefault(name, declaring)
+        for name, title in find_titles(base).items():
+            found.setdefault(name, title)
+    own = (owner.__doc__ or "").partition("\n")[0].rstrip(".")
     for name in get_annotations(owner):
-        found.setdefault(name, owner)
+        found.setdefault(name, own)
     return found
 
 
-def title_of(owner: type) -> str:
-    return (owner.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-def read_option(name: str, hint: Any, default: object, group: str) -> Option:
-    """An option from the annotation of its field."""
-    own, *notes = get_args(hint)
-    value = without_none(own)
-    by_type = {type(note): note for note in notes}
-    flags = [note.spelling for note in notes if isinstance(note, Flag)]
-    if not any(isinstance(note, Flag) and note.alone for note in notes):
+def read_option(declared: Field[Any], hint: object, group: str) -> Option:
+    """Complete an option by the name, type and default of its field."""
+    described: Option = declared.metadata["option"]
+    value = without_none(hint)
+    is_choice = get_origin(value) is Literal
+    flags = list(described.flags)
+    if described.has_keyword_flag:
         # A switch that is on by default is typed to turn it off.
-        flags.append(("--no-" if default is True else "--") + name.replace("_", "-"))
+        start = "--no-" if declared.default is True else "--"
+        flags.append(start + declared.name.replace("_", "-"))
         flags.sort(key=lambda flag: flag.startswith("--"))
-    task = by_type[MethodOf].task if MethodOf in by_type else None
-    kind: Kind = "size" if Bytes in by_type else kind_of(value)
-    return Option(
-        name,
-        kind,
-        own,
-        default,
-        group,
-        by_type[Help].text,
-        by_type.get(Range, Range()),
-        get_args(value) if get_origin(value) is Literal and task is None else (),
-        task,
-        by_type.get(NumberPairs),
-        tuple(flags),
-        CommandLineOnly not in by_type,
+    return replace(
+        described,
+        flags=tuple(flags),
+        name=declared.name,
+        kind="size" if described.is_size else "word" if is_choice else KIND_OF_TYPE[value],
+        type=hint,
+        default=declared.default,
+        group=group,
+        choices=get_args(value) if is_choice and described.task is None else (),
     )
 
 
-def without_none(hint: Any) -> Any:
-    """A type without None among its alternatives."""
-    left = [each for each in get_args(hint) if each is not NoneType]
+def without_none(hint: object) -> object:
+    """Remove None from the alternatives of a type."""
     if NoneType not in get_args(hint):
         return hint
-    return left[0] if len(left) == 1 else frozenset(left)
-
-
-def kind_of(hint: Any) -> Kind:
-    """How values of a type are typed and checked."""
-    several = hint if isinstance(hint, frozenset) else frozenset(get_args(hint))
-    if get_origin(hint) is Literal:
-        return "word"
-    if several == {str, Sequence[str]}:
-        return "texts"
-    if several == {str, Path}:
-        return "path"
-    if several == {str, PriorLike}:
-        return "prior"
-    kinds: list[tuple[Any, Kind]] = [
-        (bool, "flag"), (int, "integer"), (float, "number"), (str, "word"), (Path, "path"),
-        (tuple[float, ...], "numbers"), (Sequence[str], "names"),
-        (Mapping[str, float], "pairs"), (Mapping[str, int], "pairs"),
-    ]  # fmt: skip
-    return next(kind for own, kind in kinds if own == hint)
+    return reduce(or_, [each for each in get_args(hint) if each is not NoneType])
 
 
 def keywords(options: DataclassInstance) -> dict[str, Any]:
-    """The options that are keywords of a function, by name."""
-    return {o.name: getattr(options, o.name) for o in options_of(type(options)) if o.is_keyword}
+    """Return the options that are keywords of a function, by name."""
+    return {o.name: getattr(options, o.name) for o in options_of(type(options)) if not o.cli_only}

@@ -1,56 +1,35 @@
 """The options of each command and of the function behind it, one frozen dataclass each.
 
-Fields that several commands share are declared once, in the small dataclasses at the top; the
-docstring of each is the title of a group in the help. Annotations are evaluated here (there is no
-`from __future__ import annotations`), since `options_of` reads them.
-The options of fields and circuits are in modules of their own.
-
-Options of the commands and functions of arithmetic circuits.
-
-Options of the commands and functions of recursive random fields.
+Fields that several commands share are declared once, in the small dataclasses at the top. The
+docstring of a dataclass is the title of its group in the help.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from lapis.registry.option_field import (
-    Bytes,
-    CommandLineOnly,
-    Flag,
-    Help,
-    MethodOf,
-    NumberPairs,
-    PriorLike,
-    Range,
-)
-
-# fmt: off
-
-
+from lapis.registry.option_field import NumberPairs, PriorLike, option
 
 CountKind = Literal["exact", "ijgp"]
 CountDifferences = Literal["substituted", "subtracted"]
 ChainStart = Literal["data", "last", "random"]
 
-# --- groups that commands share
+# Groups that commands share.
 
 
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions:
-    """Output"""
-    as_json: Annotated[bool, Flag("--json", alone=True), CommandLineOnly(), Help(
-        "Print JSON."
-    )] = False
+    """Output."""
+
+    as_json: bool = option(False, "Print JSON.", only_flag="--json", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions:
-    """Output"""
-    random_state: Annotated[int, Flag("--seed", alone=True), Range(0), Help(
-        "Seed of everything random."
-    )] = 0
+    """Output."""
+
+    random_state: int = option(0, "Seed of everything random.", only_flag="--seed", low=0)
 
     @property
     def seed(self) -> int:
@@ -60,234 +39,251 @@ class SeedOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StrictOptions:
-    """Data"""
-    strict: Annotated[bool, Help("Refuse data that the model does not declare.")] = False
+    """Data."""
+
+    strict: bool = option(False, "Refuse data that the model does not declare.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions(StrictOptions):
-    """Data"""
-    merge: Annotated[bool, CommandLineOnly(), Help("Read all data files as one world.")] = False
+    """Data."""
+
+    merge: bool = option(False, "Read all data files as one world.", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CnfOptions:
-    """Data"""
-    cnf: Annotated[bool, CommandLineOnly(), Help(
-        "Split formulas into clauses that share the weight, as Alchemy does."
-    )] = False
+    """Data."""
+
+    cnf: bool = option(
+        False,
+        "Split formulas into clauses that share the weight, as Alchemy does.",
+        cli_only=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Engine"""
-    engine: Annotated[str | None, Help(
-        "Where joins are run: duckdb, duckdb:FILE, postgresql://…, spark, spark://… (else: "
-        "here)."
-    )] = None
-    tables: Annotated[str | None, Help(
-        "The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file."
-    )] = None
+    """Engine."""
+
+    engine: str | None = option(
+        None,
+        "Where joins are run: duckdb, duckdb:FILE, postgresql://…, spark, spark://… (else: here).",
+    )
+    tables: str | None = option(
+        None,
+        "The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
-    """Query"""
-    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
-        "Predicates, atoms or formulas asked for, separated by commas."
-    )] = ()
+    """Query."""
+
+    query: Sequence[str] | str = option(
+        (), "Predicates, atoms or formulas to query, separated by commas.", flag="-q"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenOptions(QueryOptions):
-    """Query"""
-    open_predicates: Annotated[Sequence[str], Flag("--open"), Help(
-        "Predicates that are unknown where the data is silent."
-    )] = ()
+    """Query."""
+
+    open_predicates: Sequence[str] = option(
+        (), "Predicates whose atoms are unknown unless the data states them.", flag="--open"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnobservedOptions:
-    """Query"""
-    unobserved: Annotated[Sequence[str], Help("Predicates that the data does not show.")] = ()
+    """Query."""
+
+    unobserved: Sequence[str] = option((), "Predicates that the data does not observe.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnQueryOptions(QueryOptions, UnobservedOptions):
-    """Query"""
-    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
-        "Predicates to predict from the others (else: all)."
-    )] = ()
+    """Query."""
+
+    query: Sequence[str] | str = option(
+        (), "Predicates to predict from the others (else: all).", flag="-q"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedOptions:
-    """Query"""
-    only_listed: Annotated[bool, Help("Ask only about query atoms that the data mentions.")] = False
+    """Query."""
+
+    only_listed: bool = option(False, "Answer only query atoms that the data mentions.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeOptions:
-    """Limits"""
-    time_limit: Annotated[float | None, Range(0, above=True), Help(
-        "Seconds after which to stop."
-    )] = None
+    """Limits."""
+
+    time_limit: float | None = option(None, "Seconds after which to stop.", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapTimeOptions(TimeOptions):
-    """Limits"""
-    time_limit: Annotated[float, Range(0, above=True), Help(
-        "Seconds after which the best so far is given."
-    )] = 60.0
+    """Limits."""
+
+    time_limit: float = option(60.0, "Seconds after which to return the best world found.", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryOptions:
-    """Limits"""
-    max_memory: Annotated[int | None, Bytes(), Range(0, above=True), Help(
-        "Limit, as in 8GB (default: 70% of the machine)."
-    )] = None
+    """Limits."""
+
+    max_memory: int | None = option(
+        None, "Memory limit, as in 8GB (default: 70% of the machine).", is_size=True, above=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """Limits"""
-    jobs: Annotated[int | None, Range(1), Help("Processes (default: one a core).")] = None
+    """Limits."""
+
+    jobs: int | None = option(None, "Processes (default: one per core).", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
-    """Limits"""
-    checkpoint: Annotated[Path | None, Help(
-        "Keep the state here, and go on from it if it exists."
-    )] = None
+    """Limits."""
+
+    checkpoint: Path | None = option(
+        None, "File that keeps the state; if it exists, resume from it."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferringOptions(TimeOptions, MemoryOptions):
-    """Inference"""
-    method: Annotated[str, MethodOf("infer"), Help("How to infer.")] = "auto"
-    precision: Annotated[float, Range(0), Help(
-        "Standard error wanted on every sampled marginal."
-    )] = 0.01
+    """Inference."""
+
+    method: str = option("auto", "How to infer.", task="infer")
+    precision: float = option(0.01, "Target standard error of every sampled marginal.", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    """Inference"""
-    max_samples: Annotated[int, Range(1), Help(
-        "Samples in all chains after warm-up, at least two each (ais: sweeps, at least one "
-        "round)."
-    )] = 400_000
-    num_chains: Annotated[int, Range(1), Help("Chains, run on all cores.")] = 4
+    """Inference."""
+
+    max_samples: int = option(
+        400_000,
+        "Samples in all chains after warm-up, at least two each (ais: sweeps, at least one round).",
+        low=1,
+    )
+    num_chains: int = option(4, "Chains, run on all cores.", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelaxOptions:
-    """Inference"""
-    relax: Annotated[bool, Help(
-        "Break the fewest hard formulas where they contradict, and list them."
-    )] = False
+    """Inference."""
+
+    relax: bool = option(
+        False, "Break the fewest hard formulas where they contradict, and list them."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoftOptions:
-    """Query"""
-    soft_evidence: Annotated[
-        Mapping[str, float] | None,
-        NumberPairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"), Help(
-        'A probability for an atom, as in "Smokes(Anna)=0.7".'
-    )] = None
+    """Query."""
+
+    soft_evidence: Mapping[str, float] | None = option(
+        None,
+        'A probability for an atom, as in "Smokes(Anna)=0.7".',
+        pairs=NumberPairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOutputOptions:
-    """Engine"""
-    output: Annotated[str | None, Flag("-o"), CommandLineOnly(), Help(
-        "Leave answers in table:NAME, X.parquet or FOLDER/."
-    )] = None
+    """Engine."""
+
+    output: str | None = option(
+        None, "Leave answers in table:NAME, X.parquet or FOLDER/.", flag="-o", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class IjgpOptions:
-    """Counting"""
-    counts: Annotated[CountKind, MethodOf("counts"), Help("How to count.")] = "exact"
-    ibound: Annotated[int, Range(1), Help("Variables in a cluster of IJGP.")] = 2
-    ijgp_iterations: Annotated[int, Range(1), Help(
-        "IJGP: updates of each message at most (T)."
-    )] = 50
-    ijgp_tolerance: Annotated[float, Range(0, above=True), Help(
-        "IJGP: relative change of a message at convergence."
-    )] = 1e-4
-    ijgp_damping: Annotated[float, Range(0, 0.99), Help(
-        "IJGP: share of the old message kept at an update."
-    )] = 0.0
+    """Counting."""
+
+    counts: CountKind = option("exact", "How to count.", task="counts")
+    ibound: int = option(2, "Variables in a cluster of IJGP.", low=1)
+    ijgp_iterations: int = option(50, "IJGP: updates of each message at most (T).", low=1)
+    ijgp_tolerance: float = option(
+        1e-4, "IJGP: relative change of a message at convergence.", above=0
+    )
+    ijgp_damping: float = option(
+        0.0, "IJGP: share of the old message kept at an update.", low=0, high=0.99
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodOptions:
-    """Measures"""
-    likelihood: Annotated[bool, Help("Leave out the exact log-likelihood of all facts.")] = True
+    """Measures."""
+
+    likelihood: bool = option(True, "Leave out the exact log-likelihood of all facts.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorOptions:
-    """Counting"""
-    measure_error: Annotated[bool, Help("Count exactly too, and compare.")] = False
+    """Counting."""
+
+    measure_error: bool = option(False, "Count exactly too, and compare.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimbOptions:
-    """Learning"""
-    rate: Annotated[float | None, Range(0, above=True), Help(
-        "The optimiser's learning rate."
-    )] = None
-    prior: Annotated[str | PriorLike | None, Help(
-        "none, gaussian[:width] or l1[:strength]."
-    )] = None
-    prior_mean: Annotated[Literal["zero", "initial"], Help(
-        "Where the prior is centred: zero, or the weights in the model."
-    )] = "zero"
-    num_samples: Annotated[int, Range(1), Help("Samples of each chain an iteration.")] = 5
-    max_iterations: Annotated[int | None, Range(1), Help("Iterations at most.")] = None
-    tolerance: Annotated[float | None, Range(0, above=True), Help(
-        "Where to stop: the largest gradient left."
-    )] = None
+class OptimizerOptions:
+    """Learning."""
+
+    rate: float | None = option(None, "The optimiser's learning rate.", above=0)
+    prior: str | PriorLike | None = option(None, "none, gaussian[:width] or l1[:strength].")
+    prior_mean: Literal["zero", "initial"] = option(
+        "zero", "Where the prior is centred: zero, or the weights in the model."
+    )
+    num_samples: int = option(5, "Samples of each chain an iteration.", low=1)
+    max_iterations: int | None = option(None, "Iterations at most.", low=1)
+    tolerance: float | None = option(None, "Stop when the largest gradient is below this.", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningOptions(IjgpOptions, ClimbOptions):
-    """Learning"""
-    objective: Annotated[str | None, MethodOf("objective"), Help("What to maximise.")] = None
-    optimizer: Annotated[str | None, MethodOf("optimizer"), Help("How to climb.")] = None
-    optimizer_options: Annotated[
-        Mapping[str, float] | None, NumberPairs("an option", "as in damping=2"), Help(
-        "An option of the optimiser, as in damping=2."
-    )] = None
-    expectation: Annotated[str, MethodOf("expectation"), Help("Expected counts.")] = "auto"
-    num_steps: Annotated[int | None, Range(1), Help(
-        "count-*: steps of the chains or flips of the search an iteration (N; else: from the "
-        "data)."
-    )] = None
-    num_records: Annotated[int | None, Range(1), Help(
-        "count-gibbs, count-map: worlds of a chain whose counts are averaged (K; else: from the "
-        "data)."
-    )] = None
-    chain_start: Annotated[ChainStart | None, Help(
-        "count-*: where a chain starts in an iteration: in the data, in its last world, or in a "
-        "random one (count-maxwalksat)."
-    )] = None
-    differences: Annotated[CountDifferences, Help(
-        "IJGP: how counts change with an atom: substituted (estimate the groundings with the "
-        "atom) or subtracted (two estimated counts, equation 5)."
-    )] = "substituted"
-    margin: Annotated[float, Range(0, above=True), Help(
-        "max-margin: price of a wrong atom (C)."
-    )] = 1.0
-    unit_formulas: Annotated[bool, Help(
-        "Add a formula P(x) for each predicate without one."
-    )] = False
+class LearningOptions(IjgpOptions, OptimizerOptions):
+    """Learning."""
+
+    objective: str | None = option(None, "What to maximise.", task="objective")
+    optimizer: str | None = option(None, "How to maximise it.", task="optimizer")
+    optimizer_options: Mapping[str, float] | None = option(
+        None,
+        "An option of the optimiser, as in damping=2.",
+        pairs=NumberPairs("an option", "as in damping=2"),
+    )
+    expectation: str = option("auto", "Expected counts.", task="expectation")
+    num_steps: int | None = option(
+        None,
+        "count-*: steps of the chains or flips of the search an iteration (N; else: from "
+        "the data).",
+        low=1,
+    )
+    num_records: int | None = option(
+        None,
+        "count-gibbs, count-map: worlds of a chain whose counts are averaged (K; else: from "
+        "the data).",
+        low=1,
+    )
+    chain_start: ChainStart | None = option(
+        None,
+        "count-*: where a chain starts in an iteration: in the data, in its last world, or "
+        "in a random one (count-maxwalksat).",
+    )
+    differences: CountDifferences = option(
+        "substituted",
+        "IJGP: how counts change with an atom: substituted (estimate the groundings with "
+        "the atom) or subtracted (two estimated counts, equation 5).",
+    )
+    margin: float = option(1.0, "max-margin: price of a wrong atom (C).", above=0)
+    unit_formulas: bool = option(False, "Add a formula P(x) for each predicate without one.")
 
     @property
     def of_optimizer(self) -> dict[str, float]:
@@ -296,235 +292,213 @@ class LearningOptions(IjgpOptions, ClimbOptions):
         return {**(self.optimizer_options or {}), **rate}
 
 
-# --- Markov logic
+# Markov logic.
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(JsonOptions):
-    """Options"""
+    """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """Options"""
+    """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(CnfOptions, MergeOptions, JsonOptions):
-    """Options"""
+    """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountOptions(IjgpOptions, ErrorOptions, EngineOptions, CnfOptions, MergeOptions, JsonOptions):
-    """Options"""
-    explain: Annotated[bool, CommandLineOnly(), Help(
-        "Print the count plans, and their SQL on an engine, instead."
-    )] = False
+    """Options."""
+
+    explain: bool = option(
+        False, "Print the count plans, and their SQL on an engine, instead.", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroundOptions(OpenOptions, MemoryOptions, CnfOptions, MergeOptions, JsonOptions):
-    """Options"""
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the network: .wcnf, .uai or .json."
-    )] = None
-    cache: Annotated[Path | None, CommandLineOnly(), Help(
-        "Keep and reuse groundings in this folder."
-    )] = None
+    """Options."""
+
+    output: Path | None = option(
+        None, "Write the network: .wcnf, .uai or .json.", flag="-o", cli_only=True
+    )
+    cache: Path | None = option(None, "Keep and reuse groundings in this folder.", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(
     OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, CnfOptions,
     MergeOptions, SeedOptions, JsonOptions,
-):
-    """Inference"""
+):  # fmt: skip
+    """Inference."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(
     OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
-):
-    """Inference"""
-    ibound: Annotated[int | None, Range(1), Help(
-        "count-gibbs: estimate counts by IJGP with this bound."
-    )] = None
-    bounds: Annotated[bool, Help(
-        "Certified lower and upper bounds beside what is not exact."
-    )] = False
-    plan: Annotated[bool, CommandLineOnly(), Help(
-        "Print the plan, as it was carried out, above the answer."
-    )] = False
-    posterior: Annotated[Path | None, CommandLineOnly(), Help(
-        "Average over a posterior that learn --posterior wrote."
-    )] = None
-    num_draws: Annotated[int, Range(2), Help("Draws of a posterior to average over.")] = 200
+):  # fmt: skip
+    """Inference."""
+
+    ibound: int | None = option(
+        None, "count-gibbs: estimate counts by IJGP with this bound.", low=1
+    )
+    bounds: bool = option(False, "Certified lower and upper bounds of answers that are not exact.")
+    plan: bool = option(
+        False, "Print the plan, as it was carried out, above the answer.", cli_only=True
+    )
+    posterior: Path | None = option(
+        None, "Average over a posterior that learn --posterior wrote.", cli_only=True
+    )
+    num_draws: int = option(200, "Draws of a posterior to average over.", low=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
     OpenOptions, SoftOptions, MapTimeOptions, MemoryOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
-):
-    """Inference"""
-    method: Annotated[str, MethodOf("map"), Help("How to search.")] = "auto"
+):  # fmt: skip
+    """Inference."""
+
+    method: str = option("auto", "How to search.", task="map")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
-    """Options"""
-    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
-        "Predicates that are unknown (else: all where the data is silent)."
-    )] = ()
-    method: Annotated[str, MethodOf("lift"), Help("How to sum over all worlds.")] = "auto"
-    sizes: Annotated[
-        Mapping[str, int] | None,
-        NumberPairs("a type with its number of constants", "as in person=30000", "TYPE=N"), Help(
-        "Constants of a type, as in person=30000."
-    )] = None
-    classes: Annotated[bool, Help("A row for each class of equally probable groundings.")] = False
-    tree: Annotated[bool, CommandLineOnly(), Help("Print the circuit as a text.")] = False
-    draw: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw the circuit (.svg, .dot, .png, .pdf)."
-    )] = None
+    """Options."""
+
+    query: Sequence[str] | str = option(
+        (), "Predicates that are unknown (else: all atoms that the data does not state).", flag="-q"
+    )
+    method: str = option("auto", "How to sum over all worlds.", task="lift")
+    sizes: Mapping[str, int] | None = option(
+        None,
+        "Constants of a type, as in person=30000.",
+        pairs=NumberPairs("a type with its number of constants", "as in person=30000", "TYPE=N"),
+    )
+    classes: bool = option(False, "A row for each class of equally probable groundings.")
+    tree: bool = option(False, "Print the circuit as a text.", cli_only=True)
+    draw: Path | None = option(None, "Draw the circuit (.svg, .dot, .png, .pdf).", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnOptions(
     LearningOptions, LearnQueryOptions, ListedOptions, ErrorOptions, EngineOptions, TimeOptions,
     MemoryOptions, CheckpointOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
-):
-    """Posterior"""
-    estimate: Annotated[Literal["mode", "mean"], Help(
-        "Which weights to give: the posterior's mode, or its mean."
-    )] = "mode"
-    posterior_method: Annotated[str, MethodOf("posterior"), Help(
-        "Estimate mean: how the posterior is found."
-    )] = "nuts"
-    num_draws: Annotated[int, Range(10), Help("Estimate mean: draws of each chain.")] = 1000
-    num_chains: Annotated[int, Range(1), Help("Estimate mean: chains.")] = 4
-    level: Annotated[float, Range(0, 0.9999, above=True), Help(
-        "Estimate mean: probability of the credible intervals."
-    )] = 0.9
-    posterior: Annotated[Path | None, CommandLineOnly(), Help(
-        "Estimate mean: write the posterior (.npz) for infer --posterior."
-    )] = None
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the learned model (.mln)."
-    )] = None
+):  # fmt: skip
+    """Posterior."""
+
+    estimate: Literal["mode", "mean"] = option(
+        "mode", "Which weights to return: the mode of the posterior, or its mean."
+    )
+    posterior_method: str = option(
+        "nuts", "Estimate mean: how to approximate the posterior.", task="posterior"
+    )
+    num_draws: int = option(1000, "Estimate mean: draws of each chain.", low=10)
+    num_chains: int = option(4, "Estimate mean: chains.", low=1)
+    level: float = option(
+        0.9, "Estimate mean: probability of the credible intervals.", above=0, high=0.9999
+    )
+    posterior: Path | None = option(
+        None, "Estimate mean: write the posterior (.npz) for infer --posterior.", cli_only=True
+    )
+    output: Path | None = option(None, "Write the learned model (.mln).", flag="-o", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StructureOptions(
     QueryOptions, JobOptions, EngineOptions, TimeOptions, CheckpointOptions, MergeOptions,
     SeedOptions, JsonOptions,
-):
-    """Rules"""
-    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
-        "Predicates to find rules for (else: all)."
-    )] = ()
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the rules (.mln)."
-    )] = None
-    method: Annotated[str, MethodOf("structure"), Help("How to search.")] = "lapis"
-    conditioning: Annotated[Literal["atoms", "predicates"] | None, Help(
-        "What atoms are explained from: all others, or the other predicates."
-    )] = None
-    joint_targets: Annotated[Sequence[str] | str | None, Help(
-        "Asked at once, as in actor,director; the others are given."
-    )] = None
-    max_literals: Annotated[int | None, Range(2, 8), Help("Literals of a rule (ω).")] = None
-    max_variables: Annotated[int | None, Range(0), Help(
-        "Variables of a rule (0: any number)."
-    )] = None
-    max_clauses: Annotated[int | None, Range(1), Help("Rules at most.")] = None
-    penalty: Annotated[float | None, Range(0), Help("Score lost for each literal (π).")] = None
-    shrinkage: Annotated[float | None, Range(0), Help(
-        "Of weights: half of it times their squares is lost."
-    )] = None
-    dangling: Annotated[Literal["keep", "drop", "best"] | None, Help(
-        "Rules with a variable that occurs once; best: as predicts worlds that are left out "
-        "better."
-    )] = None
-    redundant: Annotated[Literal["keep", "drop"] | None, Help(
-        "Rules that a shorter one says as well."
-    )] = None
-    final: Annotated[Literal["lazy", "greedy", "l1", "l2"] | None, Help(
-        "How rules enter the model."
-    )] = None
-    sample_share: Annotated[float, Range(0, 1, above=True), Help(
-        "Share of the atoms to score on (σ)."
-    )] = 1.0
-    cluster_prior: Annotated[float | None, Range(0), Help(
-        "lhl: price of a cluster combination (λ)."
-    )] = None
-    min_support: Annotated[int | None, Range(0), Help(
-        "lhl: true atoms in a hyperedge of a path, on average (μ)."
-    )] = None
-    max_atoms: Annotated[int | None, Range(0), Help(
-        "lhl: atoms of a path to try it on first (ν)."
-    )] = None
-    max_examples: Annotated[int | None, Range(0), Help(
-        "lhl: paths of the hypergraph that a path with variables is extended from (0: all, as "
-        "in the paper)."
-    )] = None
-    first_penalty: Annotated[float | None, Range(0), Help(
-        "lhl: penalty in that trial (π′)."
-    )] = None
-    flips: Annotated[int | None, Range(0), Help(
-        "lhl: positive literals at most (else: all signs)."
-    )] = None
-    lifting: Annotated[Literal["lifted", "ground"] | None, Help(
-        "lhl: search the lifted or the ground hypergraph."
-    )] = None
-    significance: Annotated[float | None, Range(0, 1, above=True), Help(
-        "busl: of the χ² tests."
-    )] = None
-    min_weight: Annotated[float | None, Range(0), Help(
-        "busl: rules of smaller weights are dropped (minWeight)."
-    )] = None
-    beam: Annotated[int | None, Range(1), Help("msl: clauses kept at each step.")] = None
-    explain: Annotated[bool, CommandLineOnly(), Help(
-        "Say each rule in words, with examples and counterexamples."
-    )] = False
-    draw: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw the lifted hypergraph (.svg, .dot, .png, .pdf)."
-    )] = None
+):  # fmt: skip
+    """Rules."""
+
+    query: Sequence[str] | str = option((), "Predicates to find rules for (else: all).", flag="-q")
+    output: Path | None = option(None, "Write the rules (.mln).", flag="-o", cli_only=True)
+    method: str = option("lapis", "How to search.", task="structure")
+    conditioning: Literal["atoms", "predicates"] | None = option(
+        None, "What atoms are predicted from: all other atoms, or the other predicates."
+    )
+    joint_targets: Sequence[str] | str | None = option(
+        None, "Predicates to predict jointly, as in actor,director; the others are given."
+    )
+    max_literals: int | None = option(None, "Literals of a rule (ω).", low=2, high=8)
+    max_variables: int | None = option(None, "Variables of a rule (0: any number).", low=0)
+    max_clauses: int | None = option(None, "Rules at most.", low=1)
+    penalty: float | None = option(None, "Score lost for each literal (π).", low=0)
+    shrinkage: float | None = option(
+        None, "Penalty on weights: half of it times their squares.", low=0
+    )
+    dangling: Literal["keep", "drop", "best"] | None = option(
+        None,
+        "Rules with a variable that occurs once; best: whichever predicts left-out worlds better.",
+    )
+    redundant: Literal["keep", "drop"] | None = option(
+        None, "Rules that add nothing to a shorter one."
+    )
+    final: Literal["lazy", "greedy", "l1", "l2"] | None = option(None, "How rules enter the model.")
+    sample_share: float = option(1.0, "Share of the atoms to score on (σ).", above=0, high=1)
+    cluster_prior: float | None = option(None, "lhl: price of a cluster combination (λ).", low=0)
+    min_support: int | None = option(
+        None, "lhl: true atoms in a hyperedge of a path, on average (μ).", low=0
+    )
+    max_atoms: int | None = option(None, "lhl: atoms of a path to try it on first (ν).", low=0)
+    max_examples: int | None = option(
+        None,
+        "lhl: paths of the hypergraph that a path with variables is extended from (0: all, "
+        "as in the paper).",
+        low=0,
+    )
+    first_penalty: float | None = option(None, "lhl: penalty in that trial (π′).", low=0)
+    flips: int | None = option(None, "lhl: positive literals at most (else: all signs).", low=0)
+    lifting: Literal["lifted", "ground"] | None = option(
+        None, "lhl: search the lifted or the ground hypergraph."
+    )
+    significance: float | None = option(
+        None, "busl: significance level of the χ² tests.", above=0, high=1
+    )
+    min_weight: float | None = option(
+        None, "busl: rules of smaller weights are dropped (minWeight).", low=0
+    )
+    beam: int | None = option(None, "msl: clauses kept at each step.", low=1)
+    explain: bool = option(
+        False, "Describe each rule in words, with examples and counterexamples.", cli_only=True
+    )
+    draw: Path | None = option(
+        None, "Draw the lifted hypergraph (.svg, .dot, .png, .pdf).", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(
     QueryOptions, UnobservedOptions, ListedOptions, LikelihoodOptions, InferringOptions,
     CnfOptions, MergeOptions, SeedOptions, JsonOptions,
-):
-    """Options"""
-
+):  # fmt: skip
+    """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(
     LearnQueryOptions, ListedOptions, InferringOptions, JobOptions, LearningOptions, CnfOptions,
     StrictOptions, SeedOptions, JsonOptions,
-):
-    """Folds"""
+):  # fmt: skip
+    """Folds."""
+
     # Options of learning and those of inference are read apart: `ibound` is one of learning.
     parts: ClassVar = (LearningOptions, InferringOptions)
 
-    folds: Annotated[int | None, Range(2), Help(
-        "Groups of data files that are tested in turn."
-    )] = None
-    leave_one_out: Annotated[bool, Help("Test each data file once (the default).")] = False
-    generative: Annotated[bool, Help("Learn to explain everything, not only the query.")] = False
-    plot: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw precision-recall and calibration (.png, .svg, .pdf)."
-    )] = None
+    folds: int | None = option(None, "Groups of data files that are tested in turn.", low=2)
+    leave_one_out: bool = option(False, "Test each data file once (the default).")
+    generative: bool = option(False, "Learn a model of all predicates, not only of the query.")
+    plot: Path | None = option(
+        None, "Draw precision-recall and calibration (.png, .svg, .pdf).", cli_only=True
+    )
 
 
-# fmt: off
-
-
-
+# Arithmetic circuits.
 
 Header = Literal["auto", "yes", "no"]
 CircuitLearner = Literal["greedy", "quick", "tree"]
@@ -533,161 +507,162 @@ CircuitParameters = Literal["auto", "F", "G", "V", "VI", "E", "P"]
 
 @dataclass(frozen=True, kw_only=True)
 class HeaderOptions:
-    """Data"""
-    header: Annotated[Header, Help(
-        "Whether the first row of a CSV file names its columns."
-    )] = "auto"
+    """Data."""
+
+    header: Header = option("auto", "Whether the first row of a CSV file names its columns.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceOptions:
-    """Query"""
-    evidence: Annotated[Sequence[str] | str, Help(
-        "States of variables that are known, as in smoke=yes."
-    )] = ()
+    """Query."""
+
+    evidence: Sequence[str] | str = option(
+        (), "States of variables that are known, as in smoke=yes."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
-    """Learning"""
-    valid: Annotated[Path | None, Help(
-        "Rows to score circuits on, and to choose by."
-    )] = None
-    edge_costs: Annotated[tuple[float, ...], Range(0), Help(
+    """Learning."""
+
+    valid: Path | None = option(None, "Rows to score circuits on, and to choose by.")
+    edge_costs: tuple[float, ...] = option(
+        (0.1,),
         "What an edge costs, in nats (k_e); of several, as in 1,0.1, --valid chooses. 0: no "
-        "circuit is kept, only the network with decision trees."
-    )] = (0.1,)
-    parameter_costs: Annotated[tuple[float, ...], Range(0), Help(
-        "What a parameter costs, in nats (k_p), in the same way."
-    )] = (0.0,)
-    prior: Annotated[str, Help(
+        "circuit is kept, only the network with decision trees.",
+        low=0,
+    )
+    parameter_costs: tuple[float, ...] = option(
+        (0.0,), "What a parameter costs, in nats (k_p), in the same way.", low=0
+    )
+    prior: str = option(
+        "libra",
         "Counts added to a distribution: thesis (1 for each state), libra (1 in total) or a "
-        "number in total."
-    )] = "libra"
-    method: Annotated[CircuitLearner, Help(
+        "number in total.",
+    )
+    method: CircuitLearner = option(
+        "quick",
         "greedy: the best split in every step. quick: nearly so. tree: a tree of hidden "
-        "variables, by EM."
-    )] = "quick"
-    num_components: Annotated[int | None, Range(1), Help(
-        "Circuits in a mixture (1); of a tree the states of a hidden variable (16)."
-    )] = None
-    num_starts: Annotated[int, Range(1), Help(
-        "Results from different starts that are averaged."
-    )] = 1
-    max_edges: Annotated[int | None, Range(1), Help("Edges at most.")] = None
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the circuit (.npz, .ac or .dot), or the network with decision trees (.tbn)."
-    )] = None
-    network: Annotated[Path | None, CommandLineOnly(), Help(
-        "Write the equivalent Bayesian network with decision trees."
-    )] = None
+        "variables, by EM.",
+    )
+    num_components: int | None = option(
+        None, "Circuits in a mixture (1); of a tree the states of a hidden variable (16).", low=1
+    )
+    num_starts: int = option(1, "Results from different starts that are averaged.", low=1)
+    max_edges: int | None = option(None, "Edges at most.", low=1)
+    output: Path | None = option(
+        None,
+        "Write the circuit (.npz, .ac or .dot), or the network with decision trees (.tbn).",
+        flag="-o",
+        cli_only=True,
+    )
+    network: Path | None = option(
+        None, "Write the equivalent Bayesian network with decision trees.", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitScoreOptions(HeaderOptions, JsonOptions):
-    """Options"""
-    per_example: Annotated[Path | None, CommandLineOnly(), Help(
-        "Write the log-likelihood of each row, one a line."
-    )] = None
+    """Options."""
+
+    per_example: Path | None = option(
+        None, "Write the log-likelihood of each row, one per line.", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptions):
-    """Query"""
-    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
-        "States or variables asked for, as in cancer=yes or cancer."
-    )] = ()
-    rows: Annotated[Path | None, CommandLineOnly(), Help(
-        "Queries, one a row; what is not asked is missing."
-    )] = None
-    evidence_rows: Annotated[Path | None, CommandLineOnly(), Help(
-        "Evidence for each of --rows."
-    )] = None
-    most_likely: Annotated[bool, Help(
-        "The most likely states given the evidence."
-    )] = False
-    num_chains: Annotated[int, Range(1), Help(
-        "Of a network: chains of Gibbs sampling."
-    )] = 10
-    burn_in: Annotated[int, Range(0), Help(
-        "Of a network: sweeps of Gibbs sampling that are left out."
-    )] = 100
-    num_sweeps: Annotated[int, Range(1), Help(
-        "Of a network: sweeps of each chain that are counted."
-    )] = 1000
+    """Query."""
+
+    query: Sequence[str] | str = option(
+        (), "States or variables to query, as in cancer=yes or cancer.", flag="-q"
+    )
+    rows: Path | None = option(
+        None, "Queries, one per row; variables that are not queried are missing.", cli_only=True
+    )
+    evidence_rows: Path | None = option(None, "Evidence for each of --rows.", cli_only=True)
+    most_likely: bool = option(False, "The most likely states given the evidence.")
+    num_chains: int = option(10, "Networks: chains of Gibbs sampling.", low=1)
+    burn_in: int = option(100, "Networks: sweeps of Gibbs sampling that are discarded.", low=0)
+    num_sweeps: int = option(1000, "Networks: sweeps of each chain that are counted.", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
-    """Options"""
-    num_samples: Annotated[int, Flag("-n"), Range(1), Help("Samples.")] = 10
-    burn_in: Annotated[int, Range(0), Help(
-        "Of a network given evidence: sweeps of Gibbs sampling before a sample."
-    )] = 100
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help("Write a CSV file.")] = None
+    """Options."""
+
+    num_samples: int = option(10, "Samples.", flag="-n", low=1)
+    burn_in: int = option(
+        100, "Networks with evidence: sweeps of Gibbs sampling before a sample.", low=0
+    )
+    output: Path | None = option(None, "Write a CSV file.", flag="-o", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitInfoOptions(JsonOptions):
-    """Options"""
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write it in another form: .npz, .ac, .dot; a network .tbn."
-    )] = None
-    max_edges: Annotated[int, Range(1), Help(
-        "Of a network: compile it to a circuit of at most this many edges, to find its size."
-    )] = 1_000_000
-    plot: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw a small circuit (.svg, .dot, .png, .pdf)."
-    )] = None
+    """Options."""
+
+    output: Path | None = option(
+        None,
+        "Convert to another format: .npz, .ac, .dot; a network .tbn.",
+        flag="-o",
+        cli_only=True,
+    )
+    max_edges: int = option(
+        1_000_000,
+        "Networks: compile to a circuit of at most this many edges to find its size.",
+        low=1,
+    )
+    plot: Path | None = option(
+        None, "Draw a small circuit (.svg, .dot, .png, .pdf).", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactorOptions(
     OpenOptions, EvidenceOptions, TimeOptions, MergeOptions, SeedOptions, JsonOptions
-):
-    """Options"""
-    evidence: Annotated[Sequence[str] | str, Help(
-        "States of a network's variables, as in smoke=yes."
-    )] = ()
+):  # fmt: skip
+    """Options."""
+
+    evidence: Sequence[str] | str = option((), "States of a network's variables, as in smoke=yes.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitOutputOptions:
-    """Output"""
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the circuit: .npz, .ac or .dot."
-    )] = None
+    """Output."""
+
+    output: Path | None = option(
+        None, "Write the circuit: .npz, .ac or .dot.", flag="-o", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitMarginalsOptions(FactorOptions):
-    """Options"""
+    """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitCompileOptions(FactorOptions, CircuitOutputOptions):
-    """Options"""
-    max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 1 << 26
+    """Options."""
+
+    max_edges: int = option(1 << 26, "Edges at most.", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitApproximateOptions(FactorOptions, CircuitOutputOptions):
-    """Options"""
-    max_edges: Annotated[int, Range(1), Help("Edges at most.")] = 10_000
-    parameters: Annotated[CircuitParameters, Help(
-        "How parameters are found: F (learned), G (Gibbs samples), V (variational), VI (V, its "
-        "worlds weighed), E (drawn exactly) or P (particles); auto: E where that fits, else P "
-        "or VI, whichever is surer."
-    )] = "auto"
-    num_samples: Annotated[int, Range(1), Help(
-        "Samples that the structure is learned from."
-    )] = 50_000
+    """Options."""
+
+    max_edges: int = option(10_000, "Edges at most.", low=1)
+    parameters: CircuitParameters = option(
+        "auto",
+        "How parameters are found: F (learned), G (Gibbs samples), V (variational), VI (V, "
+        "its worlds weighed), E (drawn exactly) or P (particles); auto: E where that fits, "
+        "else P or VI, whichever is surer.",
+    )
+    num_samples: int = option(50_000, "Samples that the structure is learned from.", low=1)
 
 
-# fmt: off
-
-
-
+# Recursive random fields.
 
 FieldOptimizer = Literal[
     "lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad"
@@ -698,82 +673,77 @@ FieldExpectation = Literal["auto", "exact", "gibbs", "map"]
 @dataclass(frozen=True, kw_only=True)
 class FieldInferOptions(
     OpenOptions, InferringOptions, SamplingOptions, MergeOptions, SeedOptions, JsonOptions
-):
-    """Inference"""
-    method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
+):  # fmt: skip
+    """Inference."""
+
+    method: str = option("auto", "How to infer.", task="field infer")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldMapOptions(
     OpenOptions, MapTimeOptions, MemoryOptions, MergeOptions, SeedOptions, JsonOptions
-):
-    """Inference"""
-    method: Annotated[str, MethodOf("field map"), Help("How to search.")] = "auto"
+):  # fmt: skip
+    """Inference."""
+
+    method: str = option("auto", "How to search.", task="field map")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFromOptions(SeedOptions):
-    """Options"""
-    sharpness: Annotated[float, Range(0, 1e6, above=True), Help(
-        "How hard connectives are: weights below the root."
-    )] = 8.0
-    others: Annotated[bool, Help(
-        "Give every parfeature all other predicates, with small weights."
-    )] = False
-    num_random: Annotated[int, Range(0), Help(
-        "Parfeatures of all predicates, with small weights."
-    )] = 0
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the field (.rrf)."
-    )] = None
+    """Options."""
+
+    sharpness: float = option(
+        8.0, "Size of the weights below the root: how sharp connectives are.", above=0, high=1e6
+    )
+    others: bool = option(
+        False, "Add all other predicates to every parfeature, with small weights."
+    )
+    num_random: int = option(0, "Parfeatures of all predicates, with small weights.", low=0)
+    output: Path | None = option(None, "Write the field (.rrf).", flag="-o", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldExtractOptions:
-    """Options"""
-    threshold: Annotated[float, Range(0, above=True), Help(
-        "Weights below it, within a parfeature, are left out."
-    )] = 1.0
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the formulas (.mln)."
-    )] = None
+    """Options."""
+
+    threshold: float = option(1.0, "Omit smaller weights within a parfeature.", above=0)
+    output: Path | None = option(None, "Write the formulas (.mln).", flag="-o", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldDrawOptions:
-    """Options"""
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "The picture: .svg, .dot, .png or .pdf (FIELD.svg)."
-    )] = None
+    """Options."""
+
+    output: Path | None = option(
+        None, "The picture: .svg, .dot, .png or .pdf (FIELD.svg).", flag="-o", cli_only=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLearnOptions(
-    LearnQueryOptions, ClimbOptions, TimeOptions, MemoryOptions, CheckpointOptions, MergeOptions,
-    SeedOptions, JsonOptions,
-):
-    """Learning"""
-    objective: Annotated[str, MethodOf("field objective"), Help("What to maximise.")] = "pseudo"
-    optimizer: Annotated[FieldOptimizer | None, Help(
-        "lbfgs where values are exact, adam elsewhere."
-    )] = None
-    expectation: Annotated[FieldExpectation, Help(
-        "Expected derivatives: by all worlds where they are few and by chains elsewhere (auto), "
-        "by one of these, or by the most likely world (map, which vp and vp-pw imply)."
-    )] = "auto"
-    rate: Annotated[float | None, Range(0, above=True), Help(
-        "Of vp, cd, vp-pw, cd-pw, adam and adagrad."
-    )] = None
-    restarts: Annotated[int, Range(0), Help("Climbs from other weights; the best is kept.")] = 0
-    output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "Write the learned field (.rrf)."
-    )] = None
+    LearnQueryOptions, OptimizerOptions, TimeOptions, MemoryOptions, CheckpointOptions,
+    MergeOptions, SeedOptions, JsonOptions,
+):  # fmt: skip
+    """Learning."""
+
+    objective: str = option("pseudo", "What to maximise.", task="field objective")
+    optimizer: FieldOptimizer | None = option(None, "lbfgs where values are exact, adam elsewhere.")
+    expectation: FieldExpectation = option(
+        "auto",
+        "Expected derivatives: by all worlds where they are few and by chains elsewhere "
+        "(auto), by one of these, or by the most likely world (map, which vp and vp-pw "
+        "imply).",
+    )
+    rate: float | None = option(None, "Of vp, cd, vp-pw, cd-pw, adam and adagrad.", above=0)
+    restarts: int = option(0, "Further runs from other weights; the best is kept.", low=0)
+    output: Path | None = option(None, "Write the learned field (.rrf).", flag="-o", cli_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldScoreOptions(
     LearnQueryOptions, LikelihoodOptions, InferringOptions, MergeOptions, SeedOptions, JsonOptions
-):
-    """Options"""
-    method: Annotated[str, MethodOf("field infer"), Help("How to infer.")] = "auto"
-    predictions: Annotated[bool, Help("Leave out CLL and AUC-PR of the query.")] = True
+):  # fmt: skip
+    """Options."""
+
+    method: str = option("auto", "How to infer.", task="field infer")
+    predictions: bool = option(True, "Leave out CLL and AUC-PR of the query.")
