@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.learning.learn import Method, SearchResult, learn_circuit
-from lapis.circuits.learning.learner import EDGE_COSTS, learn_rows
+from lapis.circuits.evaluation import log_conditionals
+from lapis.circuits.learning.learn_rows import EDGE_COSTS, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
-from lapis.circuits.queries import log_conditionals
-from lapis.circuits.table import read_table, rows_of, variables_of
-from lapis.circuits.tree_networks.compiling import compile_network
-from lapis.circuits.tree_networks.gibbs import estimate_conditionals
+from lapis.circuits.learning.split_search import Method, SearchResult, learn_circuit
+from lapis.circuits.table import code_rows, merge_variables, read_table
+from lapis.circuits.tree_networks.compile_network import compile_network
+from lapis.circuits.tree_networks.tree_gibbs import estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import TooLarge
 from lapis.registry.options import CircuitLearner
@@ -125,8 +125,8 @@ def load(name: str) -> Data | None:
         print(f"{name}: {DATA / name} is missing; set LAPIS_DATA")
         return None
     tables = [read_table(path, "no") for path in paths]
-    names, states = variables_of(tables)
-    train, valid, test = (rows_of(table, names, states) for table in tables)
+    names, states = merge_variables(tables)
+    train, valid, test = (code_rows(table, names, states) for table in tables)
     if name == "eachmovie":
         train, valid = train[::2], valid[1::2]
         print("eachmovie: there is no training part; halves of the validation part are used")

@@ -26,15 +26,14 @@ from loopy import propagate
 
 import lapis
 from lapis.circuits.answers import find_marginals
-from lapis.circuits.approximation.approximate import approximate, find_structure
+from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.evaluation import posteriors
+from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.circuits.factor_files import read_factors
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, graph_of_tables
 from lapis.circuits.ground_factors import ground_factors
-from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
 from lapis.grounding.bottom_up import ground
 from lapis.inference.exact.elimination_order import best_order
@@ -222,7 +221,7 @@ def compare(
                 answers[parameters] = timed(
                     lambda row=row, p=parameters: by_circuit(graph, structure, row, p)
                 )
-        default, spent = timed(lambda row=row: approximate(graph, structure, row))
+        default, spent = timed(lambda row=row: fit_structure(graph, structure, row))
         found = posteriors(default.circuit, no_evidence(default.circuit))[1][0]
         answers[f"auto: {default.parameters}"] = found, spent
         answers["Gibbs"] = timed(lambda row=row, s=answers["VI"][1]: by_gibbs(graph, row, s))
@@ -256,7 +255,7 @@ def by_circuit(
 ) -> np.ndarray:
     if parameters == "F":
         return posteriors(structure, row[None])[1][0]
-    circuit = approximate(graph, structure, row, parameters).circuit
+    circuit = fit_structure(graph, structure, row, parameters).circuit
     return posteriors(circuit, no_evidence(circuit))[1][0]
 
 

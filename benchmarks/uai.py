@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 from loopy import propagate
 
-from lapis.circuits.approximation.approximate import approximate, find_structure
+from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_particles
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.compilation.counting import count_worlds
+from lapis.circuits.compilation.counting import count_models
 from lapis.circuits.compilation.elimination import repeated_order
 from lapis.circuits.compilation.partition import find_partition, without_leaves
+from lapis.circuits.evaluation import log_partition
 from lapis.circuits.factor_files import read_evidence, read_factors
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
-from lapis.circuits.queries import log_partition
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Stop
 
@@ -148,7 +148,7 @@ def is_clausal(graph: FactorGraph) -> bool:
 
 
 def by_counting(graph: FactorGraph) -> dict[str, Any]:
-    found = count_worlds(graph, COUNTED_WORK)
+    found = count_models(graph, COUNTED_WORK)
     return {"found": found.log_value / LOG10, "by": "counting", "components": found.components}
 
 
@@ -159,7 +159,7 @@ def by_approximation(graph: FactorGraph, evidence: dict[int, int]) -> dict[str, 
     stop = Stop(deadline=time.monotonic() + ESTIMATED_SECONDS)
     try:
         structure = find_structure(graph, row, ESTIMATED_EDGES, NUM_SAMPLES, stop=stop)
-        found = approximate(graph, structure, row, stop=stop)
+        found = fit_structure(graph, structure, row, stop=stop)
     except LapisError as refused:
         return {"ac2_refused": refused.message}
     assert found.log_partition is not None

@@ -14,13 +14,13 @@ import lapis
 from lapis.circuits import infer as circuit_inference
 from lapis.circuits.approximation import approximate as approximating
 from lapis.circuits.approximation.approximate import (
-    approximate,
     find_structure,
+    fit_structure,
     match_samples,
     thin_structure,
 )
 from lapis.circuits.approximation.family import condition_circuit, family_circuit
-from lapis.circuits.approximation.importance import weigh
+from lapis.circuits.approximation.importance import importance_sample
 from lapis.circuits.approximation.samples import (
     GibbsSamples,
     sample_exactly,
@@ -29,20 +29,18 @@ from lapis.circuits.approximation.samples import (
 )
 from lapis.circuits.approximation.variational import (
     FLOOR,
-    Climb,
-    find_terms,
+    ShareObjective,
+    build_terms,
     fit_best,
     fit_variational,
     table_marginals,
 )
-from lapis.circuits.circuit import SUM, Circuit
+from lapis.circuits.circuit import SUM, Circuit, find_properties
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
-from lapis.circuits.evaluation import log_values, posteriors
+from lapis.circuits.evaluation import log_partition, log_values, no_evidence, posteriors
 from lapis.circuits.factor_files import parse_bif
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
-from lapis.circuits.properties import find_properties
-from lapis.circuits.queries import log_partition, no_evidence
 from lapis.errors import TooLarge
 from lapis.runtime.progress import Stop
 
@@ -118,7 +116,7 @@ def test_the_bound_and_its_gradient(seed: int) -> None:
         log_q = log_q - np.logaddexp.reduce(log_q)
         return float(np.exp(log_q) @ (score - log_q))
 
-    climb = Climb(family, find_terms(graph, row))
+    climb = ShareObjective(family, build_terms(graph, row))
     found, target = climb.evaluate(family.log_share)
     assert found == pytest.approx(bound(family.log_share), abs=1e-10 * (1 + abs(found)))
     sums = np.flatnonzero(family.kind == SUM)
@@ -153,14 +151,14 @@ def test_v_finds_the_model_where_the_family_has_it(seed: int) -> None:
     circuit, row = other_parameters(graph, rng), some_evidence(graph, rng)
     given_graph = graph.condition({int(v): int(row[v]) for v in np.flatnonzero(row >= 0)})
     log_z, marginal = enumerate_marginals(given_graph)
-    fitted = fit_variational(condition_circuit(circuit, row), find_terms(graph, row), 500)
+    fitted = fit_variational(condition_circuit(circuit, row), build_terms(graph, row), 500)
     assert fitted.converged
     assert fitted.bound <= log_z + 1e-9
     assert fitted.bound == pytest.approx(log_z, abs=1e-4)
     found = family_circuit(fitted.family, circuit, row)
     np.testing.assert_allclose(posteriors(found, no_evidence(found))[1][0], marginal, atol=0.01)
     # Worlds of a family that is the model all weigh the same.
-    weighed = weigh(fitted.family, fitted.family, graph, row, 0, 200)
+    weighed = importance_sample(fitted.family, fitted.family, graph, row, 0, 200)
     assert weighed.effective == pytest.approx(1.0, abs=1e-3)
     assert weighed.log_partition == pytest.approx(log_z, abs=0.01)
 
@@ -276,7 +274,7 @@ def test_an_approximation_given_evidence(parameters: str) -> None:
     assert structure.num_edges <= 150
     assert structure.properties.deterministic
     row = np.array([-1, -1, -1, 0, -1], np.int32)  # John calls
-    found = approximate(graph, structure, row, parameters)
+    found = fit_structure(graph, structure, row, parameters)
     log_z, marginal = enumerate_marginals(graph.condition({3: 0}))
     if found.bound is not None:
         assert found.bound <= log_z + 1e-9
@@ -302,9 +300,9 @@ def test_worlds_of_f_find_the_mode_that_v_leaves() -> None:
     log_share = family.log_share.copy()
     log_share[of_sum] = nudged
     family = family._replace(log_share=log_share)
-    fitted = fit_variational(family, find_terms(graph, row))
+    fitted = fit_variational(family, build_terms(graph, row))
     assert fitted.bound == pytest.approx(0.0, abs=1e-6)  # one of two worlds
-    weighed = weigh(fitted.family, family, graph, row, 0, 20_000)
+    weighed = importance_sample(fitted.family, family, graph, row, 0, 20_000)
     assert abs(weighed.log_partition - np.log(2)) <= 5 * weighed.stderr
     assert weighed.effective < 0.9
     member = family_circuit(weighed.family, structure, row)
@@ -326,14 +324,14 @@ def test_worlds_drawn_exactly_know_all_modes() -> None:
     row = np.full(10, -1, np.int32)
     structure = find_structure(graph, row, 300, 20_000)
     log_z, marginal = enumerate_marginals(graph)
-    found = approximate(graph, structure, row)
+    found = fit_structure(graph, structure, row)
     assert found.parameters == "E"
     assert found.log_partition == pytest.approx(log_z, abs=1e-9)
     assert found.state_stderr is not None
     error = np.abs(posteriors(found.circuit, row[None])[1][0] - marginal)
     assert (error <= 5 * found.state_stderr + 1e-3).all()
     with pytest.raises(TooLarge, match="cannot be drawn exactly"):
-        approximate(wide_grid(), compile_factors(no_tables(wide_grid())).circuit, row, "E")
+        fit_structure(wide_grid(), compile_factors(no_tables(wide_grid())).circuit, row, "E")
 
 
 def wide_grid() -> FactorGraph:
@@ -352,7 +350,7 @@ def no_tables(graph: FactorGraph) -> FactorGraph:
 def test_the_strongest_tables_make_a_structure(seed: int) -> None:
     graph = noisy_parities(np.random.default_rng(seed))
     log_z, _ = enumerate_marginals(graph)
-    terms = find_terms(graph, np.full(10, -1, np.int32))
+    terms = build_terms(graph, np.full(10, -1, np.int32))
     bounds = []
     for max_edges in (100, 300, 100_000):
         structure = thin_structure(graph, max_edges, 0)
@@ -398,7 +396,7 @@ def test_whenever_it_is_stopped_there_is_a_circuit(
         clock = itertools.count()
         stop = Stop(lambda clock=clock, strikes=strikes: next(clock) >= strikes)  # type: ignore[misc]
         structure = find_structure(graph, row, 60, 200, seed, stop)
-        found = approximate(graph, structure, row, "auto", seed, stop)
+        found = fit_structure(graph, structure, row, "auto", seed, stop)
         assert log_partition(found.circuit) == pytest.approx(0.0, abs=1e-9)
         assert found.bound is None or found.bound <= log_z + 1e-9
         if found.log_partition is not None:
@@ -456,6 +454,6 @@ def test_rows_of_worlds_satisfy_the_links() -> None:
     factors = ground_factors(network)
     worlds = np.array(list(itertools.product([False, True], repeat=12)))
     worlds = np.array([network.complete(world) for world in worlds])
-    rows = circuit_inference.as_rows(factors, worlds)
+    rows = circuit_inference.rows_of_worlds(factors, worlds)
     expected = [network.score(world) for world in worlds]
     np.testing.assert_allclose(factors.graph.log_score(rows), expected, atol=1e-10)

@@ -304,7 +304,8 @@ def test_importing_lapis_loads_no_circuits() -> None:
     import sys
 
     code = (
-        "import sys, lapis; assert not {'numpy', 'lapis.circuits.making'} & {*sys.modules}; "
-        "lapis.circuits.learn; lapis.fields.learn; assert 'lapis.circuits.making' in sys.modules"
+        "import sys, lapis; assert not {'numpy', 'lapis.circuits.construction'} & {*sys.modules}; "
+        "lapis.circuits.learn; lapis.fields.learn; "
+        "assert 'lapis.circuits.construction' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,9 +11,8 @@ from random_factors import all_rows, enumerate_marginals, random_graph
 import lapis
 import oracle
 from lapis.circuits import infer as circuit_inference
-from lapis.circuits.approximation.approximate import approximate, find_structure
-from lapis.circuits.evaluation import posteriors
-from lapis.circuits.queries import no_evidence
+from lapis.circuits.approximation.approximate import find_structure, fit_structure
+from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.errors import LapisError, TooLarge
 from oracle import NoWorld
 from strategies import Case, cases
@@ -72,7 +71,7 @@ def test_approximations_of_small_models(seed: int, parameters: str) -> None:
             find_structure(graph, row, 400, 500, seed)
         return
     structure = find_structure(graph, row, 400, 500, seed)
-    found = approximate(graph, structure, row, parameters, seed)
+    found = fit_structure(graph, structure, row, parameters, seed)
     assert found.circuit.num_edges <= 400
     log_z, marginal = enumerate_marginals(given_graph)
     states = posteriors(found.circuit, no_evidence(found.circuit))
@@ -83,7 +82,7 @@ def test_approximations_of_small_models(seed: int, parameters: str) -> None:
         assert found.log_partition == pytest.approx(log_z, abs=1e-8)
         assert found.state_stderr is not None
         assert (np.abs(states[1][0] - marginal) <= 6 * found.state_stderr + 2e-3).all()
-    again = approximate(graph, structure, row, parameters, seed)
+    again = fit_structure(graph, structure, row, parameters, seed)
     np.testing.assert_array_equal(again.circuit.log_parameter, found.circuit.log_parameter)
 
 

@@ -12,16 +12,15 @@ from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
 from lapis.circuits.answers import find_marginals
-from lapis.circuits.compilation.compile import compile_factors, gather
+from lapis.circuits.circuit import find_properties
+from lapis.circuits.compilation.compile import compile_factors, gates_to_circuit
 from lapis.circuits.compilation.elimination import eliminate
 from lapis.circuits.compilation.gates import ZERO, new_gates
 from lapis.circuits.compilation.partition import find_partition
-from lapis.circuits.compilation.search import search
-from lapis.circuits.evaluation import log_values, posteriors
+from lapis.circuits.compilation.search import search_circuit
+from lapis.circuits.evaluation import log_values, no_evidence, posteriors
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
 from lapis.circuits.ground_factors import ground_factors
-from lapis.circuits.properties import find_properties
-from lapis.circuits.queries import no_evidence
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.bottom_up import ground
 from lapis.problem.task import build_task
@@ -48,13 +47,15 @@ def test_both_compilers_compute_the_product(seed: int, by_search: bool) -> None:
     graph = random_graph(rng)
     order = rng.permutation(graph.num_variables).astype(np.int32)
     gates = new_gates(int(graph.size.sum()), 10_000, 40_000)
-    root = search(graph, order, gates, 10**9) if by_search else eliminate(graph, order, gates)
+    root = (
+        search_circuit(graph, order, gates, 10**9) if by_search else eliminate(graph, order, gates)
+    )
     rows = all_rows(graph)
     score = graph.log_score(rows)
     if root == ZERO:
         assert not np.isfinite(score).any()
         return
-    circuit = gather(graph, gates, root)
+    circuit = gates_to_circuit(graph, gates, root)
     assert find_properties(circuit) == (True, True, True)
     np.testing.assert_allclose(log_values(circuit, rows), score, rtol=0, atol=1e-10)
 

@@ -13,7 +13,7 @@ from circuits.random_factors import all_rows, random_graph
 from lapis.circuits.compilation import counting
 from lapis.circuits.compilation.counting import (
     boxes,
-    count_worlds,
+    count_models,
     impossible_boxes,
     weighted_clauses,
 )
@@ -45,7 +45,7 @@ def random_clauses(
 def test_counting_gives_the_sum_of_all_products(seed: int) -> None:
     graph = random_graph(np.random.default_rng(seed), 7)
     expected = log_z(graph)
-    found = count_worlds(graph).log_value
+    found = count_models(graph).log_value
     assert found == expected or found == pytest.approx(expected, abs=1e-9)
 
 
@@ -66,19 +66,19 @@ def test_clauses_near_where_no_world_is_left(seed: int, density: float) -> None:
     tables.append(([0, 8, 14], bridge))
     graph = graph_of_tables([f"x{v}" for v in range(15)], [["0", "1"]] * 15, tables)
     expected = log_z(graph)
-    found = count_worlds(graph).log_value
+    found = count_models(graph).log_value
     assert found == expected or found == pytest.approx(expected, abs=1e-9)
 
 
 def test_little_room_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     graph = random_clauses(rng, 36, 90)
-    expected = count_worlds(graph)
+    expected = count_models(graph)
     assert expected.components > 100
     assert expected.log_value == pytest.approx(find_partition(graph).log_value, abs=1e-9)
     monkeypatch.setattr(counting, "MAX_ENTRIES", 64)
     monkeypatch.setattr(counting, "MAX_LEARNED", 10 - 90)
-    found = count_worlds(graph)
+    found = count_models(graph)
     assert found.components <= 64
     assert found.work > expected.work
     assert found.log_value == pytest.approx(expected.log_value, abs=1e-9)
@@ -97,14 +97,14 @@ def test_wide_but_deterministic_is_counted() -> None:
     tables += [([v], np.array([0.0, -np.inf])) for v in border[:-3]]
     names = [f"x{v}" for v in range(side * side)]
     graph = graph_of_tables(names, [["0", "1"]] * side * side, tables)
-    assert count_worlds(graph).log_value == pytest.approx(3 * np.log(2))
+    assert count_models(graph).log_value == pytest.approx(3 * np.log(2))
     assert cheap_partition(graph) is not None
 
 
 def test_counting_given_up() -> None:
     graph = random_clauses(np.random.default_rng(5), 150, 400)
     with pytest.raises(TooLarge) as raised:
-        count_worlds(graph, max_work=1)
+        count_models(graph, max_work=1)
     assert str(raised.value).startswith("counting was given up after ")
 
 

@@ -11,9 +11,8 @@ from random_factors import enumerate_marginals
 
 import lapis
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.evaluation import posteriors
-from lapis.circuits.factor_files import parse_bif, parse_evidence, parse_uai, read_factors
-from lapis.circuits.queries import no_evidence
+from lapis.circuits.evaluation import no_evidence, posteriors
+from lapis.circuits.factor_files import parse_bif, parse_uai, parse_uai_evidence, read_factors
 from lapis.grounding.bottom_up import ground
 from lapis.network.export import write_network
 from lapis.problem.task import build_task
@@ -68,7 +67,7 @@ def test_uai_and_its_evidence() -> None:
     log_z, marginal = enumerate_marginals(graph)
     assert log_z == pytest.approx(np.log(table.sum()))
     np.testing.assert_allclose(marginal[2:], table.sum(axis=0) / table.sum())
-    given = graph.condition(parse_evidence("1\n1 1 1", graph))
+    given = graph.condition(parse_uai_evidence("1\n1 1 1", graph))
     assert enumerate_marginals(given)[0] == pytest.approx(np.log(table[:, 1].sum()))
 
 

@@ -9,27 +9,26 @@ import numpy as np
 import pytest
 from random_circuits import partial_rows
 
-from lapis.circuits.circuit import Properties
+from lapis.circuits.circuit import Properties, find_properties
 from lapis.circuits.evaluation import log_values
 from lapis.circuits.learning import hidden_tree as module
 from lapis.circuits.learning.hidden_tree import (
     PRUNED,
     HiddenTree,
     as_circuit,
-    count_edges,
+    count_tree_edges,
     expected_counts,
-    information,
+    initial_tree,
     learn_hidden_tree,
     log_likelihoods,
-    marginals,
-    move,
-    new_tree,
+    mutual_information,
     pair_counts,
     prune,
+    smoothed_marginals,
     spanning_tree,
+    step_parameters,
 )
-from lapis.circuits.learning.learner import learn_rows
-from lapis.circuits.properties import find_properties
+from lapis.circuits.learning.learn_rows import learn_rows
 from lapis.errors import LapisError
 from lapis.runtime.progress import Progress, Stop
 
@@ -43,7 +42,7 @@ ORDER = np.array([1, 0, 2, 3])
 def make_tree(num_hidden: int = 2, seed: int = 0) -> HiddenTree:
     rng = np.random.default_rng(seed)
     marginal = [rng.dirichlet(np.ones(size)) for size in SIZES]
-    return new_tree(ORDER, PARENT, marginal, num_hidden, rng)
+    return initial_tree(ORDER, PARENT, marginal, num_hidden, rng)
 
 
 def make_rows(num_rows: int, seed: int, missing: float) -> np.ndarray:
@@ -73,7 +72,7 @@ def test_sums_over_hidden_states(num_hidden: int) -> None:
     circuit = as_circuit(tree, NAMES, STATES)
     np.testing.assert_allclose(log_values(circuit, rows), np.log(table.sum(1)), atol=2e-6)
     assert find_properties(circuit)[:2] == Properties(True, True, False)[:2]
-    assert circuit.num_edges == count_edges(PARENT, STATES, num_hidden)
+    assert circuit.num_edges == count_tree_edges(PARENT, STATES, num_hidden)
     times = np.arange(1, len(rows) + 1)
     share = table / table.sum(1, keepdims=True) * times[:, None]
     value, expected = expected_counts(tree, rows, times, np.array(SIZES))
@@ -92,7 +91,7 @@ def test_sums_over_hidden_states(num_hidden: int) -> None:
 def test_whole_steps_climb() -> None:
     """log P(data) + prior · Σ p log θ never falls, with missing values too."""
     rows, prior = make_rows(80, 1, missing=0.3), 2.0
-    marginal = marginals(pair_counts(rows, STATES), STATES)
+    marginal = smoothed_marginals(pair_counts(rows, STATES), STATES)
     tree, times = make_tree(3), np.ones(len(rows), np.int64)
 
     def objective() -> float:
@@ -105,7 +104,7 @@ def test_whole_steps_climb() -> None:
     values = [objective()]
     for _ in range(15):
         _, expected = expected_counts(tree, rows, times, np.array(SIZES))
-        tree = move(tree, expected, 1.0, 1.0, prior, marginal)
+        tree = step_parameters(tree, expected, 1.0, 1.0, prior, marginal)
         values.append(objective())
     assert (np.diff(values) > -1e-3).all()  # single precision of hundreds
     assert values[-1] > values[0] + 1
@@ -128,7 +127,7 @@ def test_the_tree_is_the_best_of_all(seed: int) -> None:
     rows = make_rows(60, seed, missing=0.2)
     rows[:, 2] = np.where(rng.random(60) < 0.7, rows[:, 0], rows[:, 2])
     rows[-1] = [1, 2, 1, 0]
-    weight = information(pair_counts(rows, STATES), STATES)
+    weight = mutual_information(pair_counts(rows, STATES), STATES)
 
     def by_definition(u: int, v: int) -> float:
         both = rows[(rows[:, u] >= 0) & (rows[:, v] >= 0)]
@@ -172,7 +171,7 @@ def test_transitions_that_nobody_misses_are_cut_off() -> None:
     share = np.where(rare < 2e-3, 0, rare)
     cut = tree._replace(transition=[share / share.sum(1, keepdims=True), *tree.transition[1:]])
     circuit = as_circuit(cut, NAMES, STATES)
-    assert circuit.num_edges == count_edges(PARENT, STATES, 3) - 3 * int((share == 0).sum())
+    assert circuit.num_edges == count_tree_edges(PARENT, STATES, 3) - 3 * int((share == 0).sum())
     np.testing.assert_allclose(log_values(circuit, rows), log_likelihoods(cut, rows), atol=2e-6)
 
 

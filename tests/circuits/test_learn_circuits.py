@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from random_circuits import partial_rows, restrict
 
-from lapis.circuits.circuit import Properties
-from lapis.circuits.evaluation import log_values
-from lapis.circuits.learning.learn import CircuitSearch, learn_circuit
-from lapis.circuits.learning.split import NO_LIMIT, edge_cost, split_circuit
-from lapis.circuits.properties import find_properties
-from lapis.circuits.queries import log_conditionals
-from lapis.circuits.tree_networks.gibbs import estimate_conditionals
-from lapis.circuits.tree_networks.text import format_network
+from lapis.circuits.circuit import Properties, find_properties
+from lapis.circuits.evaluation import log_conditionals, log_values
+from lapis.circuits.learning.split_kernel import NO_LIMIT, edge_cost, split_circuit
+from lapis.circuits.learning.split_search import CircuitSearch, learn_circuit
+from lapis.circuits.tree_networks.tbn_files import format_network
+from lapis.circuits.tree_networks.tree_gibbs import estimate_conditionals
 from lapis.errors import LapisError
 from lapis.runtime.progress import Stop
 

@@ -7,13 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from lapis.circuits.circuit import Circuit
-from lapis.circuits.evaluation import log_values
-from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import learn_rows, merge_close, merge_nodes
+from lapis.circuits.circuit import Circuit, find_properties
+from lapis.circuits.evaluation import log_partition, log_values
+from lapis.circuits.learning.learn_rows import learn_rows, merge_close, merge_nodes
 from lapis.circuits.learning.mixture import join_circuits, learn_mixture
-from lapis.circuits.properties import find_properties
-from lapis.circuits.queries import log_partition
+from lapis.circuits.learning.split_search import learn_circuit
 
 NAMES, STATES = [f"x{v}" for v in range(6)], [["0", "1"]] * 6
 WORLDS = np.array(list(itertools.product(range(2), repeat=6)), np.int32)

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits.random_factors import all_rows, enumerate_marginals, random_graph
-from lapis.circuits.approximation.approximate import approximate, draw_worlds, find_structure
+from lapis.circuits.approximation.approximate import (
+    find_structure,
+    fit_structure,
+    sample_training_worlds,
+)
 from lapis.circuits.approximation.samples import sample_particles
 from lapis.circuits.compilation import mini_buckets
 from lapis.circuits.compilation.mini_buckets import draw_particles, estimate_partition, fill_buckets
@@ -101,12 +105,12 @@ def test_worlds_of_hard_models_are_possible(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "MIN_EFFECTIVE", 1.1)
     row = np.full(graph.num_variables, -1, np.int32)
     row[3] = 2
-    worlds = draw_worlds(graph, row, 500, 0)
+    worlds = sample_training_worlds(graph, row, 500, 0)
     assert np.isfinite(graph.log_score(worlds)).all()
     assert (worlds[:, 3] == 2).all()
     row[3] = -1
     structure = find_structure(graph, row, 1500, 2000)
-    found = approximate(graph, structure, row)
+    found = fit_structure(graph, structure, row)
     assert found.parameters == "P"
     assert found.log_partition is not None
     assert found.log_partition_stderr is not None
@@ -126,5 +130,5 @@ def test_the_lower_bound_counts_no_impossible_world(seed: int) -> None:
     row = np.full(graph.num_variables, -1, np.int32)
     nothing = graph_of_tables(graph.names, graph.states, [])
     structure = find_structure(nothing, row, 1000, 10)
-    found = approximate(graph, structure, row, "V")
+    found = fit_structure(graph, structure, row, "V")
     assert found.bound is None or found.bound <= log_z + 1e-9

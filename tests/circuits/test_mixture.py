@@ -9,21 +9,19 @@ import pytest
 from random_circuits import partial_rows
 from scipy.optimize import minimize
 
-from lapis.circuits.circuit import Properties
-from lapis.circuits.evaluation import log_values, posteriors
-from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import learn_rows
+from lapis.circuits.circuit import Properties, find_properties
+from lapis.circuits.evaluation import complete_rows, log_values, posteriors
+from lapis.circuits.learning.learn_rows import learn_rows
 from lapis.circuits.learning.mixture import (
     Examples,
     join_circuits,
     learn_mixture,
     marginal_states,
-    maximise,
+    run_em,
     weighted_parameters,
     with_parameters,
 )
-from lapis.circuits.properties import find_properties
-from lapis.circuits.queries import complete_rows
+from lapis.circuits.learning.split_search import learn_circuit
 from lapis.runtime.progress import Progress, Stop
 
 SIZES = (2, 3, 2, 2)
@@ -97,7 +95,7 @@ def test_every_iteration_climbs(missing: float) -> None:
     found = with_parameters(found, parameters)
     values = [objective()]
     for _ in range(12):
-        found = maximise(found, examples, each, Stop(), max_iterations=1)
+        found = run_em(found, examples, each, Stop(), max_iterations=1)
         values.append(objective())
     assert (np.diff(values) > -1e-9).all()
     assert values[-1] > values[0] + 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapis.circuits.table import read_table, rows_of, variables_of
+from lapis.circuits.table import code_rows, merge_variables, read_table
 from lapis.errors import LapisError
 
 ROWS = [[0, 1, 2], [1, 1, 0], [0, 0, 2], [1, 0, 1]]
@@ -38,21 +38,26 @@ def test_every_form_gives_the_same_rows(form: str, tmp_path: Path) -> None:
         write(path, "A,B,C\n" + digits())
     else:
         write(path, digits(", " if form == "spaced.csv" else ","))
-    names, states = variables_of([read_table(path)])
+    names, states = merge_variables([read_table(path)])
     assert names == (("A", "B", "C") if form in ("named.csv", "parquet") else ("x0", "x1", "x2"))
     assert states == (("0", "1"), ("0", "1"), ("0", "1", "2"))
-    assert rows_of(read_table(path), names, states).tolist() == ROWS
+    assert code_rows(read_table(path), names, states).tolist() == ROWS
 
 
 def test_values_missing_ones_and_order(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "size,colour\n10,red\n9,?\n,blue\n*,red\n")
-    names, states = variables_of([read_table(path)])
+    names, states = merge_variables([read_table(path)])
     assert (names, states) == (("size", "colour"), (("9", "10"), ("blue", "red")))
-    assert rows_of(read_table(path), names, states).tolist() == [[1, 1], [0, -1], [-1, 0], [-1, 1]]
+    assert code_rows(read_table(path), names, states).tolist() == [
+        [1, 1],
+        [0, -1],
+        [-1, 0],
+        [-1, 1],
+    ]
     again = write(tmp_path / "other.csv", "colour,size\nblue,9\n")
-    assert rows_of(read_table(again), names, states).tolist() == [[0, 0]]
+    assert code_rows(read_table(again), names, states).tolist() == [[0, 0]]
     part = write(tmp_path / "part.csv", "colour\nblue\n")
-    assert rows_of(read_table(part, "yes"), names, states).tolist() == [[-1, 0]]
+    assert code_rows(read_table(part, "yes"), names, states).tolist() == [[-1, 0]]
 
 
 def test_headers_are_told_from_rows(tmp_path: Path) -> None:
@@ -74,9 +79,9 @@ def test_headers_are_told_from_rows(tmp_path: Path) -> None:
 def test_missing_numbers(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([[0.0, np.nan], [1.0, 3.0]]))
     table = read_table(tmp_path / "t.npy")
-    names, states = variables_of([table])
+    names, states = merge_variables([table])
     assert states == (("0", "1"), ("3",))
-    assert rows_of(table, names, states).tolist() == [[0, -1], [1, 0]]
+    assert code_rows(table, names, states).tolist() == [[0, -1], [1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_missing_numbers(tmp_path: Path) -> None:
 def test_tables_that_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", text)
     with pytest.raises(LapisError) as found:
-        rows_of(read_table(path, "yes"), ["A", "B"], [["0", "1"]] * 2)
+        code_rows(read_table(path, "yes"), ["A", "B"], [["0", "1"]] * 2)
     assert str(found.value) == f"{tmp_path}/{message}"
 
 
@@ -122,7 +127,7 @@ def test_values_of_parquet_are_those_of_a_text(tmp_path: Path) -> None:
     columns = {"f": [1.0, 2.5, np.inf, None], "b": [True, False, True, False],
                "d": [day, None, day, None], "i": [3, 1, 2, 1]}  # fmt: skip
     pandas.DataFrame(columns).to_parquet(tmp_path / "t.parquet")
-    names, states = variables_of([read_table(tmp_path / "t.parquet")])
+    names, states = merge_variables([read_table(tmp_path / "t.parquet")])
     assert names == ("f", "b", "d", "i")
     assert states == (("1", "2.5", "inf"), ("0", "1"), ("2020-01-31 00:00:00",), ("1", "2", "3"))
 
@@ -131,12 +136,12 @@ def test_a_column_without_a_value_has_no_states(tmp_path: Path) -> None:
     """What could be learned of it would be made up."""
     path = write(tmp_path / "t.csv", "A,B\n?,1\n,0\n")
     with pytest.raises(LapisError) as found:
-        variables_of([read_table(path)])
+        merge_variables([read_table(path)])
     assert str(found.value) == (
         f"{path}: no row has a value of A, so that it has no states\n    leave the column out"
     )
     other = write(tmp_path / "v.csv", "B,A\n1,x\n")
-    assert variables_of([read_table(path), read_table(other)])[1] == (("x",), ("0", "1"))
+    assert merge_variables([read_table(path), read_table(other)])[1] == (("x",), ("0", "1"))
 
 
 def test_states_are_those_of_columns_of_one_name_in_whatever_order(tmp_path: Path) -> None:
@@ -144,10 +149,10 @@ def test_states_are_those_of_columns_of_one_name_in_whatever_order(tmp_path: Pat
     train.write_text("coin,size\nheads,small\ntails,large\n")
     valid.write_text("size,coin\nmedium,tails\n")
     tables = [read_table(train), read_table(valid)]
-    names, states = variables_of(tables)
+    names, states = merge_variables(tables)
     assert dict(zip(names, map(set, states), strict=True)) == {
         "coin": {"heads", "tails"},
         "size": {"small", "medium", "large"},
     }
-    (row,) = rows_of(tables[1], names, states)
+    (row,) = code_rows(tables[1], names, states)
     assert [own[code] for own, code in zip(states, row, strict=True)] == ["tails", "medium"]

@@ -10,18 +10,17 @@ import pytest
 from test_learn_circuits import Definition, make
 
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.evaluation import log_values
+from lapis.circuits.evaluation import log_partition, log_values
 from lapis.circuits.files import load_circuit, load_stored_network, save_circuit
-from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import learn_rows
-from lapis.circuits.queries import log_partition
-from lapis.circuits.tree_networks.compiling import compile_network, compile_splits, tables_of
-from lapis.circuits.tree_networks.gibbs import (
-    draw_given,
+from lapis.circuits.learning.learn_rows import learn_rows
+from lapis.circuits.learning.split_search import learn_circuit
+from lapis.circuits.tree_networks.compile_network import compile_network, compile_splits, tables_of
+from lapis.circuits.tree_networks.tbn_files import format_network, parse_network
+from lapis.circuits.tree_networks.tree_gibbs import (
     estimate_conditionals,
     estimate_marginals,
+    sample_given,
 )
-from lapis.circuits.tree_networks.text import format_network, parse_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Stop
@@ -369,7 +368,7 @@ def test_samples_have_the_distribution(seed: int) -> None:
     given = each * (worlds[:, 0] == 0)
     for drawn, wanted in (
         (network.draw_samples(20_000, seed), each),
-        (draw_given(network, 20_000, row, 60, seed), given / given.sum()),
+        (sample_given(network, 20_000, row, 60, seed), given / given.sum()),
     ):
         count = np.bincount([number[tuple(one)] for one in drawn.tolist()], minlength=len(worlds))
         error = np.sqrt(wanted * (1 - wanted) / len(drawn))

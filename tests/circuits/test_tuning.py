@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lapis.circuits.learning.learn import learn_circuit
-from lapis.circuits.learning.learner import SLACK, CircuitFit, choose_costs, learn_rows
+from lapis.circuits.learning.learn_rows import SLACK, CircuitFit, choose_costs, learn_rows
+from lapis.circuits.learning.split_search import learn_circuit
 from lapis.errors import LapisError
 from lapis.runtime.progress import Progress, Stop
 

@@ -106,7 +106,7 @@ def test_a_mixture(learned: Run) -> None:
     code, _, err = learned("circuit", "query", "m.npz", "--most-likely")
     assert (code, err) == (
         1,
-        "error: the most likely states cannot be read off this circuit: it is not deterministic\n",
+        "error: this circuit does not support most likely states: it is not deterministic\n",
     )
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
     from lapis.circuits.circuit import Circuit
+    from lapis.circuits.construction import approximate, learn
+    from lapis.circuits.construction import compile as compile
     from lapis.circuits.factor_graph import FactorGraph
     from lapis.circuits.files import draw
     from lapis.circuits.files import parse_ac as parse
     from lapis.circuits.files import save_circuit as save
     from lapis.circuits.inputs import read
-    from lapis.circuits.making import approximate, learn
-    from lapis.circuits.making import compile as compile
     from lapis.circuits.results import (
         CircuitAnswer,
         CircuitFigures,
@@ -44,11 +44,11 @@ _HOMES = {
     "RowAnswers": "results",
     "Samples": "results",
     "TreeNetwork": "tree_networks.tree_network",
-    "approximate": "making",
-    "compile": "making",
+    "approximate": "construction",
+    "compile": "construction",
     "draw": "files",
     "info": "answers",
-    "learn": "making",
+    "learn": "construction",
     "marginals": "answers",
     "parse": "files:parse_ac",
     "query": "answers",

@@ -22,10 +22,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit, state_starts
-from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, impossible
-from lapis.circuits.compilation.elimination import elimination_order
+from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, no_possible_state
+from lapis.circuits.compilation.elimination import find_elimination_order
 from lapis.circuits.compilation.partition import too_wide
-from lapis.circuits.evaluation import posteriors
+from lapis.circuits.construction import mean, sizes, stop_within
+from lapis.circuits.evaluation import (
+    draw_samples,
+    entropy,
+    log_conditionals,
+    log_partition,
+    log_probabilities,
+    posteriors,
+    require_possible,
+)
+from lapis.circuits.evaluation import most_likely as most_likely_rows
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
 from lapis.circuits.files import load_circuit
 from lapis.circuits.inputs import (
@@ -38,16 +48,6 @@ from lapis.circuits.inputs import (
     row_of_states,
     stored_network,
 )
-from lapis.circuits.making import mean, sizes, stop_within
-from lapis.circuits.queries import (
-    draw_samples,
-    entropy,
-    log_conditionals,
-    log_partition,
-    log_probabilities,
-    refuse_impossible,
-)
-from lapis.circuits.queries import most_likely as most_likely_rows
 from lapis.circuits.results import (
     CircuitAnswer,
     CircuitScore,
@@ -55,9 +55,13 @@ from lapis.circuits.results import (
     RowAnswers,
     Samples,
 )
-from lapis.circuits.table import RowsLike, open_rows, rows_of
-from lapis.circuits.tree_networks.compiling import compile_network
-from lapis.circuits.tree_networks.gibbs import draw_given, estimate_conditionals, estimate_marginals
+from lapis.circuits.table import RowsLike, code_rows, open_rows
+from lapis.circuits.tree_networks.compile_network import compile_network
+from lapis.circuits.tree_networks.tree_gibbs import (
+    estimate_conditionals,
+    estimate_marginals,
+    sample_given,
+)
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.exact.junction_tree import build_tree, collect, distribute
@@ -146,7 +150,7 @@ def marginals(
     if isinstance(model, Circuit):
         row = known_row(model, evidence)
         value, chance = posteriors(model, row)
-        refuse_impossible(value)
+        require_possible(value)
         names = [n for n, state in zip(model.names, row, strict=True) if state < 0]
         return ModelMarginals(float(value[0]), distributions(model, chance[0], names))
     graph, row, shown = open_factors(model, data, query, open_predicates, evidence, strict)
@@ -225,14 +229,16 @@ def query(
     if not (variables or states or most_likely):
         variables = tuple(n for n, state in zip(found.names, row, strict=True) if state < 0)
     if isinstance(found, Circuit):
-        return ask(found, event, row, variables, most_likely)
+        return query_circuit(found, event, row, variables, most_likely)
     if most_likely:
         raise LapisError(
             "the most likely states cannot be found by Gibbs sampling",
             code="option-value",
             hint="compile the network, and query the circuit",
         )
-    return ask_network(found, event, row, variables, num_chains, burn_in, num_sweeps, options.seed)
+    return query_network(
+        found, event, row, variables, num_chains, burn_in, num_sweeps, options.seed
+    )
 
 
 @known_keywords
@@ -296,11 +302,11 @@ def query_rows(
     check_options(options)
     found = open_circuit(circuit)
     table = open_rows(rows, "rows", names, header)
-    events = rows_of(table, found.names, found.states)
+    events = code_rows(table, found.names, found.states)
     known = np.full_like(events, -1)
     if evidence_rows is not None:
         given = open_rows(evidence_rows, "evidence_rows", None, header)
-        known = rows_of(given, found.names, found.states)
+        known = code_rows(given, found.names, found.states)
         if len(known) != len(events):
             raise LapisError(
                 f"{table.source} has {len(events)} rows, {given.source} has {len(known)}",
@@ -371,7 +377,7 @@ def sample(
         worlds = found.draw_samples(num_samples, seed)
     else:
         gibbs = burn_in
-        worlds = draw_given(found, num_samples, row, burn_in, seed)
+        worlds = sample_given(found, num_samples, row, burn_in, seed)
     columns = {
         name: Coded(worlds[:, v], as_objects(found.states[v])) for v, name in enumerate(found.names)
     }
@@ -419,7 +425,7 @@ def score(
     check_options(CircuitScoreOptions(header=header))
     found = open_circuit(circuit)
     table = open_rows(rows, "rows", names, header)
-    states = rows_of(table, found.names, found.states)
+    states = code_rows(table, found.names, found.states)
     if isinstance(found, Circuit):
         values = log_probabilities(found, states)
     elif (states >= 0).all():
@@ -470,7 +476,7 @@ def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
     if isinstance(found, TreeNetwork):
         return Figures(
             {"variables": len(found.names), "parameters": found.num_parameters}
-            | measure(found, max_edges)
+            | measure_network(found, max_edges)
         )
     network = stored_network(circuit, found)
     figures: dict[str, float | int | str | None] = {
@@ -479,10 +485,10 @@ def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
         "log_partition": log_partition(found),
         "entropy": entropy(found) if all(found.properties) else None,
     }
-    return Figures(figures | ({} if network is None else measure(network, max_edges)))
+    return Figures(figures | ({} if network is None else measure_network(network, max_edges)))
 
 
-def ask(
+def query_circuit(
     circuit: Circuit,
     event: np.ndarray,
     evidence: np.ndarray,
@@ -494,7 +500,7 @@ def ask(
     Without an event: P(evidence).
     """
     log_evidence = log_probabilities(circuit, evidence)
-    refuse_impossible(log_evidence)
+    require_possible(log_evidence)
     is_asked = (event >= 0).any()
     value = log_conditionals(circuit, event, evidence) if is_asked else log_evidence
     found = CircuitAnswer(
@@ -511,7 +517,7 @@ def ask(
     return replace(found, most_likely=world, most_likely_log=float(joint[0] - log_evidence[0]))
 
 
-def ask_network(
+def query_network(
     network: TreeNetwork,
     event: np.ndarray,
     evidence: np.ndarray,
@@ -565,7 +571,7 @@ def distributions(
     return found
 
 
-def measure(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str | None]:
+def measure_network(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str | None]:
     """The rows of table 5.4 of the thesis: leaves, parents, treewidth, edges after compiling."""
     parents = [len(own) for own in network.parents()]
     try:
@@ -595,9 +601,9 @@ def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) 
     """log Z and every P(x_v = s); TooLarge if the tables pass `MARGINAL_ENTRIES`."""
     consistent = make_consistent(graph)
     if consistent is None:
-        raise impossible()
+        raise no_possible_state()
     small = consistent.graph
-    order = elimination_order(small, MARGINAL_ENTRIES, seed)
+    order = find_elimination_order(small, MARGINAL_ENTRIES, seed)
     if not order.is_complete:
         raise too_wide(order, 8.0 * order.entries)
     cubes, log_value = entry_cubes(small)
@@ -605,7 +611,7 @@ def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) 
     potentials = collect(tree, cubes, log_value, stop=stop)
     roots = potentials.root_values(tree)[1]
     if (roots == -np.inf).any():
-        raise impossible()
+        raise no_possible_state()
     constants = small.log_value[small.table_start[:-1][np.diff(small.scope_start) == 0]]
     state = np.zeros(int(graph.size.sum()))
     found = distribute(tree, cubes, potentials, overwrite=True, stop=stop)

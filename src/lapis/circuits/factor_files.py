@@ -40,10 +40,10 @@ def is_factor_file(path: Path) -> bool:
 def read_factors(path: str | Path) -> FactorGraph:
     """The network of a .bif, .uai or .tbn file."""
     path = Path(path)
-    text = read_text(path)
+    text = read_factor_text(path)
     if path.name.lower().endswith(".tbn"):
-        from lapis.circuits.tree_networks.compiling import tables_of
-        from lapis.circuits.tree_networks.text import parse_network
+        from lapis.circuits.tree_networks.compile_network import tables_of
+        from lapis.circuits.tree_networks.tbn_files import parse_network
 
         return tables_of(parse_network(text, str(path)))
     if path.name.lower().endswith((".bif", ".bif.gz")):
@@ -55,10 +55,10 @@ def read_factors(path: str | Path) -> FactorGraph:
 def read_evidence(path: str | Path, graph: FactorGraph) -> dict[int, int]:
     """The observed states of a .evid file."""
 
-    return parse_evidence(read_text(Path(path)), graph, str(path))
+    return parse_uai_evidence(read_factor_text(Path(path)), graph, str(path))
 
 
-def read_text(path: Path) -> str:
+def read_factor_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8", "replace")
@@ -82,10 +82,10 @@ def parse_bif(text: str, name: str = "<bif>") -> FactorGraph:
     >>> parse_bif(coin).names
     ('c',)
     """
-    return FactorReader(Source(name, COMMENT.sub(lambda m: " " * len(m.group()), text))).read()
+    return BifReader(Source(name, COMMENT.sub(lambda m: " " * len(m.group()), text))).read()
 
 
-class FactorReader:
+class BifReader:
     """Reads block after block; knows where it is when one is wrong."""
 
     def __init__(self, source: Source) -> None:
@@ -229,7 +229,7 @@ def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
     >>> parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5").log_value.tolist() == [np.log(0.5), np.log(1.5)]
     True
     """
-    words = Words(text, name)
+    words = TokenReader(text, name)
     kind = words.take(1)[0].upper()
     if kind not in ("BAYES", "MARKOV"):
         words.refuse("a file begins with BAYES or MARKOV", 0)
@@ -265,14 +265,14 @@ def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
     return graph
 
 
-def parse_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") -> dict[int, int]:
+def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") -> dict[int, int]:
     """The state of each observed variable.
 
     >>> coin = parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5")
     >>> parse_evidence("1 0 1", coin), parse_evidence("1 1 0 1", coin), parse_evidence("", coin)
     ({0: 1}, {0: 1}, {})
     """
-    words = Words(text, name)
+    words = TokenReader(text, name)
     numbers = words.whole(len(words.found))
     if numbers[:1] == [1] and len(numbers) != 3:
         numbers = numbers[1:]
@@ -285,7 +285,7 @@ def parse_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") -> d
     return observed
 
 
-class Words:
+class TokenReader:
     """The words of a text, one after another."""
 
     def __init__(self, text: str, name: str) -> None:

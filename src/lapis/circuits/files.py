@@ -230,7 +230,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
                 kind.append(PARAMETER)
                 leaf.append(len(numbers))
                 (word,) = words
-                numbers.append(read_log(word))
+                numbers.append(parse_log(word))
             else:
                 children = [int(word) for word in words]
                 if not children or not all(0 <= c < len(kind) for c in children):
@@ -260,7 +260,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
 
 
 def format_exp(log_value: float) -> str:
-    """exp of a number, in so many digits that `read_log` gives the number back.
+    """exp of a number, in so many digits that `parse_log` gives the number back.
 
     >>> format_exp(-0.5), read_log(format_exp(1000.7)), read_log(format_exp(-1e-20))
     ('0.6065306597126334', 1000.7, -1e-20)
@@ -270,7 +270,7 @@ def format_exp(log_value: float) -> str:
     if abs(log_value) < MOST_EXP:
         value = math.exp(log_value)
         for short in (f"{value:.15g}", f"{value:.16g}", repr(value)):
-            if read_log(short) == log_value:
+            if parse_log(short) == log_value:
                 return short
     small = -math.floor(math.log10(abs(log_value))) if log_value else 0
     return str(decimal_exp(log_value, 20 + max(0, small)))
@@ -282,7 +282,7 @@ def decimal_exp(log_value: float, digits: int) -> Decimal:
         return Decimal(log_value).exp()
 
 
-def read_log(text: str) -> float:
+def parse_log(text: str) -> float:
     """The logarithm of a number of any size and with any digits; ValueError if it has none."""
     number = float(text)
     if not number >= 0.0 or text.lstrip("+").lower().startswith("inf"):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.circuits.approximation.approximate import MAX_EDGES, approximate, find_structure
+from lapis.circuits.approximation.approximate import MAX_EDGES, find_structure, fit_structure
 from lapis.circuits.approximation.family import condition_circuit
 from lapis.circuits.approximation.variational import table_marginals
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
-from lapis.circuits.evaluation import log_values, posteriors
+from lapis.circuits.evaluation import log_values, no_evidence, posteriors
 from lapis.circuits.ground_factors import GroundFactors, ground_factors
-from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
 from lapis.inference.marginals import InferenceOptions, Marginals, sampled_log_odds, state_log_odds
 from lapis.inference.plan import best_samplers
@@ -61,12 +60,12 @@ def by_circuit(network: Network, options: InferenceOptions) -> Marginals:
 def by_approximation(factors: GroundFactors, options: InferenceOptions) -> Marginals:
     network, graph = factors.network, factors.graph
     row = np.full(graph.num_variables, -1, np.int32)
-    rows = as_rows(factors, sample_worlds(network, options))
+    rows = rows_of_worlds(factors, sample_worlds(network, options))
     stop = options.stop or Stop()
     structure = find_structure(
         graph, row, MAX_EDGES, len(rows), options.seed, stop, options.progress, rows
     )
-    found = approximate(graph, structure, row, "VI", options.seed, stop, options.progress)
+    found = fit_structure(graph, structure, row, "VI", options.seed, stop, options.progress)
     assert found.effective is not None
     assert found.state_stderr is not None
     circuit = found.circuit
@@ -134,7 +133,7 @@ def sample_worlds(network: Network, options: InferenceOptions) -> np.ndarray:
     return worlds.reshape(-1, network.num_atoms)
 
 
-def as_rows(factors: GroundFactors, worlds: np.ndarray) -> np.ndarray:
+def rows_of_worlds(factors: GroundFactors, worlds: np.ndarray) -> np.ndarray:
     """int32[num_worlds, num_variables], the states that the variables have in worlds."""
     variables, cubes = factors.variables, factors.cubes
     rows = np.zeros((len(worlds), len(cubes.size)), np.int32)

@@ -20,8 +20,8 @@ from lapis.circuits.circuit import Circuit
 from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factors
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.files import load_circuit, load_stored_network
-from lapis.circuits.tree_networks.compiling import tables_of
-from lapis.circuits.tree_networks.text import SUFFIX, load_network
+from lapis.circuits.tree_networks.compile_network import tables_of
+from lapis.circuits.tree_networks.tbn_files import SUFFIX, load_tree_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, check_word
 
@@ -53,7 +53,7 @@ def read(path: str | Path) -> Circuit | TreeNetwork:
         If there is no such file, or it holds no circuit.
     """
     path = Path(path)
-    return load_network(path) if path.suffix == SUFFIX else load_circuit(path)
+    return load_tree_network(path) if path.suffix == SUFFIX else load_circuit(path)
 
 
 def open_circuit(circuit: CircuitLike) -> Circuit | TreeNetwork:
@@ -82,7 +82,7 @@ def open_trees(
     if isinstance(model, TreeNetwork):
         network = model
     elif isinstance(model, str | Path) and Path(model).suffix == SUFFIX:
-        network = load_network(model)
+        network = load_tree_network(model)
     else:
         return None
     if (data is not None and data != []) or query or open_predicates:
@@ -175,17 +175,17 @@ def read_states(
     if isinstance(given, Mapping):
         return [name_state(names, states, name, state) for name, state in given.items()]
     texts = [given] if isinstance(given, str) else given
-    known: dict[str, Named] = {squeeze(name): (name, None) for name in names}
+    known: dict[str, Named] = {strip_spaces(name): (name, None) for name in names}
     for name, own in zip(names, states, strict=True):
-        known |= {squeeze(f"{name}={state}"): (name, state) for state in own}
+        known |= {strip_spaces(f"{name}={state}"): (name, state) for state in own}
     found: list[Named] = []
     for text in texts:
-        parts = [part for part in squeeze(text).split(",") if part]
+        parts = [part for part in strip_spaces(text).split(",") if part]
         while parts:
             ends = range(len(parts), 0, -1)
             end = next((end for end in ends if ",".join(parts[:end]) in known), None)
             if end is None:
-                raise unknown_state(names, states, unfinished(parts))
+                raise unknown_state(names, states, first_name(parts))
             found.append(known[",".join(parts[:end])])
             parts = parts[end:]
     return found
@@ -230,12 +230,12 @@ def row_of_states(
     return row
 
 
-def squeeze(text: str) -> str:
+def strip_spaces(text: str) -> str:
     """Without spaces around commas and equality signs."""
     return re.sub(r"\s*([,=])\s*", r"\1", text.strip())
 
 
-def unfinished(parts: Sequence[str]) -> str:
+def first_name(parts: Sequence[str]) -> str:
     """The first of several names that are not known, up to a comma outside of parentheses."""
     piece = ""
     for part in parts:
@@ -247,11 +247,11 @@ def unfinished(parts: Sequence[str]) -> str:
 
 def unknown_state(names: Sequence[str], states: Sequence[Sequence[str]], text: str) -> LapisError:
     """What is wrong with a text that is no variable, and no state of one."""
-    fitting = [name for name in names if text.startswith(f"{squeeze(name)}=")]
+    fitting = [name for name in names if text.startswith(f"{strip_spaces(name)}=")]
     name = max(fitting, key=len, default=text.partition("=")[0])
     try:
         check_word("variable", name, names, code="unknown-variable")
-        state = text.removeprefix(f"{squeeze(name)}=")
+        state = text.removeprefix(f"{strip_spaces(name)}=")
         check_word(f"state of {name}", state, states[names.index(name)], code="unknown-state")
     except LapisError as error:
         return error

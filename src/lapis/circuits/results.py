@@ -15,10 +15,10 @@ import numpy as np
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES
 from lapis.circuits.files import check_output, save_circuit
-from lapis.circuits.learning.learner import CostTrial
-from lapis.circuits.tree_networks.compiling import compile_network
-from lapis.circuits.tree_networks.gibbs import MAX_RHAT
-from lapis.circuits.tree_networks.text import SUFFIX, format_network
+from lapis.circuits.learning.learn_rows import CostTrial
+from lapis.circuits.tree_networks.compile_network import compile_network
+from lapis.circuits.tree_networks.tbn_files import SUFFIX, format_network
+from lapis.circuits.tree_networks.tree_gibbs import MAX_RHAT
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
@@ -50,7 +50,7 @@ class CircuitFigures(Figures):
         """
         path = Path(path)
         if path.suffix == SUFFIX:
-            save_network(self.network, path)
+            save_tree_network(self.network, path)
         elif self.circuit is None:
             check_output(path)
             raise LapisError(
@@ -304,7 +304,7 @@ class Samples(Table):
         write_whole(path, self.to_csv())
 
 
-def save_network(network: TreeNetwork | None, path: Path) -> None:
+def save_tree_network(network: TreeNetwork | None, path: Path) -> None:
     """Write a network with decision trees; LapisError if there is none."""
     if network is None:
         raise no_network()

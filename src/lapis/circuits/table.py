@@ -115,7 +115,7 @@ def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
         if len(set(names)) < len(names):
             raise LapisError(f"{path}: two columns have the same name", code="data-table")
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-    return encode(str(path), names, columns or [[] for _ in names or ()])
+    return encode_columns(str(path), names, columns or [[] for _ in names or ()])
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -156,11 +156,11 @@ def encode_arrays(source: str, found: Mapping[str, np.ndarray]) -> RowTable:
         column = np.ma.asarray(given)
         masked = np.ma.getmaskarray(column)
         values = ((value, gone) for value, gone in zip(column.data.tolist(), masked, strict=True))
-        columns.append(["" if gone else as_text(value) for value, gone in values])
-    return encode(source, tuple(found), columns)
+        columns.append(["" if gone else cell_text(value) for value, gone in values])
+    return encode_columns(source, tuple(found), columns)
 
 
-def as_text(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as CSV has it; Booleans and whole floats as whole numbers."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
@@ -170,7 +170,9 @@ def as_text(value: object) -> str:
 def from_array(source: str, array: np.ndarray) -> RowTable:
     """A table of whole numbers or of texts."""
     if array.ndim == 2 and array.dtype.kind in "OU":
-        return encode(source, None, [[as_text(cell) for cell in column] for column in array.T])
+        return encode_columns(
+            source, None, [[cell_text(cell) for cell in column] for column in array.T]
+        )
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise LapisError(
             f"{source}: wanted rows and columns of numbers or texts, not {array.dtype} of shape "
@@ -194,7 +196,7 @@ def from_array(source: str, array: np.ndarray) -> RowTable:
     return RowTable(source, None, values, codes)
 
 
-def encode(
+def encode_columns(
     source: str, names: tuple[str, ...] | None, columns: Sequence[Sequence[str]]
 ) -> RowTable:
     values, codes = [], []
@@ -220,7 +222,9 @@ def is_number(text: str) -> bool:
         return False
 
 
-def variables_of(tables: Sequence[RowTable]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def merge_variables(
+    tables: Sequence[RowTable],
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Names and states of the variables that tables with the same columns have together."""
     first = tables[0]
     num_columns = first.codes.shape[1]
@@ -234,7 +238,9 @@ def variables_of(tables: Sequence[RowTable]) -> tuple[tuple[str, ...], tuple[tup
     names = first.names or tuple(f"x{column}" for column in range(num_columns))
     states = []
     for column, name in enumerate(names):
-        seen = {value for table in tables for value in table.values[place(table, name, column)]}
+        seen = {
+            value for table in tables for value in table.values[find_column(table, name, column)]
+        }
         if not seen and any(len(table.codes) for table in tables):
             raise LapisError(
                 f"{first.source}: no row has a value of {name}, so that it has no states",
@@ -245,12 +251,12 @@ def variables_of(tables: Sequence[RowTable]) -> tuple[tuple[str, ...], tuple[tup
     return names, tuple(states)
 
 
-def place(table: RowTable, name: str, column: int) -> int:
+def find_column(table: RowTable, name: str, column: int) -> int:
     """The column of that name; of a table that has none, the one at the same place."""
     return table.names.index(name) if table.names and name in table.names else column
 
 
-def rows_of(table: RowTable, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
+def code_rows(table: RowTable, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
     """int32[num_rows, num_variables], the table's rows as states of these variables.
 
     Columns are found by their names; without a header they stand in order.

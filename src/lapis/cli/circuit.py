@@ -33,8 +33,8 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
     """Learn a circuit from rows of discrete values, with a penalty on its edges."""
     from lapis import circuits
     from lapis.circuits.files import check_output
-    from lapis.circuits.results import no_network, save_network
-    from lapis.circuits.tree_networks.text import SUFFIX
+    from lapis.circuits.results import no_network, save_tree_network
+    from lapis.circuits.tree_networks.tbn_files import SUFFIX
     from lapis.data.atomic_write import require_writable
 
     output, network = options.output, options.network
@@ -54,7 +54,7 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
         limit = {} if options.max_edges is None else {"max_edges": options.max_edges}
         found = found.compile(random_state=options.random_state, **limit)
     if network is not None:
-        save_network(found.network, network)
+        save_tree_network(found.network, network)
     if output is not None:
         found.save(output)
     return found
@@ -115,8 +115,8 @@ def info(circuit: Path, options: CircuitInfoOptions) -> Result:
     from lapis import circuits
     from lapis.circuits.circuit import Circuit
     from lapis.circuits.inputs import stored_network
-    from lapis.circuits.results import save_network
-    from lapis.circuits.tree_networks.text import SUFFIX
+    from lapis.circuits.results import save_tree_network
+    from lapis.circuits.tree_networks.tbn_files import SUFFIX
 
     model, output = circuits.read(circuit), options.output
     if options.plot is not None:
@@ -124,7 +124,7 @@ def info(circuit: Path, options: CircuitInfoOptions) -> Result:
             raise LapisError("only circuits are drawn", code="option-value")
         circuits.draw(model).save(options.plot)
     if output is not None and output.suffix == SUFFIX:
-        save_network(stored_network(circuit, model), output)
+        save_tree_network(stored_network(circuit, model), output)
     elif output is not None and isinstance(model, Circuit):
         circuits.save(model, output, stored_network(circuit, model))
     elif output is not None:

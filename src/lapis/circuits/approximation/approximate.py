@@ -58,8 +58,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import Family, condition_circuit, family_circuit, hold
-from lapis.circuits.approximation.importance import Weighed, weigh
+from lapis.circuits.approximation.family import (
+    Family,
+    condition_circuit,
+    family_circuit,
+    find_holding_nodes,
+)
+from lapis.circuits.approximation.importance import ImportanceEstimate, importance_sample
 from lapis.circuits.approximation.samples import (
     GibbsSamples,
     sample_exactly,
@@ -67,12 +72,12 @@ from lapis.circuits.approximation.samples import (
     sample_gibbs,
     sample_particles,
 )
-from lapis.circuits.approximation.variational import certified_bound, find_terms, fit_best
+from lapis.circuits.approximation.variational import build_terms, certified_bound, fit_best
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
-from lapis.circuits.compilation.compile import compile_factors, impossible
+from lapis.circuits.compilation.compile import compile_factors, no_possible_state
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
-from lapis.circuits.learning.candidates import NEVER, refresh_best
-from lapis.circuits.learning.learn import CircuitSearch
+from lapis.circuits.learning.candidates_kernel import NEVER, refresh_best
+from lapis.circuits.learning.split_search import CircuitSearch
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import best_order
 from lapis.network.csr import row_starts
@@ -116,7 +121,7 @@ def find_structure(
     """
     given = graph.given(row)
     if make_consistent(given) is None:
-        raise impossible()
+        raise no_possible_state()
     if (row >= 0).all():  # there is nothing to be found
         return compile_factors(given).circuit
     thinned = thin_structure(given, max_edges, seed, stop)
@@ -134,12 +139,12 @@ def find_structure(
             )
         return thinned
     if worlds is None:
-        worlds = draw_worlds(graph, row, num_samples, seed, stop)
+        worlds = sample_training_worlds(graph, row, num_samples, seed, stop)
     if stop.is_over() and thinned is not None:
         return thinned
     budget = max_edges
     for _ in range(MAX_TRIES):
-        learned = learn_structure(worlds, graph, budget, stop, progress)
+        learned = learn_split_structure(worlds, graph, budget, stop, progress)
         num_edges = untied_edges(learned, row)
         if num_edges <= max_edges:
             break
@@ -154,7 +159,7 @@ def find_structure(
         )
     if num_edges > max_edges or thinned is None:
         return learned if thinned is None else thinned
-    terms = find_terms(graph, row)
+    terms = build_terms(graph, row)
     bounds = [
         fit_best(condition_circuit(circuit, row), terms, stop, progress).bound
         for circuit in (learned, thinned)
@@ -167,7 +172,7 @@ def untied_edges(structure: Circuit, row: np.ndarray) -> int:
     return family_circuit(condition_circuit(structure, row), structure, row).num_edges
 
 
-def draw_worlds(
+def sample_training_worlds(
     graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int, stop: Stop | None = None
 ) -> np.ndarray:
     """int32[num_samples, num_variables], independent where that is possible."""
@@ -188,7 +193,7 @@ def draw_worlds(
     return go_on(thin=THIN).rows
 
 
-def approximate(
+def fit_structure(
     graph: FactorGraph,
     structure: Circuit,
     row: np.ndarray,
@@ -229,20 +234,20 @@ def approximate(
         return Approximation(circuit, parameters, None, None, None, None, None)
     if parameters == "P":
         return match_particles(graph, structure, row, family, None, seed, stop)
-    fitted = fit_best(family, find_terms(graph, row), stop, progress)
+    fitted = fit_best(family, build_terms(graph, row), stop, progress)
     bound = certified_bound(fitted, graph, row)
     if parameters == "V" or (parameters == "auto" and stop.is_over()):
         circuit = family_circuit(fitted.family, structure, row)
         return Approximation(circuit, "V", bound, None, None, None, None)
-    weighed = weigh(fitted.family, family, graph, row, seed)
+    weighed = importance_sample(fitted.family, family, graph, row, seed)
     for extra in range(1, NUM_ROUNDS):
         if stop.is_over():
             break
-        weighed = weigh(weighed.family, family, graph, row, seed + extra)
+        weighed = importance_sample(weighed.family, family, graph, row, seed + extra)
     if parameters == "auto":
         with suppress(TooLarge):
             found = match_particles(graph, structure, row, family, bound, seed, stop)
-            if sees_more(found, weighed):
+            if prefers_particles(found, weighed):
                 return found
     return Approximation(
         family_circuit(weighed.family, structure, row),
@@ -255,7 +260,7 @@ def approximate(
     )
 
 
-def sees_more(particles: Approximation, weighed: Weighed) -> bool:
+def prefers_particles(particles: Approximation, weighed: ImportanceEstimate) -> bool:
     """Whether P is surer of log Z than VI is, or finds worlds that VI does not know of."""
     assert particles.log_partition is not None
     assert particles.log_partition_stderr is not None
@@ -307,7 +312,7 @@ def match_samples(family: Family, samples: GibbsSamples) -> Family:
     num_nodes = len(family.kind)
     holds = np.empty(num_nodes, np.bool_)
     reached = np.empty(num_nodes, np.bool_)
-    _count(family, decisions, samples.rows, samples.conditional, holds, reached, counts)
+    _count_decisions(family, decisions, samples.rows, samples.conditional, holds, reached, counts)
     of_sum = np.repeat(family.kind == SUM, np.diff(family.start))
     number = np.repeat(np.arange(num_nodes), np.diff(family.start))
     shares = np.where(of_sum, counts + PRIOR * np.exp(family.log_share), 1.0)
@@ -350,11 +355,11 @@ def _gather_states(family, below):  # type: ignore[no-untyped-def]
 
 
 @entry
-def _count(family, decisions, rows, conditional, holds, reached, counts):  # type: ignore[no-untyped-def]
+def _count_decisions(family, decisions, rows, conditional, holds, reached, counts):  # type: ignore[no-untyped-def]
     kind, start, child = family.kind, family.start, family.child
     root = len(kind) - 1
     for r in range(len(rows)):
-        hold(family, rows[r], holds)
+        find_holding_nodes(family, rows[r], holds)
         reached[:] = False
         if root >= 0:
             reached[root] = True
@@ -377,7 +382,7 @@ LAST_COST = 1e-3
 MAX_OVERSHOOTS = 30
 
 
-def learn_structure(
+def learn_split_structure(
     rows: np.ndarray,
     graph: FactorGraph,
     max_edges: int,
@@ -387,7 +392,7 @@ def learn_structure(
     """A circuit of at most `max_edges` edges that explains rows of states, with its parameters."""
     search = CircuitSearch(
         rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
-        neighbours(graph),
+        find_neighbours(graph),
     )  # fmt: skip
     overshoots = 0
     while search.edge_cost > LAST_COST and search.num_edges < (1.0 - REST) * max_edges:
@@ -419,7 +424,7 @@ def lower_cost(search: CircuitSearch) -> None:
     candidates.best[is_open] = candidates.bound[is_open].max(axis=1)
 
 
-def neighbours(graph: FactorGraph) -> np.ndarray:
+def find_neighbours(graph: FactorGraph) -> np.ndarray:
     """bool[num_variables, num_variables], who shares a table."""
     shared = np.zeros((graph.num_variables, graph.num_variables), bool)
     for factor in range(graph.num_factors):
@@ -455,7 +460,7 @@ def strongest_part(
 ) -> FactorGraph:
     """The model with as many of its tables, strongest first, as elimination allows."""
     size = graph.size
-    strength = np.array([spread(graph.table(f)) for f in range(graph.num_factors)])
+    strength = np.array([measure_strength(graph.table(f)) for f in range(graph.num_factors)])
     order = np.argsort(-strength, kind="stable")
     scopes = [graph.variables_of(f) for f in range(graph.num_factors)]
     small = [f for f in order if len(scopes[f]) < 2]
@@ -485,7 +490,7 @@ def strongest_part(
     return graph_of_tables(graph.names, graph.states, tables)
 
 
-def spread(table: np.ndarray) -> float:
+def measure_strength(table: np.ndarray) -> float:
     """How much the entries of a table differ; zeros count as e^-30."""
     floored = np.maximum(table, table.max(initial=-np.inf) - 30.0)
     return float(np.std(floored)) if table.size else 0.0

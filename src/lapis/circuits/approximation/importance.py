@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import Family, hold
+from lapis.circuits.approximation.family import Family, find_holding_nodes
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.inference.random_numbers import random_states, uniform
@@ -35,7 +35,7 @@ NUM_WORLDS = 4000
 BROAD = 0.3  # of the worlds, that are drawn from F
 
 
-class Weighed(NamedTuple):
+class ImportanceEstimate(NamedTuple):
     family: Family  # with corrected shares
     log_partition: float  # estimate of log Z
     stderr: float  # of it
@@ -43,14 +43,14 @@ class Weighed(NamedTuple):
     state_stderr: np.ndarray  # float64[num_states], of the probabilities after correction
 
 
-def weigh(
+def importance_sample(
     sharp: Family,
     broad: Family,
     graph: FactorGraph,
     row: np.ndarray,
     seed: int,
     num_worlds: int = NUM_WORLDS,
-) -> Weighed:
+) -> ImportanceEstimate:
     """Compare V and F with the model given a row of states, and correct V."""
     num_nodes, num_edges = len(sharp.kind), len(sharp.child)
     log_share = np.stack((sharp.log_share, broad.log_share))
@@ -65,30 +65,32 @@ def weigh(
     for part, generator, rows_of in zip(
         share, random_states(seed, 2), np.split(rows, [num_worlds - num_broad]), strict=True
     ):
-        _draw(sharp, part, generator, rows_of, memory[1])
+        _draw_worlds(sharp, part, generator, rows_of, memory[1])
     log_q = np.zeros((2, num_worlds))
     _probability(sharp, log_share, rows, *memory, log_q)
     mixed = np.logaddexp(log_q[0] + math.log(1 - BROAD), log_q[1] + math.log(BROAD))
     log_weight = graph.log_score(rows) - mixed
     top = float(log_weight.max())
     if top == -np.inf:
-        return Weighed(sharp, -np.inf, np.inf, 0.0, np.full(int(sharp.state_start[-1]), 0.5))
+        return ImportanceEstimate(
+            sharp, -np.inf, np.inf, 0.0, np.full(int(sharp.state_start[-1]), 0.5)
+        )
     weight = np.exp(log_weight - top)
     mean = float(weight.mean())
     effective = mean**2 / float(np.square(weight).mean())
     stderr = math.sqrt(max(0.0, 1.0 / effective - 1.0) / num_worlds)
     tilt = weight / weight.sum() - 1.0 / num_worlds
     change, noise = np.zeros(num_edges), np.zeros(num_edges)
-    _count(sharp, rows, tilt, *memory, change, noise)
+    _sum_tilts(sharp, rows, tilt, *memory, change, noise)
     taken = np.zeros((2, num_edges))
     for part, found in zip(share, taken, strict=True):
-        _take(sharp, part, np.zeros(num_nodes), found)
+        _edge_probabilities(sharp, part, np.zeros(num_nodes), found)
     change += BROAD * (taken[1] - taken[0])  # from V to P
     squared = np.square(change)
     change *= np.divide(squared, squared + noise, out=np.zeros(num_edges), where=squared > 0)
     corrected = sharp.log_share.copy()
     _correct(sharp, taken[0], change, corrected)
-    return Weighed(
+    return ImportanceEstimate(
         sharp._replace(log_share=corrected), top + math.log(mean), stderr, effective,
         state_errors(sharp, rows, tilt),
     )  # fmt: skip
@@ -107,7 +109,7 @@ def state_errors(family: Family, rows: np.ndarray, tilt: np.ndarray) -> np.ndarr
 
 
 @entry
-def _draw(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
+def _draw_worlds(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
     """Complete rows with worlds of the family."""
     for r in range(len(rows)):
         height = 0
@@ -137,9 +139,9 @@ def _draw(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _follow(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
+def _trace_edges(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
     """Write the edges of sums that a world takes; how many."""
-    hold(family, row, holds)
+    find_holding_nodes(family, row, holds)
     height, length = 0, 0
     if len(family.kind):
         stack[0] = len(family.kind) - 1
@@ -161,22 +163,22 @@ def _follow(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
 def _probability(family, log_share, rows, holds, stack, path, log_q):  # type: ignore[no-untyped-def]
     """Add log-probabilities of worlds under both sets of shares."""
     for r in range(len(rows)):
-        for at in range(_follow(family, rows[r], holds, stack, path)):
+        for at in range(_trace_edges(family, rows[r], holds, stack, path)):
             log_q[0, r] += log_share[0, path[at]]
             log_q[1, r] += log_share[1, path[at]]
 
 
 @entry
-def _count(family, rows, tilt, holds, stack, path, change, noise):  # type: ignore[no-untyped-def]
+def _sum_tilts(family, rows, tilt, holds, stack, path, change, noise):  # type: ignore[no-untyped-def]
     """Σ_i tilt_i [edge taken], and the sum of their squares."""
     for r in range(len(rows)):
-        for at in range(_follow(family, rows[r], holds, stack, path)):
+        for at in range(_trace_edges(family, rows[r], holds, stack, path)):
             change[path[at]] += tilt[r]
             noise[path[at]] += tilt[r] * tilt[r]
 
 
 @entry
-def _take(family, share, reach, taken):  # type: ignore[no-untyped-def]
+def _edge_probabilities(family, share, reach, taken):  # type: ignore[no-untyped-def]
     """The probability that each edge of a sum is taken."""
     if len(family.kind):
         reach[len(family.kind) - 1] = 1.0

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.approximation.variational import FLOOR
-from lapis.circuits.compilation.compile import impossible
-from lapis.circuits.compilation.elimination import MAX_SEARCHED, elimination_order
+from lapis.circuits.compilation.compile import no_possible_state
+from lapis.circuits.compilation.elimination import MAX_SEARCHED, find_elimination_order
 from lapis.circuits.compilation.mini_buckets import estimate_partition
+from lapis.circuits.evaluation import require_possible
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
-from lapis.circuits.queries import refuse_impossible
 from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
@@ -73,7 +73,7 @@ class ExactSamples(NamedTuple):
 
 def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamples | None:
     """Worlds drawn down a junction tree; None if its tables are too large."""
-    order = elimination_order(graph, MAX_ENTRIES, seed)
+    order = find_elimination_order(graph, MAX_ENTRIES, seed)
     if not order.is_complete:
         return None
     cubes, log_value = entry_cubes(graph)
@@ -81,7 +81,7 @@ def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamp
     rows = np.zeros((num_samples, graph.num_variables), np.int32)
     potentials = collect(tree, cubes, log_value)
     roots = potentials.root_values(tree)[1]
-    refuse_impossible(roots)
+    require_possible(roots)
     sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))
     constants = graph.log_value[graph.table_start[:-1][np.diff(graph.scope_start) == 0]]
     return ExactSamples(rows, float(roots.sum() + constants.sum()))
@@ -101,7 +101,7 @@ def sample_particles(
     """Worlds drawn back through elimination within memory; None if no order is found."""
     consistent = make_consistent(graph)
     if consistent is None:
-        raise impossible()
+        raise no_possible_state()
     if graph.num_variables > MAX_SEARCHED:
         return None
     found = estimate_partition(consistent.graph, seed, stop=stop)

@@ -63,13 +63,13 @@ class ModelTerms(NamedTuple):
 NOTHING = np.empty(0)
 
 
-class Fitted(NamedTuple):
+class VariationalFit(NamedTuple):
     family: Family
     bound: float  # J with `FLOOR` for zeros; see `certified_bound`
     converged: bool
 
 
-def find_terms(graph: FactorGraph, row: np.ndarray) -> ModelTerms:
+def build_terms(graph: FactorGraph, row: np.ndarray) -> ModelTerms:
     """The tables given a row of states, negative where nothing is known."""
     scopes: list[np.ndarray] = []
     places: list[np.ndarray] = []
@@ -105,9 +105,9 @@ def fit_variational(
     max_iterations: int = MAX_ITERATIONS,
     stop: Stop | None = None,
     progress: Report | None = None,
-) -> Fitted:
+) -> VariationalFit:
     """Climb from the shares that the family has."""
-    climb = Climb(family, terms)
+    climb = ShareObjective(family, terms)
     log_share = family.log_share
     bound, target = climb.evaluate(log_share)
     rate, number, converged = 1.0, 0, False
@@ -125,12 +125,12 @@ def fit_variational(
             converged = rate < 1e-4
         if progress is not None:
             progress(Progress("fitting", number, max_iterations, figures={"bound": bound}))
-    return Fitted(family._replace(log_share=log_share), bound, converged)
+    return VariationalFit(family._replace(log_share=log_share), bound, converged)
 
 
 def fit_best(
     family: Family, terms: ModelTerms, stop: Stop | None = None, progress: Report | None = None
-) -> Fitted:
+) -> VariationalFit:
     """The better of two climbs: straight from the shares of the family, and annealed.
 
     The second follows P^β, the model with its logarithms shrunk, from small β to 1; where parities
@@ -147,7 +147,7 @@ def fit_best(
     return straight if straight.bound >= annealed.bound else annealed
 
 
-class Climb:
+class ShareObjective:
     """Evaluates J and its natural gradient; holds the memory for it."""
 
     def __init__(self, family: Family, terms: ModelTerms) -> None:
@@ -188,7 +188,7 @@ class Climb:
         return new
 
 
-def certified_bound(fitted: Fitted, graph: FactorGraph, row: np.ndarray) -> float | None:
+def certified_bound(fitted: VariationalFit, graph: FactorGraph, row: np.ndarray) -> float | None:
     """A lower bound of log Z that does not count impossible worlds; None if Q has too many of them.
 
     With ε ≥ Q(impossible), by the entries that are zero, S the largest score and N the number of
@@ -199,9 +199,9 @@ def certified_bound(fitted: Fitted, graph: FactorGraph, row: np.ndarray) -> floa
     hard = graph.log_value == -np.inf
     if not hard.any():
         return fitted.bound
-    terms = find_terms(replace(graph, log_value=np.where(hard, 1.0, 0.0)), row)
+    terms = build_terms(replace(graph, log_value=np.where(hard, 1.0, 0.0)), row)
     share = np.exp(family.log_share)
-    mass = terms.constant + Climb(family, terms).expect(share, np.zeros(len(share)))
+    mass = terms.constant + ShareObjective(family, terms).expect(share, np.zeros(len(share)))
     if mass > MAX_IMPOSSIBLE:
         return None
     if mass <= 0.0:
@@ -220,7 +220,7 @@ def table_marginals(family: Family, graph: FactorGraph) -> np.ndarray:
         graph.log_value, 0.0, graph.size,
     )  # fmt: skip
     found = np.ones(len(graph.log_value))
-    Climb(family, everything).expect(np.exp(family.log_share), NOTHING, found)
+    ShareObjective(family, everything).expect(np.exp(family.log_share), NOTHING, found)
     return found
 
 
@@ -243,7 +243,7 @@ def _expect(  # type: ignore[no-untyped-def]
         at = terms.entry_start[factor]
         while at < terms.entry_start[factor + 1]:
             count = _read_entries(terms, factor, at, digit)
-            _ascend(family, share, nodes, is_touched, place, digit, count, value)
+            _evaluate_entries(family, share, nodes, is_touched, place, digit, count, value)
             root = nodes[num_touched - 1]
             if len(found):
                 for b in range(count):
@@ -256,7 +256,7 @@ def _expect(  # type: ignore[no-untyped-def]
             for b in range(count):
                 slope[root, b] = terms.weight[at + b]
                 total += terms.weight[at + b] * value[root, b]
-            _descend(family, share, nodes, is_touched, count, value, slope, before, gain)
+            _backpropagate(family, share, nodes, is_touched, count, value, slope, before, gain)
             at += count
         for at in range(first, last):
             place[terms.scope[at]] = -1
@@ -298,7 +298,7 @@ def _touch(family, place, touched, is_touched):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _ascend(family, share, nodes, is_touched, place, digit, count, value):  # type: ignore[no-untyped-def]
+def _evaluate_entries(family, share, nodes, is_touched, place, digit, count, value):  # type: ignore[no-untyped-def]
     """Probabilities of a batch of entries below each node; untouched nodes have 1."""
     for n in nodes:
         if family.kind[n] == INDICATOR:
@@ -329,7 +329,7 @@ def _ascend(family, share, nodes, is_touched, place, digit, count, value):  # ty
 
 
 @inner
-def _descend(family, share, nodes, is_touched, count, value, slope, before, gain):  # type: ignore[no-untyped-def]
+def _backpropagate(family, share, nodes, is_touched, count, value, slope, before, gain):  # type: ignore[no-untyped-def]
     """Weighted derivatives by the nodes, and by the shares into `gain`."""
     for place in range(len(nodes) - 1, -1, -1):
         n = nodes[place]

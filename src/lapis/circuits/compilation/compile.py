@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit, Properties, new_circuit
-from lapis.circuits.compilation.elimination import eliminate, elimination_order
+from lapis.circuits.compilation.elimination import eliminate, find_elimination_order
 from lapis.circuits.compilation.gates import FULL, ONE, ZERO, Gates, new_gates
-from lapis.circuits.compilation.search import search
+from lapis.circuits.compilation.search import search_circuit
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.exact.elimination_order import EliminationOrder
@@ -49,9 +49,9 @@ def compile_factors(
     """The smallest circuit found; TooLarge if none has at most `max_edges` edges."""
     consistent = make_consistent(graph)
     if consistent is None:
-        raise impossible()
+        raise no_possible_state()
     small = consistent.graph
-    order = elimination_order(small, 4.0 * max_edges, seed)
+    order = find_elimination_order(small, 4.0 * max_edges, seed)
     found: list[tuple[int, str, Gates, int]] = []
     num_states = int(small.size.sum())
     if order.is_complete:
@@ -61,25 +61,25 @@ def compile_factors(
         gates = new_gates(num_states, room + len(small.states), 4 * room)
         root = eliminate(small, order.variable, gates)
         if root == ZERO:
-            raise impossible()
+            raise no_possible_state()
         if root != FULL:
-            found.append((count_edges(gates, root), "elimination", gates, root))
+            found.append((count_gate_edges(gates, root), "elimination", gates, root))
     for limit, work in search_limits(found, order.entries, max_edges):
         gates = new_gates(num_states, limit, 2 * limit)
         turned = order.variable[::-1] if order.is_complete else decision_order(small)
-        root = search(small, turned, gates, work, stop, progress)
+        root = search_circuit(small, turned, gates, work, stop, progress)
         if root == ZERO:
-            raise impossible()
+            raise no_possible_state()
         if root != FULL:
-            found.append((count_edges(gates, root), "search", gates, root))
+            found.append((count_gate_edges(gates, root), "search", gates, root))
             break
     fitting = [one for one in found if one[0] <= max_edges]
     if not fitting:
         if not order.is_complete:  # an order that was given up says little of what is needed
-            order = elimination_order(small, max(MARGINAL_ENTRIES, 4.0 * max_edges), seed, 1)
+            order = find_elimination_order(small, max(MARGINAL_ENTRIES, 4.0 * max_edges), seed, 1)
         raise too_large(order, max_edges)
     _, method, gates, root = min(fitting, key=lambda one: one[0])
-    circuit = restore_states(gather(small, gates, root), graph, consistent.state)
+    circuit = restore_states(gates_to_circuit(small, gates, root), graph, consistent.state)
     return Compiled(circuit, method, order.entries, order.width)
 
 
@@ -100,16 +100,16 @@ def search_limits(
 
 def decision_order(graph: FactorGraph) -> np.ndarray:
     """An order to set variables in where elimination has none that fits."""
-    order = elimination_order(graph, np.inf, 0, 1)
+    order = find_elimination_order(graph, np.inf, 0, 1)
     return order.variable[::-1] if order.is_complete else np.arange(graph.num_variables)
 
 
-def count_edges(gates: Gates, root: int) -> int:
+def count_gate_edges(gates: Gates, root: int) -> int:
     """The edges below a root."""
     return 0 if root == ONE else int(_mark(gates, np.zeros(root + 1, np.bool_), root))
 
 
-def gather(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
+def gates_to_circuit(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
     """The nodes below a root as a circuit."""
     if root == ONE:  # nothing to sum: the empty product
         nothing = np.empty(0)
@@ -144,7 +144,7 @@ def restore_states(circuit: Circuit, graph: FactorGraph, state: np.ndarray) -> C
     return replace(circuit, states=graph.states, leaf=leaf)
 
 
-def impossible() -> LapisError:
+def no_possible_state() -> LapisError:
     return LapisError(
         "the model has no possible state: every product of its tables is 0",
         code="unsatisfiable",

@@ -48,11 +48,11 @@ from lapis.circuits.compilation.counting_kernel import (
     ClauseIndex,
     CountingState,
     Formula,
-    begin,
+    assign_fact,
     forget_clauses,
     forget_components,
-    put_fact,
-    run,
+    run_count,
+    start_count,
 )
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import TooLarge
@@ -71,7 +71,7 @@ class ModelCount(NamedTuple):
     work: int  # literals looked at
 
 
-def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
+def count_models(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
     """log Σ_x Π_f f(x); TooLarge if that takes more work than it may."""
     consistent = make_consistent(graph)
     if consistent is None:
@@ -79,15 +79,15 @@ def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
     found = weighted_clauses(consistent.graph)
     if any(not clause for clause in found.clauses):
         return ModelCount(-np.inf, 0, 0)
-    model, formula, units = lay_out(found)
-    if not all(put_fact(formula, literal) for literal in units):
+    model, formula, units = build_clause_arrays(found)
+    if not all(assign_fact(formula, literal) for literal in units):
         return ModelCount(-np.inf, 0, 0)
     count = new_count(found.num_variables, int(model.num_clauses[0]))
-    if not begin(model, formula, count):
+    if not start_count(model, formula, count):
         return ModelCount(-np.inf, 0, int(formula.counter[STEP]))
     status = RUNNING
     while status != DONE:
-        status = run(model, formula, count, SLICE)
+        status = run_count(model, formula, count, SLICE)
         if status == TOO_DEEP or formula.counter[STEP] > max_work:
             raise TooLarge(
                 f"counting was given up after {int(formula.counter[STEP]):.1e} steps and "
@@ -105,7 +105,7 @@ def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
     )
 
 
-def lay_out(found: WeightedCnf) -> tuple[ClauseIndex, Formula, list[int]]:
+def build_clause_arrays(found: WeightedCnf) -> tuple[ClauseIndex, Formula, list[int]]:
     """The arrays of the kernels, and the literals of unit clauses."""
     num_variables = found.num_variables
     units = [clause[0] for clause in found.clauses if len(clause) == 1]

@@ -56,7 +56,7 @@ class Formula(NamedTuple):
 
 
 @inner
-def put(formula, literal, reason, depth):  # type: ignore[no-untyped-def]
+def assign_literal(formula, literal, reason, depth):  # type: ignore[no-untyped-def]
     """Make a literal true."""
     formula.value[literal] = 1
     formula.value[literal ^ 1] = -1
@@ -67,15 +67,15 @@ def put(formula, literal, reason, depth):  # type: ignore[no-untyped-def]
 
 
 @entry
-def put_fact(formula, literal):  # type: ignore[no-untyped-def]
+def assign_fact(formula, literal):  # type: ignore[no-untyped-def]
     """Make a literal true for good; whether it was not false."""
     if formula.value[literal] == 0:
-        put(formula, literal, DECIDED, 0)
+        assign_literal(formula, literal, DECIDED, 0)
     return formula.value[literal] > 0
 
 
 @inner
-def undo(formula, end):  # type: ignore[no-untyped-def]
+def unassign_literals(formula, end):  # type: ignore[no-untyped-def]
     """Open all literals of the trail from a place on."""
     for at in range(end, formula.counter[TRAIL]):
         literal = formula.trail[at]
@@ -84,7 +84,7 @@ def undo(formula, end):  # type: ignore[no-untyped-def]
 
 
 @inner
-def propagate(formula, depth):  # type: ignore[no-untyped-def]
+def propagate_literals(formula, depth):  # type: ignore[no-untyped-def]
     """Set what follows: (NONE, 0, 0), a violated clause, or the two literals of a pair."""
     value, literals, start, counter = formula.value, formula.literal, formula.start, formula.counter
     while counter[HEAD] < counter[TRAIL]:
@@ -93,7 +93,7 @@ def propagate(formula, depth):  # type: ignore[no-untyped-def]
         for at in range(formula.other_start[false], formula.other_start[false + 1]):
             other = formula.other[at]
             if value[other] == 0:
-                put(formula, other, -2 - false, depth)
+                assign_literal(formula, other, -2 - false, depth)
             elif value[other] < 0:
                 return -2, other, false
         counter[STEP] += formula.other_start[false + 1] - formula.other_start[false] + 1
@@ -127,13 +127,13 @@ def propagate(formula, depth):  # type: ignore[no-untyped-def]
                 continue
             if value[kept] < 0:
                 return clause, 0, 0
-            put(formula, kept, clause, depth)
+            assign_literal(formula, kept, clause, depth)
             before, watched = watched, following
     return NONE, 0, 0
 
 
 @inner
-def _see(formula, literal, depth, length, open_literals):  # type: ignore[no-untyped-def]
+def _learn_literal(formula, literal, depth, length, open_literals):  # type: ignore[no-untyped-def]
     """Take a false literal into the clause that is learned."""
     v = literal >> 1
     if not formula.seen[v] and formula.level[v] > 0:
@@ -148,7 +148,7 @@ def _see(formula, literal, depth, length, open_literals):  # type: ignore[no-unt
 
 
 @inner
-def learn(formula, clause, one, other, depth):  # type: ignore[no-untyped-def]
+def learn_clause(formula, clause, one, other, depth):  # type: ignore[no-untyped-def]
     """Write the clause that a conflict at a depth teaches into `learned`; its length.
 
     The first literal is the one that follows once the last decision is undone. 0 if there is
@@ -163,11 +163,13 @@ def learn(formula, clause, one, other, depth):  # type: ignore[no-untyped-def]
             for place in range(formula.start[clause], formula.start[clause + 1]):
                 literal = formula.literal[place]
                 if literal != turned:
-                    length, open_literals = _see(formula, literal, depth, length, open_literals)
+                    length, open_literals = _learn_literal(
+                        formula, literal, depth, length, open_literals
+                    )
         else:
-            length, open_literals = _see(formula, one, depth, length, open_literals)
+            length, open_literals = _learn_literal(formula, one, depth, length, open_literals)
             if other != NONE:
-                length, open_literals = _see(formula, other, depth, length, open_literals)
+                length, open_literals = _learn_literal(formula, other, depth, length, open_literals)
         if open_literals == 0:
             break
         at -= 1
@@ -325,10 +327,10 @@ class CountingState(NamedTuple):
 
 
 @entry
-def begin(model, formula, count):  # type: ignore[no-untyped-def]
+def start_count(model, formula, count):  # type: ignore[no-untyped-def]
     """A first frame that decides nothing; whether the facts leave a world."""
     counter, frame = count.counter, count.frame[0]
-    clause, _, _ = propagate(formula, 0)
+    clause, _, _ = propagate_literals(formula, 0)
     if clause != NONE:
         return False
     num_variables = len(model.log_free)
@@ -342,11 +344,11 @@ def begin(model, formula, count):  # type: ignore[no-untyped-def]
     counter[DEPTH] = 1
     frame[ENTRY], frame[IS_SECOND], frame[TRAIL_END], frame[SELF] = NONE, 1, 0, 0
     count.number[0, TOTAL] = -math.inf
-    return open_branch(model, formula, count)
+    return split_components(model, formula, count)
 
 
 @inner
-def open_branch(model, formula, count):  # type: ignore[no-untyped-def]
+def split_components(model, formula, count):  # type: ignore[no-untyped-def]
     """After propagation: weights of what was set, and the components that are left."""
     counter, work, value = count.counter, count.work, formula.value
     depth = counter[DEPTH] - 1
@@ -413,11 +415,11 @@ def open_branch(model, formula, count):  # type: ignore[no-untyped-def]
         work[first + 1] = end - first + num_clauses
         for number in range(num_clauses):
             work[end + number] = count.clause[number]
-        sort(work, first + 2, end)
-        sort(work, end, end + num_clauses)
+        shell_sort(work, first + 2, end)
+        shell_sort(work, end, end + num_clauses)
         formula.counter[STEP] += work[first + 1]
         place = end + num_clauses
-        found = look_up(count, first)
+        found = find_cached(count, first)
         if found != NONE:
             product += count.log_value[found]
             if product == -math.inf:
@@ -432,7 +434,7 @@ def open_branch(model, formula, count):  # type: ignore[no-untyped-def]
 
 
 @inner
-def sort(numbers, first, last):  # type: ignore[no-untyped-def]
+def shell_sort(numbers, first, last):  # type: ignore[no-untyped-def]
     """Shell's sort, with Ciura's gaps: the parts are short, and nearly in order."""
     gap = 1
     while gap * 9 // 4 + 1 < last - first:
@@ -477,7 +479,7 @@ def write_key(count, first):  # type: ignore[no-untyped-def]
 
 
 @inner
-def look_up(count, first):  # type: ignore[no-untyped-def]
+def find_cached(count, first):  # type: ignore[no-untyped-def]
     """The entry of a component whose value is known, or NONE."""
     end, hashed = write_key(count, first)
     if end < 0:
@@ -542,7 +544,7 @@ def forget_components(count):  # type: ignore[no-untyped-def]
 
 
 @entry
-def run(model, formula, count, budget):  # type: ignore[no-untyped-def]
+def run_count(model, formula, count, budget):  # type: ignore[no-untyped-def]
     """Go on for so many steps: RUNNING, DONE, NO_ROOM, or CROWDED by learned clauses."""
     counter = count.counter
     last = formula.counter[STEP] + budget
@@ -551,7 +553,7 @@ def run(model, formula, count, budget):  # type: ignore[no-untyped-def]
         frame, number = count.frame[depth], count.number[depth]
         if number[PRODUCT] > -math.inf and frame[LAST] > frame[FIRST]:
             frame[LAST] -= 1
-            status = decide(model, formula, count, count.listed[frame[LAST]])
+            status = open_component(model, formula, count, count.listed[frame[LAST]])
             if status != RUNNING:
                 if status == NO_ROOM:
                     frame[LAST] += 1
@@ -564,14 +566,14 @@ def run(model, formula, count, budget):  # type: ignore[no-untyped-def]
             frame[IS_SECOND] = 1
             literal = frame[LITERAL] ^ 1
             frame[LITERAL] = literal
-            undo(formula, frame[TRAIL_END])
-            put(formula, literal, DECIDED, depth)
-            if not settle(model, formula, count):
+            unassign_literals(formula, frame[TRAIL_END])
+            assign_literal(formula, literal, DECIDED, depth)
+            if not propagate_decision(model, formula, count):
                 return TOO_DEEP
             continue
         if depth == 0:
             return DONE
-        undo(formula, frame[TRAIL_END])
+        unassign_literals(formula, frame[TRAIL_END])
         total = number[TOTAL]
         counter[DEPTH] -= 1
         if frame[ENTRY] != NONE:
@@ -594,7 +596,7 @@ def log_sum(one, other):  # type: ignore[no-untyped-def]
 
 
 @inner
-def decide(model, formula, count, first):  # type: ignore[no-untyped-def]
+def open_component(model, formula, count, first):  # type: ignore[no-untyped-def]
     """A frame for a component, with the first value of a variable."""
     counter = count.counter
     number = add_entry(count, first)
@@ -606,14 +608,14 @@ def decide(model, formula, count, first):  # type: ignore[no-untyped-def]
     frame[ENTRY], frame[IS_SECOND], frame[SELF] = number, 0, first
     frame[TRAIL_END] = formula.counter[TRAIL]
     count.number[depth, TOTAL] = -math.inf
-    literal = choose(formula, count, first)
+    literal = choose_literal(formula, count, first)
     frame[LITERAL] = literal
-    put(formula, literal, DECIDED, depth)
-    return RUNNING if settle(model, formula, count) else TOO_DEEP
+    assign_literal(formula, literal, DECIDED, depth)
+    return RUNNING if propagate_decision(model, formula, count) else TOO_DEEP
 
 
 @inner
-def choose(formula, count, first):  # type: ignore[no-untyped-def]
+def choose_literal(formula, count, first):  # type: ignore[no-untyped-def]
     """The literal of a component that most clauses hold, and that conflicts were about."""
     work, score = count.work, count.score
     for at in range(first + 2, first + work[first]):
@@ -645,17 +647,17 @@ def choose(formula, count, first):  # type: ignore[no-untyped-def]
 
 
 @inner
-def settle(model, formula, count):  # type: ignore[no-untyped-def]
+def propagate_decision(model, formula, count):  # type: ignore[no-untyped-def]
     """Propagate the decision of the last frame; whether there was room for what follows."""
     depth = count.counter[DEPTH] - 1
     frame = count.frame[depth]
-    clause, one, other = propagate(formula, depth)
+    clause, one, other = propagate_literals(formula, depth)
     if clause == NONE:
-        return open_branch(model, formula, count)
+        return split_components(model, formula, count)
     frame[WORK_END], frame[CACHE_END] = count.counter[WORK], count.counter[ENTRIES]
     frame[FIRST] = frame[LAST] = count.counter[LIST]
     count.number[depth, PRODUCT] = -math.inf
-    length = learn(formula, clause, one, other, depth)
+    length = learn_clause(formula, clause, one, other, depth)
     learned = NONE
     if length > 1:
         learned = add_clause(formula, length)
@@ -664,17 +666,17 @@ def settle(model, formula, count):  # type: ignore[no-untyped-def]
     # The other value, with what the conflict taught.
     frame[IS_SECOND] = 1
     frame[LITERAL] ^= 1
-    undo(formula, frame[TRAIL_END])
-    put(formula, frame[LITERAL], DECIDED, depth)
+    unassign_literals(formula, frame[TRAIL_END])
+    assign_literal(formula, frame[LITERAL], DECIDED, depth)
     asserted = formula.learned[0]
     if learned != NONE and formula.value[asserted] == 0:
-        put(formula, asserted, learned, depth)
+        assign_literal(formula, asserted, learned, depth)
     elif length == 1 and formula.value[asserted] == 0:
-        put(formula, asserted, DECIDED, 0)  # a fact
-    clause, one, other = propagate(formula, depth)
+        assign_literal(formula, asserted, DECIDED, 0)  # a fact
+    clause, one, other = propagate_literals(formula, depth)
     if clause == NONE:
-        return open_branch(model, formula, count)
-    length = learn(formula, clause, one, other, depth)
+        return split_components(model, formula, count)
+    length = learn_clause(formula, clause, one, other, depth)
     if length > 1:
         add_clause(formula, length)
     return True

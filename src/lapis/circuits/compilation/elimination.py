@@ -45,7 +45,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
     """The root after elimination of all variables in an order, or FULL."""
     size = graph.size
     state_start = row_starts(size)
-    time = times_of(order)
+    time = elimination_times(order)
     # What waits at the variable of its scope that is eliminated first.
     tables: list[list[int]] = [[] for _ in order]
     messages: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in order]
@@ -67,10 +67,10 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
         shape = size[axes]
         log_table = np.zeros(1)
         for scope, table in own:
-            log_table = log_table + spread(scope, table, axes)
-        strides = [strides_of(scope, axes, size) for scope, _ in messages[step]]
+            log_table = log_table + align_axes(scope, table, axes)
+        strides = [axis_strides(scope, axes, size) for scope, _ in messages[step]]
         message = np.empty(int(np.prod(shape[:-1], dtype=np.int64)), np.int32)
-        full = join(
+        full = join_tables(
             gates,
             np.ascontiguousarray(np.broadcast_to(log_table, shape)).ravel(),
             shape.astype(np.int64),
@@ -92,7 +92,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
     return int(add_node(gates, PRODUCT, np.array(roots, np.int32)))
 
 
-def spread(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.ndarray:
+def align_axes(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.ndarray:
     """A table with its axes in the order of `axes`, and axes of length 1 for the others."""
     place = {int(v): at for at, v in enumerate(axes)}
     order = np.argsort([place[int(v)] for v in scope])
@@ -102,7 +102,7 @@ def spread(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.ndarray
     return table.transpose(order).reshape(shape)
 
 
-def strides_of(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.ndarray:
+def axis_strides(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.ndarray:
     """int64[num_axes], how far apart neighbours along each axis are in a flat table."""
     length = size[scope].astype(np.int64)
     own = np.concatenate((np.cumprod(length[::-1])[::-1][1:], [1]))
@@ -133,7 +133,7 @@ def next_row(at, strides, shape, digit):  # type: ignore[no-untyped-def]
 
 
 @entry
-def join(  # type: ignore[no-untyped-def]
+def join_tables(  # type: ignore[no-untyped-def]
     gates, log_table, shape, first_state, strides, at, entries, message, digit, work
 ):
     """Fill the message, the last axis summed out; whether the room was used up."""
@@ -171,7 +171,7 @@ SPARSE_SCOPE = 24
 SEARCHED, MAX_SEARCHES = 1e3, 12  # an order of more entries is looked for again
 
 
-def elimination_order(
+def find_elimination_order(
     graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
 ) -> EliminationOrder:
     """A cheap order; not complete if its tables would pass `max_entries`."""
@@ -212,7 +212,7 @@ def repeated_order(
     return best
 
 
-def times_of(order: np.ndarray) -> np.ndarray:
+def elimination_times(order: np.ndarray) -> np.ndarray:
     """int64[num_variables], when each is eliminated."""
     time = np.empty(len(order), np.int64)
     time[order] = np.arange(len(order))

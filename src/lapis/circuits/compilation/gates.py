@@ -63,7 +63,7 @@ def add_node(gates, kind, children):  # type: ignore[no-untyped-def]
 
 
 @inner
-def mix(hashed, value):  # type: ignore[no-untyped-def]
+def hash_step(hashed, value):  # type: ignore[no-untyped-def]
     """One step of a hash of whole numbers."""
     hashed = (hashed ^ np.uint64(value)) * np.uint64(0x9E3779B97F4A7C15)
     return hashed ^ (hashed >> np.uint64(29))
@@ -88,7 +88,7 @@ def make_constant(gates, log_value):  # type: ignore[no-untyped-def]
         return ZERO
     mask = np.uint64(len(gates.slot) - 1)
     gates.number[0] = log_value
-    place = mix(mix(np.uint64(PARAMETER), gates.bits[0]), 1) & mask
+    place = hash_step(hash_step(np.uint64(PARAMETER), gates.bits[0]), 1) & mask
     while gates.slot[place]:
         node = gates.slot[place] - 1
         if gates.kind[node] == PARAMETER and gates.log_value[node] == log_value:
@@ -127,9 +127,9 @@ def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
         return ZERO if kind == SUM else ONE
     if count == 1:
         return children[0]
-    hashed = mix(np.uint64(kind), count)
+    hashed = hash_step(np.uint64(kind), count)
     for at in range(count):
-        hashed = mix(hashed, children[at])
+        hashed = hash_step(hashed, children[at])
     mask = np.uint64(len(gates.slot) - 1)
     place = hashed & mask
     while gates.slot[place]:

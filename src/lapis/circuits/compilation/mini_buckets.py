@@ -25,7 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.elimination import elimination_order, next_row, strides_of, times_of
+from lapis.circuits.compilation.elimination import (
+    axis_strides,
+    elimination_times,
+    find_elimination_order,
+    next_row,
+)
 from lapis.circuits.compilation.partition import Placed, group_tables
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.runtime.kernels import entry
@@ -66,31 +71,26 @@ class Particles(NamedTuple):
 def fill_buckets(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> Buckets:
     """Messages of a model without impossible states, none too large."""
     stop = stop or Stop()
-    order = elimination_order(graph, np.inf, seed, 1).variable
+    order = find_elimination_order(graph, np.inf, seed, 1).variable
     constant, _, tables = group_tables(graph, order)
     largest = LARGEST
     while True:
         stop.check(WORK)
         groups = plan_groups(graph.size, order, tables, largest)
-        entries = sum(
-            float(np.prod(graph.size[scope], dtype=np.float64)) for _, scope in walk(groups)
-        )
+        scopes = [scope for step in groups for _, scope in step]
+        entries = sum(float(np.prod(graph.size[scope], dtype=np.float64)) for scope in scopes)
         if entries <= MAX_ENTRIES or largest <= 2:
             break
         largest //= 2
-    return send(graph.size, order, tables, groups, constant, stop)
+    return send_messages(graph.size, order, tables, groups, constant, stop)
 
 
 Groups = list[list[tuple[list[int], np.ndarray]]]  # of each step: members, and the scope sent
 
 
-def walk(groups: Groups) -> list[tuple[list[int], np.ndarray]]:
-    return [group for step in groups for group in step]
-
-
 def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], largest: int) -> Groups:
     """Who is multiplied with whom: the widest first, each where it fits best."""
-    time = times_of(order)
+    time = elimination_times(order)
     waiting: list[list[np.ndarray]] = [[] for _ in order]
     for step, scope, _ in tables:
         waiting[step].append(scope)
@@ -122,7 +122,7 @@ def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], large
     return groups
 
 
-def send(
+def send_messages(
     size: np.ndarray,
     order: np.ndarray,
     tables: list[Placed],
@@ -131,7 +131,7 @@ def send(
     stop: Stop,
 ) -> Buckets:
     """Compute the messages of a plan."""
-    time = times_of(order)
+    time = elimination_times(order)
     waiting: list[list[Message]] = [[] for _ in order]
     for step, scope, value in tables:
         waiting[step].append(Message(scope.astype(np.int32), value, 0.0))
@@ -146,7 +146,7 @@ def send(
             axes = np.concatenate((rest, [v])).astype(np.int32)
             shape = size[axes].astype(np.int64)
             parts = [received[number] for number in members]
-            strides = np.array([strides_of(part.scope, axes, size) for part in parts], np.int64)
+            strides = np.array([axis_strides(part.scope, axes, size) for part in parts], np.int64)
             begins = np.cumsum([0, *(len(part.value) for part in parts)])[:-1]
             value = np.empty(int(np.prod(shape[:-1])))
             sum_norm(
@@ -184,7 +184,7 @@ def draw_particles(
         v = bucket.variable
         likely = np.ones((num_particles, size[v]))
         for table in bucket.tables:
-            likely *= look_up(table, rows, v, size)
+            likely *= read_entries(table, rows, v, size)
         total = likely.sum(axis=1)
         edges = np.cumsum(likely, axis=1)
         drawn = rng.random(num_particles) * total
@@ -194,7 +194,9 @@ def draw_particles(
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight += np.log(total)
             for message in bucket.sent:
-                log_weight -= message.log_scale + np.log(look_up(message, rows, None, size)[:, 0])
+                log_weight -= message.log_scale + np.log(
+                    read_entries(message, rows, None, size)[:, 0]
+                )
         log_weight[total <= 0.0] = -math.inf
         top = log_weight.max()
         if top == -math.inf:
@@ -248,7 +250,9 @@ def estimate_partition(
     )
 
 
-def look_up(table: Message, rows: np.ndarray, variable: int | None, size: np.ndarray) -> np.ndarray:
+def read_entries(
+    table: Message, rows: np.ndarray, variable: int | None, size: np.ndarray
+) -> np.ndarray:
     """float64[num_rows, states of the variable or 1], entries of a table for all rows."""
     place = np.zeros((len(rows), 1), np.int64)
     for v in table.scope.tolist():

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.counting import count_worlds
+from lapis.circuits.compilation.counting import count_models
 from lapis.circuits.compilation.elimination import (
+    align_axes,
+    axis_strides,
+    elimination_times,
     next_row,
     repeated_order,
-    spread,
-    strides_of,
-    times_of,
 )
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent, without_idle
 from lapis.errors import TooLarge
@@ -93,10 +93,10 @@ def find_partition(
         if stop is not None:
             stop.check("elimination")
         shape = small.size[step.axes].astype(np.int64)
-        strides = [strides_of(scope, step.axes, small.size) for scope in step.scopes]
+        strides = [axis_strides(scope, step.axes, small.size) for scope in step.scopes]
         count = int(np.prod(shape[:-1]))
         message = memory[step.result : step.result + count]
-        lost = sum_out(
+        lost = sum_last_axis(
             memory, shape, np.array(strides, np.int64).reshape(len(strides), len(shape)),
             np.array(step.begins, np.int64), message, np.zeros(len(shape), np.int64),
         )  # fmt: skip
@@ -118,7 +118,7 @@ def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | Non
         return found.log_value if found.exact else None
     if np.isneginf(graph.log_value).any() and not (stop and stop.is_over()):
         with suppress(TooLarge):
-            return count_worlds(graph, CHEAP_WORK).log_value
+            return count_models(graph, CHEAP_WORK).log_value
     return None
 
 
@@ -159,7 +159,7 @@ def without_leaves(graph: FactorGraph) -> FactorGraph:
 
 def plan_steps(size: np.ndarray, order: np.ndarray, tables: list[Placed]) -> tuple[list[Step], int]:
     """The steps, and how many entries of memory they need; the tables are at its front."""
-    time = times_of(order)
+    time = elimination_times(order)
     waiting: list[list[tuple[np.ndarray, int, int]]] = [[] for _ in order]  # scope, begin, entries
     end = 0
     for step, scope, table in tables:
@@ -192,7 +192,7 @@ def plan_steps(size: np.ndarray, order: np.ndarray, tables: list[Placed]) -> tup
 def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, list[Placed]]:
     """Products of small tables that meet at a step, their largest entry 1; the logarithm taken
     out of them, and whether all entries are numbers that a double can hold."""
-    time = times_of(order)
+    time = elimination_times(order)
     log_value = 0.0
     by_step: dict[int, list[int]] = {}
     for factor in range(graph.num_factors):
@@ -210,7 +210,7 @@ def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, li
             if len(joined) and np.prod(graph.size[union]) > max(SMALL, table.size):
                 groups.append((step, joined, log_table))
                 joined, log_table, union = joined[:0], np.zeros(()), np.sort(scope)
-            log_table = spread(joined, log_table, union) + spread(scope, table, union)
+            log_table = align_axes(joined, log_table, union) + align_axes(scope, table, union)
             joined = union
         groups.append((step, joined, log_table))
     exact, found = True, []
@@ -234,7 +234,7 @@ def too_wide(order: EliminationOrder, num_bytes: float) -> TooLarge:
 
 
 @entry
-def sum_out(memory, shape, strides, at, message, digit):  # type: ignore[no-untyped-def]
+def sum_last_axis(memory, shape, strides, at, message, digit):  # type: ignore[no-untyped-def]
     """Fill the message, the last axis summed out; whether a product was lost."""
     num_axes, num_factors, num_states = len(shape), len(at), shape[-1]
     lost = False

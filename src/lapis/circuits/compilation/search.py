@@ -31,17 +31,17 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import PRODUCT, SUM
-from lapis.circuits.compilation.elimination import times_of
+from lapis.circuits.compilation.elimination import elimination_times
 from lapis.circuits.compilation.gates import (
     FULL,
     ZERO,
     Gates,
     add_constant,
     add_node,
+    hash_step,
     is_row,
     make_constant,
     make_node,
-    mix,
 )
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.network.csr import row_starts
@@ -56,7 +56,7 @@ KEY, KEY_END, SCOPE_END, VARIABLE, STATE, TERMS, FACTORS, FACTORS_END, AT, END, 
 NUM_FIELDS = 11
 
 
-class Cache(NamedTuple):
+class ComponentCache(NamedTuple):
     slot: np.ndarray  # int32[2^k], entry + 1
     key_start: np.ndarray  # int64[room + 1]
     key: np.ndarray  # int32[...]
@@ -74,7 +74,7 @@ class SearchArrays(NamedTuple):
     counter: np.ndarray  # int64[4]: depth, work's end, entries in the cache, looks
 
 
-def search(
+def search_circuit(
     graph: FactorGraph,
     order: np.ndarray,
     gates: Gates,
@@ -85,7 +85,7 @@ def search(
     """The root of the circuit found with variables set in an order; FULL if there is too much."""
     size = graph.size[order]
     num_positions = len(order)
-    diagrams = build_diagrams(graph, times_of(order).astype(np.int32))
+    diagrams = build_diagrams(graph, elimination_times(order).astype(np.int32))
     first_state = row_starts(graph.size)[:-1][order]
     free = np.empty(num_positions, np.int32)
     for at in range(num_positions):
@@ -98,7 +98,7 @@ def search(
         return ZERO
     key = np.sort(diagrams.root[diagrams.position[diagrams.root] != LEAF])
     room = len(gates.kind)
-    cache = Cache(
+    cache = ComponentCache(
         np.zeros(1 << int(np.ceil(np.log2(2 * room + 2))), np.int32),
         np.zeros(room + 1, np.int64),
         np.empty(8 * room, np.int32),
@@ -178,12 +178,12 @@ def _run(state, diagrams, cache, gates, budget):  # type: ignore[no-untyped-def]
         if frame[AT] < frame[END]:
             length = work[frame[AT]]
             key = work[frame[AT] + 1 : frame[AT] + 1 + length]
-            found, is_new = _look_up(cache, state.counter, key)
+            found, is_new = _find_component(cache, state.counter, key)
             budget -= length
             if found < 0:
                 return NO_ROOM
             if is_new:
-                _push(state, diagrams, key, found)
+                _push_component(state, diagrams, key, found)
                 continue
             node = cache.node[found]
             frame[AT] = frame[END] if node == ZERO else frame[AT] + 1 + length
@@ -288,7 +288,7 @@ def _top(work, link, number):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _push(state, diagrams, key, number):  # type: ignore[no-untyped-def]
+def _push_component(state, diagrams, key, number):  # type: ignore[no-untyped-def]
     """A frame for a component that was not met before."""
     work = state.work
     state.counter[3] += 1
@@ -319,11 +319,11 @@ def _push(state, diagrams, key, number):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _look_up(cache, counter, key):  # type: ignore[no-untyped-def]
+def _find_component(cache, counter, key):  # type: ignore[no-untyped-def]
     """The entry of a component, and whether it was made just now; −1 if there is no room."""
     hashed = np.uint64(len(key))
     for node in key:
-        hashed = mix(hashed, node)
+        hashed = hash_step(hashed, node)
     mask = np.uint64(len(cache.slot) - 1)
     place = hashed & mask
     while cache.slot[place]:
@@ -416,7 +416,7 @@ def build_diagrams(graph: FactorGraph, position: np.ndarray) -> Diagrams:
 def _reduce(nodes, log_value, shape, positions, ids):  # type: ignore[no-untyped-def]
     """The root of a table, its axes folded from the last to the first."""
     for at in range(len(log_value)):
-        ids[at] = _find(nodes, LEAF, ids[:0], log_value[at])
+        ids[at] = _find_diagram(nodes, LEAF, ids[:0], log_value[at])
     count = len(ids)
     for axis in range(len(shape) - 1, -1, -1):
         width = shape[axis]
@@ -426,17 +426,17 @@ def _reduce(nodes, log_value, shape, positions, ids):  # type: ignore[no-untyped
             same = True
             for at in range(1, width):
                 same = same and children[at] == children[0]
-            ids[row] = children[0] if same else _find(nodes, positions[axis], children, 0.0)
+            ids[row] = children[0] if same else _find_diagram(nodes, positions[axis], children, 0.0)
     return ids[0]
 
 
 @inner
-def _find(nodes, position, children, log_value):  # type: ignore[no-untyped-def]
+def _find_diagram(nodes, position, children, log_value):  # type: ignore[no-untyped-def]
     mask = np.uint64(len(nodes.slot) - 1)
     nodes.number[0] = log_value
-    hashed = mix(np.uint64(position + 1), nodes.bits[0])
+    hashed = hash_step(np.uint64(position + 1), nodes.bits[0])
     for child in children:
-        hashed = mix(hashed, child)
+        hashed = hash_step(hashed, child)
     place = hashed & mask
     while nodes.slot[place]:
         node = nodes.slot[place] - 1

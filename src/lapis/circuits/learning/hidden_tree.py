@@ -40,8 +40,8 @@ from lapis.circuits.circuit import (
     PRODUCT,
     SUM,
     Circuit,
+    NodeList,
     Properties,
-    new_circuit,
     state_starts,
 )
 from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
@@ -92,13 +92,13 @@ def learn_hidden_tree(
     rows, number = np.unique(np.asarray(data, np.int32), axis=0, return_inverse=True)
     sizes = np.array([len(own) for own in states])
     counts = pair_counts(data, states)
-    marginal = marginals(counts, states)
-    order, parent = spanning_tree(information(counts, states))
+    marginal = smoothed_marginals(counts, states)
+    order, parent = spanning_tree(mutual_information(counts, states))
     while max_edges is not None and num_hidden > 1:
-        if count_edges(parent, states, num_hidden) <= max_edges:
+        if count_tree_edges(parent, states, num_hidden) <= max_edges:
             break
         num_hidden -= 1
-    tree = new_tree(order, parent, marginal, num_hidden, rng)
+    tree = initial_tree(order, parent, marginal, num_hidden, rng)
     size = int(np.clip(len(data) / BATCHES, *BATCH_SIZES))
     num_batches = -(-len(data) // size)
     num_passes = max(PASSES, -(-STEPS // num_batches))
@@ -116,7 +116,7 @@ def learn_hidden_tree(
                 left = 1.0 - (done * num_batches + batch) / (num_passes * num_batches)
                 step = 1.0 if num_batches == 1 else FIRST_STEP * left + 0.3 / num_batches
                 scale = len(data) / times.sum()
-                tree = move(tree, expected, scale, min(1.0, step), prior, marginal)
+                tree = step_parameters(tree, expected, scale, min(1.0, step), prior, marginal)
             figures = {"log-likelihood": total / len(data)}
             if valid is not None:
                 value = float(log_likelihoods(tree, valid).mean())
@@ -149,7 +149,7 @@ def prune(tree: HiddenTree, valid: np.ndarray) -> HiddenTree:
     return values[max(values)]
 
 
-def new_tree(
+def initial_tree(
     order: np.ndarray,
     parent: np.ndarray,
     marginal: Sequence[np.ndarray],
@@ -174,7 +174,7 @@ class UpwardMessages(NamedTuple):
     log_likelihood: np.ndarray  # float64[num_rows]
 
 
-def gather(tree: HiddenTree, rows: np.ndarray) -> UpwardMessages:
+def pass_upward(tree: HiddenTree, rows: np.ndarray) -> UpwardMessages:
     """From the leaves to the root."""
     num_rows, num_variables = rows.shape
     scale = np.zeros(num_rows)
@@ -200,7 +200,7 @@ def log_likelihoods(tree: HiddenTree, rows: np.ndarray) -> np.ndarray:
     found = np.empty(len(rows))
     for first in range(0, len(rows), CHUNK):
         part = slice(first, first + CHUNK)
-        found[part] = gather(tree, np.asarray(rows[part], np.int64)).log_likelihood
+        found[part] = pass_upward(tree, np.asarray(rows[part], np.int64)).log_likelihood
     return found
 
 
@@ -230,7 +230,7 @@ def count_chunk(
     tree: HiddenTree, rows: np.ndarray, times: np.ndarray, sizes: np.ndarray, expected: Expected
 ) -> float:
     """From the root to the leaves: the posterior of each hidden state, and of pairs."""
-    belief, message, value = gather(tree, rows)
+    belief, message, value = pass_upward(tree, rows)
     weight = times.astype(np.float32)[:, None]
     posterior = list(belief)
     for v in tree.order.tolist():
@@ -243,7 +243,7 @@ def count_chunk(
     return float(times @ value)
 
 
-def move(
+def step_parameters(
     tree: HiddenTree,
     expected: Expected,
     scale: float,
@@ -265,7 +265,7 @@ def move(
     )
 
 
-def count_edges(parent: np.ndarray, states: Sequence[Sequence[str]], num_hidden: int) -> int:
+def count_tree_edges(parent: np.ndarray, states: Sequence[Sequence[str]], num_hidden: int) -> int:
     """Of the circuit: three for each parameter, and one for each part of a product."""
     is_inner = np.bincount(parent[parent >= 0], minlength=len(parent)) > 0
     num_sums = (len(parent) - 1) * num_hidden + 1
@@ -274,53 +274,32 @@ def count_edges(parent: np.ndarray, states: Sequence[Sequence[str]], num_hidden:
 
 
 def as_circuit(tree: HiddenTree, names: Sequence[str], states: Sequence[Sequence[str]]) -> Circuit:
-    """The sum over all hidden states as one circuit."""
-    first = state_starts(states)
-    kind, leaf, degree, child = [], [], [], []
+    """Return the sum over all hidden states as a circuit."""
+    nodes = NodeList()
     parameters: list[np.ndarray] = []
-    num_nodes = num_parameters = 0
-
-    def add(own: int, degrees: np.ndarray, children: np.ndarray) -> np.ndarray:
-        """Nodes of one kind, children one after another; gives their numbers."""
-        nonlocal num_nodes
-        kind.append(np.full(len(degrees), own, np.int8))
-        leaf.append(np.full(len(degrees), -1, np.int32))
-        degree.append(degrees)
-        child.append(children.ravel())
-        num_nodes += len(degrees)
-        return np.arange(num_nodes - len(degrees), num_nodes)
-
-    def add_leaves(own: int, numbers: np.ndarray) -> np.ndarray:
-        found = add(own, np.zeros(len(numbers), np.int64), np.empty(0, np.int64))
-        leaf[-1] = numbers
-        return found
 
     def add_mixtures(share: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Σ_j share_ij · part_j for every i; shares of 0 are left out."""
-        nonlocal num_parameters
+        """Add Σ_j share_ij · part_j for every i; shares of 0 are left out."""
         share = share / share.sum(axis=1, keepdims=True, dtype=np.float64)
         row, column = np.nonzero(share)
+        first = sum(map(len, parameters))
         parameters.append(np.log(share[row, column]))
-        weights = add_leaves(PARAMETER, np.arange(num_parameters, num_parameters + len(row)))
-        num_parameters += len(row)
-        products = add(PRODUCT, np.full(len(row), 2), np.stack([weights, parts[column]], axis=1))
-        return add(SUM, np.bincount(row, minlength=len(share)), products)
+        weights = nodes.add_leaves(PARAMETER, np.arange(first, first + len(row)))
+        products = nodes.add_weighted(weights, parts[column])
+        return nodes.add(SUM, -1, np.bincount(row, minlength=len(share)), products)
 
-    indicator = add_leaves(INDICATOR, np.arange(first[-1]))
-    parts: list[list[np.ndarray]] = [[] for _ in names]
+    first = state_starts(states)
+    indicator = nodes.add_leaves(INDICATOR, np.arange(first[-1]))
+    parts: list[list[np.ndarray]] = [[] for _ in names]  # messages of the children
     for v in tree.order[::-1].tolist():
         own = add_mixtures(tree.emission[v], indicator[first[v] : first[v + 1]])
         if parts[v]:
             factors = np.stack([own, *parts[v]], axis=1)
-            own = add(PRODUCT, np.full(len(own), factors.shape[1]), factors)
+            own = nodes.add(PRODUCT, -1, np.full(len(own), factors.shape[1]), factors)
         own = add_mixtures(tree.transition[v], own)
         if tree.parent[v] >= 0:
             parts[int(tree.parent[v])].append(own)
-    start = np.concatenate([[0], np.cumsum(np.concatenate(degree))])
-    return new_circuit(
-        names, states, np.concatenate(kind), np.concatenate(leaf), start, np.concatenate(child),
-        np.concatenate(parameters), Properties(True, True, False),
-    )  # fmt: skip
+    return nodes.finish(names, states, np.concatenate(parameters), Properties(True, True, False))
 
 
 CHOW_LIU_CHUNK = 8192  # rows that are counted together
@@ -345,14 +324,14 @@ def pair_counts(data: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray
     return found
 
 
-def marginals(counts: np.ndarray, states: Sequence[Sequence[str]]) -> list[np.ndarray]:
+def smoothed_marginals(counts: np.ndarray, states: Sequence[Sequence[str]]) -> list[np.ndarray]:
     """The distribution of each variable, with a count of 1 in total added."""
     first = state_starts(states)
     own = [np.diag(counts)[a:b] + 1 / (b - a) for a, b in pairwise(first)]
     return [one / one.sum() for one in own]
 
 
-def information(counts: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
+def mutual_information(counts: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
     """float64[num_variables, num_variables], mutual information, from rows that show both."""
     first = state_starts(states)[:-1]
     size = np.array([len(own) for own in states])

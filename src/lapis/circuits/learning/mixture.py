@@ -33,17 +33,20 @@ import numpy as np
 from lapis.circuits.circuit import (
     INDICATOR,
     PARAMETER,
-    PRODUCT,
     SUM,
     Circuit,
+    NodeList,
     Properties,
-    new_circuit,
     state_starts,
 )
-from lapis.circuits.evaluation import expected_parameters, log_values
-from lapis.circuits.learning.learn import Method, SearchResult, check_shape, learn_circuit
-from lapis.circuits.learning.priors import counts_in_total
-from lapis.circuits.queries import complete_rows
+from lapis.circuits.evaluation import complete_rows, expected_parameters, log_values
+from lapis.circuits.learning.split_search import (
+    Method,
+    SearchResult,
+    check_shape,
+    counts_in_total,
+    learn_circuit,
+)
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.errors import LapisError
 from lapis.runtime.kernels import allocating_entry
@@ -147,7 +150,9 @@ def learn_mixture(
         if found and stop.is_over():
             break
         with pressed_by_interrupt(stop):
-            found.append(learn_one(examples, num_components, learn, edge_cost, total, rng, stop))
+            found.append(
+                learn_from_start(examples, num_components, learn, edge_cost, total, rng, stop)
+            )
         if progress is not None:
             value = float(count @ found[-1].log_likelihoods(rows) / count.sum())
             edges = float(sum(one.num_edges for mixture in found for one in mixture.circuit))
@@ -164,7 +169,7 @@ def learn_mixture(
     )
 
 
-def learn_one(
+def learn_from_start(
     examples: Examples,
     num_components: int,
     learn: Callable[[np.ndarray, float], SearchResult],
@@ -195,12 +200,12 @@ def learn_one(
         )
 
     start = rng.dirichlet(np.full(num_components, 0.3), len(examples.rows)).T
-    mixture = maximise(mix(start, NO_SPLITS), examples._replace(valid=None), prior, stop)
+    mixture = run_em(mix(start, NO_SPLITS), examples._replace(valid=None), prior, stop)
     for round_ in range(ROUNDS):
         if not stop.is_over():
             mixture = mix(mixture.posterior(examples.rows)[1], edge_cost, mixture)
             limit = MAX_ITERATIONS if round_ < ROUNDS - 1 else LAST_ITERATIONS
-            mixture = maximise(mixture, examples, prior, stop, limit)
+            mixture = run_em(mixture, examples, prior, stop, limit)
     return mixture
 
 
@@ -235,7 +240,7 @@ def draw_missing(
     return found
 
 
-def maximise(
+def run_em(
     mixture: Mixture,
     examples: Examples,
     prior: np.ndarray,
@@ -312,39 +317,29 @@ def _count_parameters(rows, weight, split_on, first_child, first_parameter, coun
 
 
 def join_circuits(weight: np.ndarray, circuits: Sequence[Circuit]) -> Circuit:
-    """Σ_k π_k C_k as one circuit; its indicators are shared."""
+    """Return Σ_k π_k C_k as one circuit; its indicators are shared."""
     first = circuits[0]
     if len(circuits) == 1:
         return first
-    num_states = first.num_states
-    kind = [np.full(num_states, INDICATOR, np.int8)]
-    leaf = [np.arange(num_states, dtype=np.int32)]
-    degree, child = [np.zeros(num_states, np.int64)], []
-    parameters = []
-    at, num_parameters, cases = num_states, 0, []
+    nodes = NodeList()
+    indicator = nodes.add_leaves(INDICATOR, np.arange(first.num_states))
+    parameters: list[np.ndarray] = []
+    terms = []
     for share, circuit in zip(weight, circuits, strict=True):
         is_state = circuit.kind == INDICATOR
-        number = np.empty(circuit.num_nodes, np.int32)
-        number[is_state] = circuit.leaf[is_state]
-        number[~is_state] = at + np.arange((~is_state).sum())
-        at += int((~is_state).sum())
-        own = circuit.leaf[~is_state].copy()
-        own[own >= 0] += num_parameters
-        kind += [circuit.kind[~is_state], np.array([PARAMETER, PRODUCT], np.int8)]
-        leaf += [own, np.array([num_parameters + circuit.num_parameters, -1], np.int32)]
-        degree += [np.diff(circuit.start)[~is_state], np.array([0, 2])]
-        child += [number[circuit.child], np.array([at, number[-1]], np.int32)]
+        num_parameters = sum(map(len, parameters))
+        number = np.empty(circuit.num_nodes, np.int64)
+        number[is_state] = indicator[circuit.leaf[is_state]]
+        number[~is_state] = nodes.size + np.arange((~is_state).sum())
+        leaf = circuit.leaf[~is_state]
+        nodes.add(
+            circuit.kind[~is_state], np.where(leaf < 0, -1, leaf + num_parameters),
+            np.diff(circuit.start)[~is_state], number[circuit.child],
+        )  # fmt: skip
         parameters += [circuit.log_parameter, np.log([share])]
-        num_parameters += circuit.num_parameters + 1
-        cases.append(at + 1)
-        at += 2
-    kind.append(np.array([SUM], np.int8))
-    leaf.append(np.array([-1], np.int32))
-    degree.append(np.array([len(cases)]))
-    child.append(np.array(cases, np.int32))
-    start = np.concatenate([[0], np.cumsum(np.concatenate(degree))])
-    return new_circuit(
-        first.names, first.states, np.concatenate(kind), np.concatenate(leaf), start,
-        np.concatenate(child), np.concatenate(parameters),
-        Properties(True, True, False),
-    )  # fmt: skip
+        prior = nodes.add_leaves(PARAMETER, np.array([num_parameters + circuit.num_parameters]))
+        terms.append(nodes.add_weighted(prior, number[-1:]))
+    nodes.add(SUM, -1, np.array([len(terms)]), np.concatenate(terms))
+    return nodes.finish(
+        first.names, first.states, np.concatenate(parameters), Properties(True, True, False)
+    )

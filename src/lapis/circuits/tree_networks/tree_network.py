@@ -171,7 +171,7 @@ class TreeNetwork:
         """
         found = np.empty((num_samples, len(self.names)), np.int32)
         size = np.array([len(states) for states in self.states], np.int32)
-        _sample(
+        _sample_rows(
             found, self.order(), size, self.split_on, self.first_child, self.first_parameter,
             self.log_parameter, random_states(seed, 1)[0],
         )  # fmt: skip
@@ -205,7 +205,7 @@ def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter
 
 
 @entry
-def _sample(found, order, size, split_on, first_child, first_parameter, log_parameter, rng):  # type: ignore[no-untyped-def]
+def _sample_rows(found, order, size, split_on, first_child, first_parameter, log_parameter, rng):  # type: ignore[no-untyped-def]
     for r in range(len(found)):
         for index in range(len(order)):
             v = order[index]

@@ -38,12 +38,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit, new_circuit
-from lapis.circuits.evaluation import log_values
+from lapis.circuits.evaluation import log_probabilities, log_values
 from lapis.circuits.learning.hidden_tree import as_circuit, learn_hidden_tree
-from lapis.circuits.learning.learn import Method, check_shape, learn_circuit
 from lapis.circuits.learning.mixture import join_circuits, learn_mixture
-from lapis.circuits.learning.priors import parse_counts
-from lapis.circuits.queries import log_probabilities
+from lapis.circuits.learning.split_search import Method, check_shape, learn_circuit, parse_counts
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.registry.options import CircuitLearner

@@ -26,7 +26,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PRODUCT
-from lapis.circuits.learning.split import NO_LIMIT, child_that_sees, edge_cost, states_below
+from lapis.circuits.learning.split_kernel import (
+    NO_LIMIT,
+    child_with_variable,
+    edge_cost,
+    states_below,
+)
 from lapis.inference.exact.elimination_order import popcount
 from lapis.runtime.kernels import allocating_entry, entry, inner
 
@@ -52,7 +57,7 @@ def new_candidates(room: int, num_variables: int) -> SplitCandidates:
     )  # fmt: skip
 
 
-def grown(candidates: SplitCandidates) -> SplitCandidates:
+def grow_candidates(candidates: SplitCandidates) -> SplitCandidates:
     """The same with twice the room."""
     room, num_variables = candidates.gain.shape
     larger = new_candidates(2 * room, num_variables)
@@ -62,7 +67,7 @@ def grown(candidates: SplitCandidates) -> SplitCandidates:
 
 
 @allocating_entry
-def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
+def smoothed_log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
     """Σ_j N_j log θ_j with θ_j = (N_j + prior/size) / (N + prior)."""
     total = 0
     for j in range(size):
@@ -76,7 +81,7 @@ def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
 
 
 @allocating_entry
-def count_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
+def count_row_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
     """int64[size], how often each state of a variable occurs in rows."""
     found = np.zeros(layout.size[own], np.int64)
     for j in range(layout.size[own]):
@@ -101,7 +106,7 @@ def count_gains(bits, layout, rows, own, allowed, prior, parameter_cost, gain): 
         for k in range(num_words):
             masked[j, k] = rows[word[k]] & bits[layout.first[own] + j, word[k]]
             count[j] += popcount(masked[j, k])
-    before = log_likelihood(count, 0, size, prior)
+    before = smoothed_log_likelihood(count, 0, size, prior)
     for v in range(len(layout.size)):
         gain[v] = NEVER
         if not allowed[v]:
@@ -120,7 +125,7 @@ def count_gains(bits, layout, rows, own, allowed, prior, parameter_cost, gain): 
             table[(num_cases - 1) * size + j] = rest
         after = 0.0
         for i in range(num_cases):
-            after += log_likelihood(table, i * size, size, prior)
+            after += smoothed_log_likelihood(table, i * size, size, prior)
         gain[v] = after - before - parameter_cost * size * (num_cases - 1)
 
 
@@ -244,7 +249,7 @@ def place_changed(graph, layout, walk, variable, stack, changed, place):  # type
             if part == 0 and popcount(walk.copies[n]) == 1:
                 continue
             if part == 1 and popcount(states_below(graph, layout, n, variable)) == 1:
-                v = child_that_sees(graph, layout, n, variable)
+                v = child_with_variable(graph, layout, n, variable)
                 if graph.kind[v] == INDICATOR:
                     continue
             place[n] = num_placed

@@ -19,15 +19,15 @@ import numpy as np
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, parents_first
-from lapis.circuits.learning.learn import finish_circuit
-from lapis.circuits.learning.split import (
+from lapis.circuits.learning.split_kernel import (
     NO_LIMIT,
     edge_cost,
     new_layout,
-    new_walk,
+    new_split_walk,
     product_of_marginals,
     split_circuit,
 )
+from lapis.circuits.learning.split_search import finish_circuit
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Progress, Report, Stop
@@ -106,7 +106,7 @@ def compile_splits(
     first[:num_variables] = layout.first
     num_parameters = int(size.sum())
     graph = product_of_marginals(layout, first[:num_variables])
-    walk = new_walk(2 * len(graph.kind))
+    walk = new_split_walk(2 * len(graph.kind))
     total = int((network.split_on >= 0).sum())
     roots = range(num_variables)
     waiting = [(int(network.first_child[v]), v) for v in roots if network.split_on[v] >= 0]
@@ -118,7 +118,7 @@ def compile_splits(
         _, node = heapq.heappop(waiting)
         own, on = network.variable[node], network.split_on[node]
         if len(walk.kept) < len(graph.kind):
-            walk = new_walk(2 * len(graph.kind))
+            walk = new_split_walk(2 * len(graph.kind))
         cost = int(edge_cost(graph, layout, walk, first[node], np.int64(size[own]), on, NO_LIMIT))
         if len(graph.child) + cost > max_edges:
             return None, len(graph.child) + cost, num_made

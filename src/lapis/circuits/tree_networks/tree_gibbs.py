@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.evaluation import run_in_shares
+from lapis.circuits.evaluation import run_in_threads
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.inference.random_numbers import below, random_states, uniform
 from lapis.runtime.kernels import entry, inner
@@ -61,7 +61,7 @@ def estimate_conditionals(
     GibbsEstimates
         One entry for each row.
     """
-    hits, _ = count_states(
+    hits, _ = count_sweeps(
         network, query, evidence, num_chains, burn_in, num_sweeps, seed, with_states=False
     )
     asked, given = np.asarray(query), np.asarray(evidence)
@@ -88,7 +88,7 @@ def estimate_marginals(
     Parameters and result as of `estimate_conditionals`; one entry for each state.
     """
     row = np.atleast_2d(evidence)
-    _, states = count_states(
+    _, states = count_sweeps(
         network, np.full_like(row, -1), row, num_chains, burn_in, num_sweeps, seed,
         with_states=True,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def estimate_marginals(
     return estimates(np.moveaxis(states, -1, 0), num_sweeps, np.log(np.repeat(size, size)))
 
 
-def draw_given(
+def sample_given(
     network: TreeNetwork, num_samples: int, evidence: np.ndarray, burn_in: int, seed: int
 ) -> np.ndarray:
     """int32[num_samples, num_variables], the last states of chains of `burn_in` sweeps, one each.
@@ -106,11 +106,11 @@ def draw_given(
     """
     rows = np.repeat(np.atleast_2d(evidence), num_samples, axis=0).astype(np.int32)
     found = rows.copy()
-    count_states(network, np.full_like(rows, -1), rows, 1, burn_in, 0, seed, False, found)
+    count_sweeps(network, np.full_like(rows, -1), rows, 1, burn_in, 0, seed, False, found)
     return found
 
 
-def count_states(
+def count_sweeps(
     network: TreeNetwork,
     query: np.ndarray,
     evidence: np.ndarray,
@@ -142,7 +142,7 @@ def count_states(
             rng[part], rows[part], np.empty(int(size.max())), hits[part], states,
         )  # fmt: skip
 
-    run_in_shares(work, len(asked), num_chains * (burn_in + num_sweeps) * len(size) * 10)
+    run_in_threads(work, len(asked), num_chains * (burn_in + num_sweeps) * len(size) * 10)
     return hits, states
 
 

@@ -18,6 +18,9 @@ from lapis.circuits.approximation import approximate as approximation
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
+from lapis.circuits.evaluation import (
+    log_partition,
+)
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.inputs import (
     StatesLike,
@@ -25,16 +28,13 @@ from lapis.circuits.inputs import (
     open_factors,
     open_trees,
 )
-from lapis.circuits.learning.learner import EDGE_COSTS, PARAMETER_COSTS, learn_rows
-from lapis.circuits.queries import (
-    log_partition,
-)
+from lapis.circuits.learning.learn_rows import EDGE_COSTS, PARAMETER_COSTS, learn_rows
 from lapis.circuits.results import (
     CircuitFigures,
     LearnedCircuit,
 )
-from lapis.circuits.table import RowsLike, open_rows, rows_of, variables_of
-from lapis.circuits.tree_networks.compiling import compile_network
+from lapis.circuits.table import RowsLike, code_rows, merge_variables, open_rows
+from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
 from lapis.registry.method_table import check_options, known_keywords, seed_of
@@ -151,8 +151,8 @@ def learn(
     tables = [open_rows(rows, "rows", names, header)]
     if valid is not None:
         tables.append(open_rows(valid, "valid", None, header))
-    names, states = variables_of(tables)
-    train, *others = (rows_of(one, names, states) for one in tables)
+    names, states = merge_variables(tables)
+    train, *others = (code_rows(one, names, states) for one in tables)
     held_out = others[0] if others else None
     found = learn_rows(
         train, held_out, names, states, edge_costs=edge_costs, parameter_costs=parameter_costs,
@@ -351,7 +351,7 @@ def approximate(
     structure = approximation.find_structure(
         graph, row, max_edges, num_samples, seed, limit, progress
     )
-    found = approximation.approximate(graph, structure, row, parameters, seed, limit, progress)
+    found = approximation.fit_structure(graph, structure, row, parameters, seed, limit, progress)
     exact = found.parameters == "E"
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,

@@ -13,6 +13,20 @@ parameter; here the score is the likelihood at the smoothed parameters and k_p t
 −log κ.
 
 Data are bits: a word holds 64 rows of one state.
+
+Priors on the parameters of a distribution, by name or as a number of counts.
+
+A distribution of a variable with r states that occur N_j times in N rows gets the parameters
+
+    θ_j = (N_j + α) / (N + r α)
+
+    thesis   α = 1, one count for each state. The thesis (5.5.1, footnote 2) has a Dirichlet prior
+             with all hyperparameters 1 and calls the estimate MAP. The mode of that posterior is
+             the maximum of likelihood, which gives unseen states probability 0; its mean is meant.
+    libra    α = 1 / r, one count in total; what Libra does by default
+    number   α = number / r, counts in total
+
+The prior on structures, exp(−k_e · edges − k_p · parameters), is set by the costs of a search.
 """
 
 from __future__ import annotations
@@ -20,33 +34,33 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
 
 from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
-from lapis.circuits.learning.candidates import (
+from lapis.circuits.learning.candidates_kernel import (
     NEVER,
     choose_split,
     count_gains,
-    count_states,
+    count_row_states,
     expire_costs,
-    grown,
-    log_likelihood,
+    grow_candidates,
     new_candidates,
     refresh_best,
+    smoothed_log_likelihood,
 )
-from lapis.circuits.learning.priors import counts_in_total
-from lapis.circuits.learning.split import (
+from lapis.circuits.learning.split_kernel import (
     MAX_STATES,
     GrowingCircuit,
     new_layout,
-    new_walk,
+    new_split_walk,
     product_of_marginals,
     split_circuit,
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.errors import LapisError
+from lapis.errors import LapisError, suggestion
 from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
 
 Method = Literal["greedy", "quick"]
@@ -174,7 +188,7 @@ class CircuitSearch:
             self.add_distribution(variable, everything, self.allowed[variable])
         self.with_circuit = edge_cost > 0  # otherwise the graph stays as it is
         self.graph = product_of_marginals(self.layout, np.array(self.first_parameter))
-        self.walk = new_walk(2 * len(self.graph.kind))
+        self.walk = new_split_walk(2 * len(self.graph.kind))
         self.log_likelihood = sum(self.log_likelihood_of(number) for number in range(num_variables))
 
     @property
@@ -194,7 +208,7 @@ class CircuitSearch:
     def add_distribution(self, variable: int, rows: np.ndarray, open_: np.ndarray) -> None:
         number = len(self.variable)
         if number == len(self.candidates.gain):
-            self.candidates = grown(self.candidates)
+            self.candidates = grow_candidates(self.candidates)
         self.variable.append(variable)
         self.split_on.append(-1)
         self.first_child.append(-1)
@@ -214,7 +228,7 @@ class CircuitSearch:
 
     def counts(self, number: int) -> np.ndarray:
         """int64[size], how often each state occurs in the rows of a leaf."""
-        return count_states(self.bits, self.layout, self.rows[number], self.variable[number])
+        return count_row_states(self.bits, self.layout, self.rows[number], self.variable[number])
 
     def parameters_of(self, number: int) -> np.ndarray:
         counts, prior = self.counts(number), self.prior[self.variable[number]]
@@ -223,7 +237,7 @@ class CircuitSearch:
     def log_likelihood_of(self, number: int) -> float:
         counts = self.counts(number)
         prior = self.prior[self.variable[number]]
-        return float(log_likelihood(counts, 0, len(counts), prior))
+        return float(smoothed_log_likelihood(counts, 0, len(counts), prior))
 
     def find_split(self, method: Method) -> tuple[int, int] | None:
         """The distribution and the variable of the best split, if one improves the score."""
@@ -237,7 +251,7 @@ class CircuitSearch:
     def grow_walk(self) -> None:
         """Have room to walk through the circuit."""
         if len(self.walk.kept) < len(self.graph.kind):
-            self.walk = new_walk(2 * len(self.graph.kind))
+            self.walk = new_split_walk(2 * len(self.graph.kind))
 
     def split(self, number: int, on: int, *, greedy: bool, max_edges: int | None = None) -> bool:
         """Make a split, unless the circuit would become too large."""
@@ -373,3 +387,46 @@ def pack_bits(flags: np.ndarray) -> np.ndarray:
     padded = np.zeros(-(-len(flags) // 64) * 64, np.bool_)
     padded[: len(flags)] = flags
     return np.packbits(padded, bitorder="little").view(np.uint64)
+
+
+PRIORS = ("thesis", "libra")
+
+
+def parse_counts(prior: str | float) -> str | float:
+    """A prior as it is typed: a name or a positive number.
+
+    >>> parse_counts("0.5"), parse_counts("thesis")
+    (0.5, 'thesis')
+
+    Raises
+    ------
+    LapisError
+        If it is neither.
+    """
+    if prior in PRIORS:
+        return prior
+    try:
+        number = float(prior)
+    except ValueError:
+        number = np.nan
+    if isinstance(prior, bool) or not isinstance(prior, Real | str) or not 0 < number < np.inf:
+        names = " or ".join(PRIORS)
+        hint = suggestion(prior, PRIORS) if isinstance(prior, str) else None
+        raise LapisError(
+            f"prior must be {names}, or a number above 0, not {prior!r}",
+            code="option-value",
+            hint=hint or "as in 0.5: counts added to a distribution, in total",
+        )
+    return number
+
+
+def counts_in_total(prior: str | float, states: Sequence[Sequence[str]]) -> np.ndarray:
+    """float64[num_variables], r α for each variable.
+
+    >>> counts_in_total("thesis", [["a", "b", "c"]]), counts_in_total(2, [["a", "b", "c"]])
+    (array([3.]), array([2.]))
+    """
+    prior = parse_counts(prior)
+    if prior == "thesis":
+        return np.array([len(own) for own in states], np.float64)
+    return np.full(len(states), 1.0 if prior == "libra" else prior, np.float64)

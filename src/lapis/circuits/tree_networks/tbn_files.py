@@ -35,7 +35,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from lapis.circuits.files import format_exp, read_log
+from lapis.circuits.files import format_exp, parse_log
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, Source, Span, suggestion
 
@@ -58,13 +58,13 @@ class DecisionTree(NamedTuple):
 
 def format_network(network: TreeNetwork) -> str:
     """Write a network as text."""
-    names = [quote(name) for name in network.names]
+    names = [quote_name(name) for name in network.names]
     splits = np.flatnonzero(network.split_on >= 0)
     made = splits[np.argsort(network.first_child[splits])].tolist()
     number = {node: place + 1 for place, node in enumerate(made)}
     lines = ["network learned {", "}"]
     for name, states in zip(names, network.states, strict=True):
-        listed = ", ".join(map(quote, states))
+        listed = ", ".join(map(quote_name, states))
         lines += [
             f"variable {name} {{", f"  type discrete [ {len(states)} ] {{ {listed} }};", "}"
         ]  # fmt: skip
@@ -84,17 +84,17 @@ def format_network(network: TreeNetwork) -> str:
                 continue
             lines.append(f"{indent}split {number[node]}:")
             for state, called in reversed([*enumerate(network.states[asked])]):
-                line = f"{indent}case {names[asked]} = {quote(called)}:"
+                line = f"{indent}case {names[asked]} = {quote_name(called)}:"
                 stack.append((int(network.first_child[node]) + state, line, indent + "  "))
         lines.append("}")
     return "\n".join([*lines, ""])
 
 
-def quote(name: str) -> str:
+def quote_name(name: str) -> str:
     return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-def load_network(path: str | Path) -> TreeNetwork:
+def load_tree_network(path: str | Path) -> TreeNetwork:
     """Read a network from a `.tbn` file.
 
     Raises
@@ -264,7 +264,7 @@ class TreeReader:
         logs: list[float] = []
         while True:
             try:
-                logs.append(read_log(self.token))
+                logs.append(parse_log(self.token))
             except ValueError:
                 self.refuse("a probability expected here")
             self.advance()

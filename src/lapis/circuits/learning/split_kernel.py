@@ -95,7 +95,7 @@ def new_layout(states: Sequence[Sequence[str]]) -> StateLayout:
     return StateLayout(size, first, word, shift, full, np.repeat(word, size), bit)
 
 
-def new_walk(num_nodes: int) -> SplitWalk:
+def new_split_walk(num_nodes: int) -> SplitWalk:
     copies, used, many = np.zeros((3, num_nodes), np.uint64)
     return SplitWalk(
         np.zeros(1, np.int64), np.zeros((num_nodes, 3), np.int64), copies, used, many,
@@ -126,11 +126,11 @@ def product_of_marginals(layout: StateLayout, first_parameter: np.ndarray) -> Gr
     start = np.concatenate([[0], np.cumsum(degree)])
     child = np.concatenate([pairs.ravel(), cases, sums]).astype(np.int32)
     num_parameters = int(leaf[num_states : 2 * num_states].max()) + 1
-    return finish(kind, leaf, start, child, layout, num_states, num_parameters)
+    return new_growing_circuit(kind, leaf, start, child, layout, num_states, num_parameters)
 
 
 @allocating_entry
-def finish(kind, leaf, start, child, layout, num_states, num_parameters):  # type: ignore[no-untyped-def]
+def new_growing_circuit(kind, leaf, start, child, layout, num_states, num_parameters):  # type: ignore[no-untyped-def]
     """The graph of nodes in topological order: parents, scopes, and where the leaves are."""
     num_nodes = len(kind)
     num_words = layout.word[-1] + 1
@@ -215,7 +215,7 @@ def walk_region(graph, layout, walk, first, size, variable, limit):  # type: ign
                     return cost
     for index in range(num_ancestors):
         m = ancestors[index]
-        root = child_that_sees(graph, layout, m, variable)
+        root = child_with_variable(graph, layout, m, variable)
         if graph.kind[root] == INDICATOR or walk.mark[root, 2] == stamp:
             continue
         node[0], done[0], height = root, graph.start[root], 1
@@ -252,7 +252,7 @@ def walk_region(graph, layout, walk, first, size, variable, limit):  # type: ign
 
 
 @inner
-def child_that_sees(graph, layout, m, variable):  # type: ignore[no-untyped-def]
+def child_with_variable(graph, layout, m, variable):  # type: ignore[no-untyped-def]
     """The one child of a product below which the variable is."""
     for e in range(graph.start[m], graph.start[m + 1]):
         if states_below(graph, layout, graph.child[e], variable) != np.uint64(0):
@@ -302,7 +302,7 @@ def edge_cost(graph, layout, walk, first, size, variable, limit):  # type: ignor
                 cost += popcount(here & walk.many[n])
     for index in range(walk.length[1]):
         m = walk.lists[1, index]
-        v = child_that_sees(graph, layout, m, variable)
+        v = child_with_variable(graph, layout, m, variable)
         extra = 0
         if graph.kind[v] != INDICATOR:
             extra = popcount(walk.used[v])
@@ -384,7 +384,7 @@ def split_circuit(graph, layout, walk, first, size, variable, new_first):  # typ
             n_new += 1
             start[n_new] = e_new
             continue
-        v = child_that_sees(graph, layout, n, variable)
+        v = child_with_variable(graph, layout, n, variable)
         d = np.int32(-1)
         for e in range(graph.start[n], graph.start[n + 1]):
             if walk.mark[graph.child[e], 0] == stamp:
@@ -427,7 +427,7 @@ def split_circuit(graph, layout, walk, first, size, variable, new_first):  # typ
         n_new += 1
         start[n_new] = e_new
     num_parameters = new_first + size * num_cases
-    return finish(
+    return new_growing_circuit(
         kind[:n_new].copy(), leaf[:n_new].copy(), start[: n_new + 1].copy(), child[:e_new],
         layout, len(graph.node_of_state), num_parameters,
     )  # fmt: skip
