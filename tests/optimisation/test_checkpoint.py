@@ -12,17 +12,19 @@ from lapis.errors import LapisError
 from lapis.optimisation.checkpoint import (
     Checkpoint,
     CheckpointFile,
-    pack,
+    join_sections,
+    pack_state,
     read_checkpoint,
-    sections,
-    unpack,
+    unpack_state,
     write_archive,
     write_checkpoint,
 )
 
 FIELDS = {"weights": np.array([1.5, -0.0]), "damping": 0.1, "iteration": 7, "point": object()}
 CURVE = np.array([[0, 0, np.nan, 1, 0]])
-SAVED = Checkpoint("pscg", "rules and data", 2.5, sections(state=pack(FIELDS)) | {"curve": CURVE})
+SAVED = Checkpoint(
+    "pscg", "rules and data", 2.5, join_sections(state=pack_state(FIELDS)) | {"curve": CURVE}
+)
 
 
 def test_numbers_and_arrays_come_back_bitwise(tmp_path: Path) -> None:
@@ -30,7 +32,7 @@ def test_numbers_and_arrays_come_back_bitwise(tmp_path: Path) -> None:
     write_checkpoint(path, SAVED)
     found = read_checkpoint(path, "pscg", "rules and data")
     assert found is not None
-    fields = unpack(found.section("state"))
+    fields = unpack_state(found.section("state"))
     assert set(fields) == {"weights", "damping", "iteration"}
     assert fields["weights"].tobytes() == FIELDS["weights"].tobytes()
     assert fields["damping"] == 0.1

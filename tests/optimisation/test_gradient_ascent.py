@@ -20,9 +20,9 @@ from known_objectives import (
 from lapis.optimisation.gradient_ascent import (
     RECENT,
     GradientAscent,
-    follow_samples,
+    adapt_sampled_rate,
+    find_stable_rate,
     spectral_rate,
-    stable_rate,
 )
 from lapis.optimisation.maximize import make_optimizer
 from lapis.optimisation.objective import penalize
@@ -80,7 +80,7 @@ def test_the_automatic_rate_is_stable_and_not_timid(per_weight: bool) -> None:
     objective = Quadratic(scaled_curvature(rng, 30, 1e6), rng.normal(size=30))
     penalized = penalize(objective)
     scale = GradientAscent("cd", per_weight).scale(penalized)
-    rate = stable_rate(penalized.evaluate(np.zeros(30)), scale, objective.true_counts)
+    rate = find_stable_rate(penalized.evaluate(np.zeros(30)), scale, objective.true_counts)
     root = np.sqrt(scale)
     largest = np.linalg.eigvalsh(root[:, None] * objective.curvature * root).max()
     assert rate * largest >= 1.0 - 1e-9
@@ -89,8 +89,8 @@ def test_the_automatic_rate_is_stable_and_not_timid(per_weight: bool) -> None:
 
 def test_the_automatic_rate_without_any_curvature_comes_from_the_counts() -> None:
     flat = PlainPoint(np.zeros(2), None, np.ones(2), np.zeros(2), np.zeros((2, 2)))
-    assert stable_rate(flat, np.ones(2), np.array([50.0, 3.0])) == 1 / 50
-    assert stable_rate(flat, np.ones(2), np.zeros(2)) == 1.0
+    assert find_stable_rate(flat, np.ones(2), np.array([50.0, 3.0])) == 1 / 50
+    assert find_stable_rate(flat, np.ones(2), np.zeros(2)) == 1.0
 
 
 class Stiffening(Quadratic):
@@ -196,7 +196,7 @@ def test_a_sampled_step_is_judged_by_the_slope_left_beyond_the_noise(
     penalized = penalize(Quadratic(np.eye(1), np.zeros(1), gradient_only=True, is_fixed=False))
     before = GradientAscent("cd").init(penalized, point(0.0, 1.0))
     reached = replace(before, point=point(1.0, gradient), iteration=1)
-    after = follow_samples(penalized, before, reached)
+    after = adapt_sampled_rate(penalized, before, reached)
     assert after.rate == pytest.approx(rate * before.rate)
     assert after.weights[0] == (1.0 if kept else 0.0)
     assert after.rejections == (0 if kept else 1)

@@ -17,7 +17,7 @@ from known_objectives import (
     random_logistic,
 )
 from lapis.errors import LapisError
-from lapis.optimisation.lbfgs import Lbfgs, newton_step, polish, split_weights
+from lapis.optimisation.lbfgs import Lbfgs, refine_by_newton, solve_newton_step, split_weights
 from lapis.optimisation.objective import penalize
 
 
@@ -83,10 +83,10 @@ def test_newton_steps_solve_for_the_free_weights_alone() -> None:
     point = penalized.evaluate(np.array([0.0, 0.0, -1.0]))
     free = penalized.movable(point)
     assert free.tolist() == [True, True, False]
-    step = newton_step(point, free, 0.0)
+    step = solve_newton_step(point, free, 0.0)
     assert step[2] == 0
     assert curvature[:2, :2] @ step[:2] == pytest.approx(point.gradient[:2], rel=1e-7)
-    done = polish(penalized, point, 1e-9, lambda _: None)
+    done = refine_by_newton(penalized, point, 1e-9, lambda _: None)
     assert np.abs(done.gradient).max() <= 1e-9
 
 
@@ -134,5 +134,5 @@ class FlatPoint:
 
 def test_no_newton_step_where_there_is_no_curvature() -> None:
     """Warnings are errors here: a division by zero would not pass."""
-    step = newton_step(FlatPoint(), np.ones(2, bool), 0.0)  # type: ignore[arg-type]
+    step = solve_newton_step(FlatPoint(), np.ones(2, bool), 0.0)  # type: ignore[arg-type]
     assert step.tolist() == [0.0, 0.0]

@@ -18,7 +18,7 @@ from lapis.optimisation.maximize import Trajectory
 from lapis.optimisation.replay_log import (
     ReplayLog,
     ReplayMismatchError,
-    digest,
+    hash_arguments,
     open_log,
     read_log,
 )
@@ -120,7 +120,9 @@ def test_a_replayed_log_gives_what_was_recorded_and_goes_on() -> None:
         assert again.call(arguments, lambda: pytest.fail("computed again")) == result
     assert again.replay("more") is None
     assert again.call("more", lambda: [7.0]) == [7.0]
-    assert read_log(again.arrays()).digests == [digest(each) for each, _ in (*CALLS, ("more", 0))]
+    assert read_log(again.arrays()).digests == [
+        hash_arguments(each) for each, _ in (*CALLS, ("more", 0))
+    ]
 
 
 def test_another_call_than_the_logged_one_is_a_mismatch() -> None:
@@ -144,7 +146,7 @@ def test_a_log_that_grows_too_large_is_dropped() -> None:
 
 def test_after_a_stop_nothing_is_replayed_or_logged() -> None:
     stop = Stop()
-    log = ReplayLog([digest("first")], [np.ones(1)], stop=stop)
+    log = ReplayLog([hash_arguments("first")], [np.ones(1)], stop=stop)
     stop.press()
     assert log.call("other", lambda: [3.0]) == [3.0]
     assert len(log.results) == 1

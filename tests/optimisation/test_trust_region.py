@@ -7,7 +7,13 @@ import pytest
 
 from known_objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 from lapis.optimisation.objective import penalize
-from lapis.optimisation.trust_region import find_gain, gain_stderr, optimism, renew, try_step
+from lapis.optimisation.trust_region import (
+    expected_noise_gain,
+    find_gain,
+    gain_stderr,
+    resample_rejected,
+    try_step,
+)
 
 ONE = np.ones(1)
 
@@ -139,7 +145,7 @@ def test_optimism_is_what_noise_adds_to_the_slope_along_the_gradient() -> None:
     truth = exact.evaluate(weights).gradient
     points = [sampled.evaluate(weights) for _ in range(4000)]
     seen = np.mean([p.gradient @ (p.gradient / metric) for p in points])
-    assert np.mean([optimism(p, metric, 1.0) for p in points]) == pytest.approx(
+    assert np.mean([expected_noise_gain(p, metric, 1.0) for p in points]) == pytest.approx(
         seen - truth @ (truth / metric), rel=0.1
     )
 
@@ -148,11 +154,11 @@ def test_an_unlucky_sampled_point_is_sampled_anew() -> None:
     exact = random_logistic(np.random.default_rng(1), 50, 2, ridge=0.0)
     penalized = penalize(SampledLogistic(exact))
     point = penalized.evaluate(np.zeros(2))
-    assert renew(penalized, point, 1) == (point, 1)
-    fresh, rejections = renew(penalized, point, 2)
+    assert resample_rejected(penalized, point, 1) == (point, 1)
+    fresh, rejections = resample_rejected(penalized, point, 2)
     assert rejections == 0
     assert fresh is not point
     assert np.array_equal(fresh.weights, point.weights)
     exact_penalized = penalize(exact)
     settled = exact_penalized.evaluate(np.zeros(2))
-    assert renew(exact_penalized, settled, 50) == (settled, 50)
+    assert resample_rejected(exact_penalized, settled, 50) == (settled, 50)

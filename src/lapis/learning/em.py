@@ -52,12 +52,12 @@ from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.parameters import Parameters
 from lapis.network.components import Subnetwork
 from lapis.network.network import Network
-from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, sections
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
 from lapis.optimisation.history import (
     STOPPED,
     CurvePoint,
+    StopReason,
     Trajectory,
-    Verdict,
     learning_event,
     max_norm,
     pack_curve,
@@ -173,8 +173,8 @@ def fit_em(
     try:
         while run.verdict is None:
             seconds, curve = work_clock() - run.began, pack_curve(run.curve)
-            kept = sections(state=run.pack(), chains=completer.keep()) | {"curve": curve}
-            checkpoint.keep(seconds, kept)
+            kept = join_sections(state=run.pack(), chains=completer.keep()) | {"curve": curve}
+            checkpoint.schedule_arrays(seconds, kept)
             run.next_round()
     except KeyboardInterrupt:
         run.verdict = STOPPED
@@ -196,7 +196,7 @@ class EmRun:
     time_limit: float | None
     progress: Report | None
     should_stop: Callable[[], bool] | None
-    verdict: Verdict | None = None
+    verdict: StopReason | None = None
     curve: list[CurvePoint] = field(default_factory=list)
     path: list[np.ndarray] = field(default_factory=list)  # the last weights, since a leap
     retreat: np.ndarray | None = None  # where to go on from if the last leap fails
@@ -275,18 +275,18 @@ class EmRun:
             weights = posterior.all_weights(self.best)
             self.progress(learning_event(self.curve[-1], self.max_rounds, weights))
 
-    def judge(self, now: CurvePoint) -> Verdict | None:
+    def judge(self, now: CurvePoint) -> StopReason | None:
         if self.completer.is_exact:
             if now.gradient_norm <= self.tolerance:
-                return Verdict(True, f"gradient below {self.tolerance:g}")
+                return StopReason(True, f"gradient below {self.tolerance:g}")
         elif now.iteration and now.change <= self.tolerance * max(1.0, max_norm(self.best)):
-            return Verdict(True, f"weights changed by less than {self.tolerance:g}")
+            return StopReason(True, f"weights changed by less than {self.tolerance:g}")
         if self.should_stop is not None and self.should_stop():
             return STOPPED
         if now.iteration >= self.max_rounds:
-            return Verdict(False, f"{self.max_rounds} rounds")
+            return StopReason(False, f"{self.max_rounds} rounds")
         if self.time_limit is not None and now.seconds > self.time_limit:
-            return Verdict(False, "time limit")
+            return StopReason(False, "time limit")
         return None
 
     def all_weights(self, free: np.ndarray) -> np.ndarray:

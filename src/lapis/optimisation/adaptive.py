@@ -1,11 +1,11 @@
-"""Adam and AdaGrad: rates for each weight from the gradients seen so far.
+"""Adam and AdaGrad: a rate for each weight from the past gradients.
 
-AdaGrad (Duchi, Hazan and Singer 2011): w_i += η g_i / √(Σ g_i²). Adam (Kingma and Ba 2015): both
-the gradient and its square are running averages, corrected for their start at zero. Neither asks
-for curvature, so they suit objectives whose samples are too few to tell it. Adam's steps do not
-shrink by themselves: give it a `decay` where the gradient is sampled. What is returned for a
-sampled objective is an average of the iterations that forgets the early ones (`gradient_ascent`),
-for an exact one the current weights.
+AdaGrad (Duchi, Hazan and Singer 2011, "Adaptive subgradient methods"): w_i += η g_i / √(Σ g_i²).
+Adam (Kingma and Ba 2015): gradient and squared gradient are running averages, corrected for their
+start at zero. Neither uses curvature, so they suit objectives with too few samples to estimate it.
+Adam's steps do not shrink by themselves: use `decay` if the gradient is sampled. The answer for a
+sampled objective is an average that discounts early iterations (`gradient_ascent`), for an exact
+one the current weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.gradient_ascent import update_average
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.registry.option_field import option
@@ -24,7 +24,7 @@ EPSILON = 1e-8
 
 @dataclass(frozen=True)
 class AdaptiveState(AveragedState):
-    """Where the run stands."""
+    """The state of Adam or AdaGrad."""
 
     mean: np.ndarray  # float64[num_parameters], running average of the gradient; AdaGrad: unused
     square: np.ndarray  # float64[num_parameters], running average (AdaGrad: sum) of its square
@@ -36,13 +36,13 @@ class Adam:
 
     rate: float = option(0.1, "step of a weight whose gradient is steady", above=0)
     decay: float = option(0.0, "the rate at iteration t is divided by 1 + decay t", low=0)
-    first: float = 0.9  # what the average of gradients keeps
-    second: float = 0.99  # what the average of squares keeps
+    first: float = 0.9  # decay of the average of gradients
+    second: float = 0.99  # decay of the average of squares
     name: str = "adam"
     state_type: type[AdaptiveState] = AdaptiveState
 
     def init(self, objective: PenalizedObjective, point: Point) -> AdaptiveState:
-        return start(point)
+        return initial_state(point)
 
     def step(self, objective: PenalizedObjective, state: AdaptiveState) -> AdaptiveState:
         t = state.iteration + 1
@@ -52,7 +52,7 @@ class Adam:
         unbiased = np.sqrt(square / (1 - self.second**t))
         move = mean / (1 - self.first**t) / (unbiased + EPSILON)
         rate = self.rate / (1 + self.decay * state.iteration)
-        return advance(objective, state, rate * move, mean, square)
+        return next_state(objective, state, rate * move, mean, square)
 
 
 @dataclass(frozen=True)
@@ -64,29 +64,29 @@ class AdaGrad:
     state_type: type[AdaptiveState] = AdaptiveState
 
     def init(self, objective: PenalizedObjective, point: Point) -> AdaptiveState:
-        return start(point)
+        return initial_state(point)
 
     def step(self, objective: PenalizedObjective, state: AdaptiveState) -> AdaptiveState:
         gradient = state.point.gradient
         square = state.square + gradient**2
         move = self.rate * gradient / (np.sqrt(square) + EPSILON)
-        return advance(objective, state, move, state.mean, square)
+        return next_state(objective, state, move, state.mean, square)
 
 
-def start(point: Point) -> AdaptiveState:
+def initial_state(point: Point) -> AdaptiveState:
     nothing = np.zeros_like(point.weights)
     return AdaptiveState(point, 0, point.weights, nothing, nothing)
 
 
-def advance(
+def next_state(
     objective: PenalizedObjective,
     state: AdaptiveState,
     move: np.ndarray,
     mean: np.ndarray,
     square: np.ndarray,
 ) -> AdaptiveState:
-    """The state after a move, projected onto the orthant it started in."""
+    """Return the state after a move, projected onto the orthant in which it started."""
     iteration = state.iteration + 1
     point = objective.evaluate(objective.project(state.point, state.weights + move))
-    average = follow(objective, state.average, point, iteration)
+    average = update_average(objective, state.average, point, iteration)
     return AdaptiveState(point, iteration, average, mean, square)

@@ -1,11 +1,10 @@
-"""Checkpoints: a run as one file, from which it continues as if it had never stopped.
+"""Checkpoint files of runs; a resumed run gives the same results as an uninterrupted one.
 
-The file is an npz archive: a JSON header that names the method, the problem and the version of
-Lapis, and arrays in sections (`state.weights`, `window.start`, `log.result`). The points of an
-optimiser are not saved: they are evaluated again, which gives the same numbers where the objective
-is exact. Where it moves chains, the states of the chains are saved as they were before the point
-was evaluated, and as they are now. The file appears whole or not at all, and nothing in it is
-executed when it is read.
+The file is an npz archive: a JSON header with the method, a fingerprint of the problem and the
+version of Lapis, and arrays in sections (`state.weights`, `window.start`, `log.result`). The points
+of an optimiser are not saved but evaluated again, which gives equal numbers if the objective is
+exact. If it moves chains, two states of each chain are saved: that before the point was evaluated,
+and the present one. Files are written atomically. Reading executes no code of the file.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run as it is saved."""
+    """The saved state of a run."""
 
-    method: str  # the optimiser, or the search
-    fingerprint: str  # of the problem: what is learned from what
+    method: str  # the optimiser or the search
+    fingerprint: str  # of the problem: data, model, options
     seconds: float  # spent so far
     arrays: Arrays  # by section and name
 
     def section(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays of one section, without its name."""
+        """Return the arrays of one section, without its name."""
         start = f"{name}."
         return {n.removeprefix(start): a for n, a in self.arrays.items() if n.startswith(start)}
 
 
-def sections(**parts: Arrays) -> dict[str, np.ndarray]:
-    """Arrays of several sections in one mapping.
+def join_sections(**parts: Arrays) -> dict[str, np.ndarray]:
+    """Merge the arrays of several sections into one mapping.
 
-    >>> sections(state={"weights": np.zeros(2)}, window={})
+    >>> join_sections(state={"weights": np.zeros(2)}, window={})
     {'state.weights': array([0., 0.])}
     """
     return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in place of an earlier one."""
+    """Write a checkpoint; replaces an earlier one."""
     from lapis import __version__
 
     header = {
@@ -70,24 +69,24 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path, method: str, fingerprint: str) -> Checkpoint | None:
-    """The checkpoint of this method on this problem; None where there is no file."""
+    """Read the checkpoint of a method on a problem; None if there is no file."""
     from lapis import __version__
 
-    found = read_archive(path, FORMAT, as_checkpoint)
+    found = read_archive(path, FORMAT, parse_checkpoint)
     if found is None:
         return None
     version, checkpoint = found
     if version != __version__:
-        raise foreign(path, f"lapis {version}; this is lapis {__version__}")
+        raise mismatch_error(path, f"lapis {version}; this is lapis {__version__}")
     if checkpoint.method != method:
-        raise foreign(path, f"the method {checkpoint.method}, not {method}")
+        raise mismatch_error(path, f"the method {checkpoint.method}, not {method}")
     if checkpoint.fingerprint != fingerprint:
-        raise foreign(path, "other rules, data or options")
+        raise mismatch_error(path, "other rules, data or options")
     return checkpoint
 
 
-def as_checkpoint(header: Mapping[str, Any], arrays: Arrays) -> tuple[str, Checkpoint]:
-    """The version and the checkpoint in an archive; KeyError or ValueError if it has none."""
+def parse_checkpoint(header: Mapping[str, Any], arrays: Arrays) -> tuple[str, Checkpoint]:
+    """Return version and checkpoint of an archive; KeyError or ValueError if it has none."""
     seconds = float(header["seconds"])
     if "log.length" in arrays:
         logged = int(arrays["log.length"].sum()), len(arrays["log.length"])
@@ -98,7 +97,7 @@ def as_checkpoint(header: Mapping[str, Any], arrays: Arrays) -> tuple[str, Check
 
 
 def write_archive(path: Path, header: Mapping[str, object], arrays: Arrays) -> None:
-    """Write a header, which names its format, and arrays, in place of an earlier file."""
+    """Write a header, which contains its format, and arrays; replaces an earlier file."""
     with whole_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
 
@@ -110,9 +109,9 @@ def read_archive(
     kind: str = "checkpoint",
     hint: str = "delete it, or name another file",
 ) -> T | None:
-    """What `build` makes of header and arrays; None where there is no file.
+    """Read an archive and return `build(header, arrays)`; None if there is no file.
 
-    `kind` and `hint` are for the error: what the file should have been, and what to do.
+    `kind` (the expected kind of file) and `hint` are used in the error message.
     """
     if not path.exists():
         return None
@@ -126,7 +125,9 @@ def read_archive(
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
         is_other_version = False
     if is_other_version:
-        raise foreign(path, f"another version of lapis ({header['format']}, not {format})", kind)
+        raise mismatch_error(
+            path, f"another version of lapis ({header['format']}, not {format})", kind
+        )
     raise LapisError(
         f"{path}: not a {kind}, or a damaged one", code=f"damaged-{kind}", hint=hint
     ) from None
@@ -134,38 +135,38 @@ def read_archive(
 
 @dataclass
 class CheckpointFile:
-    """The checkpoint of a run, written every few seconds; none without a path."""
+    """The checkpoint file of a run, written every few seconds; without a path, none is written."""
 
     path: Path | None
     method: str = ""
     fingerprint: str = ""
     saved_at: float = field(default_factory=time.monotonic)
-    pack: Callable[[], tuple[float, Arrays]] | None = None  # seconds and arrays to save
+    pack: Callable[[], tuple[float, Arrays]] | None = None  # returns seconds and arrays to save
 
     def __post_init__(self) -> None:
         if self.path is not None:
             require_writable(self.path)
 
     def read(self, num_parameters: int | None = None) -> Checkpoint | None:
-        """The checkpoint to continue; with `num_parameters`, its state has that many weights."""
+        """Read the checkpoint; raise LapisError if it does not have `num_parameters` weights."""
         if self.path is None:
             return None
         found = read_checkpoint(self.path, self.method, self.fingerprint)
         if found is not None and num_parameters is not None:
             weights = found.arrays.get("state.weights")
             if weights is None or len(weights) != num_parameters:
-                raise foreign(self.path, "other rules, data or options")
+                raise mismatch_error(self.path, "other rules, data or options")
         return found
 
-    def note(self, pack: Callable[[], tuple[float, Arrays]]) -> None:
-        """Save later what `pack` returns then, or now if the last time is long ago."""
+    def schedule(self, pack: Callable[[], tuple[float, Arrays]]) -> None:
+        """Save the result of `pack` at the next write; write now if the last one is long ago."""
         self.pack = pack
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.write()
 
-    def keep(self, seconds: float, arrays: Arrays) -> None:
-        """The same for arrays that the run will replace, not change."""
-        self.note(lambda: (seconds, arrays))
+    def schedule_arrays(self, seconds: float, arrays: Arrays) -> None:
+        """Schedule arrays that the run will not change in place."""
+        self.schedule(lambda: (seconds, arrays))
 
     def write(self) -> None:
         self.saved_at = time.monotonic()
@@ -173,7 +174,7 @@ class CheckpointFile:
             write_checkpoint(self.path, Checkpoint(self.method, self.fingerprint, *self.pack()))
 
 
-def foreign(path: Path, what: str, kind: str = "checkpoint") -> LapisError:
+def mismatch_error(path: Path, what: str, kind: str = "checkpoint") -> LapisError:
     return LapisError(
         f"{path}: a {kind} of {what}",
         code=f"foreign-{kind}",
@@ -181,11 +182,11 @@ def foreign(path: Path, what: str, kind: str = "checkpoint") -> LapisError:
     )
 
 
-def pack(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Numbers and arrays of a state, without its point."""
+def pack_state(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """Convert the fields of a state, without its point, to arrays."""
     return {name: np.asarray(value) for name, value in fields.items() if name != "point"}
 
 
-def unpack(arrays: Arrays) -> dict[str, Any]:
-    """The fields as they were: numbers for arrays without axes."""
+def unpack_state(arrays: Arrays) -> dict[str, Any]:
+    """Convert arrays back to fields; arrays without axes become numbers."""
     return {name: array if array.ndim else array.item() for name, array in arrays.items()}

@@ -1,75 +1,76 @@
-"""Cutting planes: minimise a penalty plus the largest of endlessly many linear functions.
+"""Cutting planes: minimise a penalty plus the maximum of very many linear functions.
 
     J(w) = ½ Σ (w_i − m_i)² p_i + C · hinge(w),    hinge(w) = max_t (loss_t − slope_t · w) ≥ 0
 
-Joachims, Finley & Yu (Cutting-Plane Training of Structural SVMs, 2009, the 1-slack form). An
-oracle gives the linear function that is largest at one w, a cut. The cuts met so far are a lower
-model of the hinge, and the least value of penalty and model bounds J from below; J at the best w
-met bounds it from above. Their gap is a certificate, whatever rounding did on the way: any point
-of the dual is a valid bound. An oracle that cannot prove its cut to be the largest says by how
-much it may have missed (`excess`), and the gap stays that much wider.
+Joachims, Finley and Yu (2009, "Cutting-plane training of structural SVMs", the 1-slack form). An
+oracle returns a cut, the linear function that is largest at a given w. The cuts so far are a lower
+model of the hinge. The minimum of penalty and model is a lower bound of J, and J at the best w is
+an upper bound. The gap is a certificate in spite of rounding: every point of the dual is a valid
+bound. An oracle that cannot prove that its cut is the largest returns a bound on the error
+(`excess`), which widens the gap.
 
 The model is minimised in its dual, a quadratic program over the simplex with a variable for each
-cut and none for each weight, so it has tens of variables where weights are thousands. An active
-set solves it: a Newton step within the face of the cuts in use, one cut added or dropped a time.
+cut (tens) instead of each weight (thousands). An active-set method solves it: a Newton step within
+the face of the active cuts, then one cut is added or dropped.
 
-Deviation: the minimiser of the model, where the paper asks next, overshoots as long as cuts are
-few, and the more so the wider the prior is and the more the numbers of groundings differ. We ask
-at the minimiser of model + ½ κ Σ r_i (w_i − best_i)², r the largest |C · slope_i| met (a proximal
-bundle, in units in which all features have the same size); κ falls while steps succeed and grows
-while they fail. In linear classification with features whose scales differ a thousandfold, 20 of
-them take 77 cuts to a gap of 0.1 % instead of 225; with 200 of them the gap is 3 % after 300 cuts,
-while the paper's rule has found nothing better than w = 0 by then.
+Deviation: the paper places the next cut at the minimiser of the model. That overshoots while cuts
+are few, more so for wide priors and for numbers of groundings that differ widely. We minimise
+model + ½ κ Σ r_i (w_i − best_i)², where r_i is the largest |C · slope_i| so far (a proximal bundle
+in units in which all features have the same size). κ decreases after successful steps and increases
+after failures. Linear classification with features whose scales differ a thousandfold: 20 features
+take 77 cuts to a gap of 0.1 % instead of 225; with 200 features the gap is 3 % after 300 cuts,
+while the paper's rule has found nothing better than w = 0.
 
-What did not work: a slack for each group of components, hence more cuts a round. The simplices of
-that dual hang together so tightly that solving them in turn does not converge, and all at once its
-Gram matrix is singular to working precision.
+What did not work: one slack for each group of components, hence more cuts a round. Solving the
+simplices of that dual in turn does not converge, and solving them jointly has a Gram matrix that is
+singular to working precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.optimisation.checkpoint import CheckpointFile, sections
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
 from lapis.runtime.progress import work_clock
 
-FLAT = 1e-13  # eigenvalues below this share of the largest entry count as zero
-STEEP = 1e-10  # pivots above this share of it are safe to divide by
-CLOSE = 1e-12  # of the dual's largest number: no cut gains more than this
-MAX_IDLE = 40  # rounds after which a cut that is not in use is dropped
-ENOUGH = 0.1  # share of the predicted gain that makes a step a success
-SHRINK, GROW = 1.5, 1.3  # of κ, after success and failure
-NEAREST = 1e6
+FLAT = 1e-13  # eigenvalues below this share of the largest entry are treated as zero
+STEEP = 1e-10  # pivots above this share of the largest entry are safe divisors
+CLOSE = 1e-12  # tolerance of the dual, relative to its largest number
+MAX_IDLE = 40  # rounds after which an inactive cut is dropped
+ENOUGH = 0.1  # least share of the predicted gain of a successful step
+SHRINK, GROW = 1.5, 1.3  # factors of κ after success and failure
+NEAREST = 1e6  # largest κ
+STOPPED = "stopped by the user"
 
 
 class Cut(NamedTuple):
-    """hinge(w) ≥ loss − slope·w everywhere, and is at most `excess` higher where it was asked."""
+    """hinge(w) ≥ loss − slope·w; the difference at the oracle's w is at most `excess`."""
 
     slope: np.ndarray  # float64[num_weights]
     loss: float
-    excess: float = 0.0  # 0 where proven to be the largest
-    interrupted: bool = False  # the user stopped the search for it
+    excess: float = 0.0  # 0 if the cut is proven to be the largest
+    interrupted: bool = False  # the user stopped the oracle
 
     def at(self, weights: np.ndarray) -> float:
         return self.loss - float(self.slope @ weights)
 
 
 class CuttingPlaneState(NamedTuple):
-    """Where the search stands."""
+    """Best weights and bounds after an iteration."""
 
     iteration: int
     seconds: float
     weights: np.ndarray  # float64[num_weights], the best so far
-    upper: float  # J there is at most this
-    lower: float  # no w has a lower J
+    upper: float  # upper bound of J at these weights
+    lower: float  # lower bound of J at all weights
 
 
 class Minimum(NamedTuple):
-    """How the search ended."""
+    """The result of a minimisation."""
 
     rounds: tuple[CuttingPlaneState, ...]
     converged: bool
@@ -80,14 +81,14 @@ class Minimum(NamedTuple):
 
 @dataclass
 class Bundle:
-    """The cuts met so far; the first is 0, which is that of the world of the data itself."""
+    """The cuts so far; the first is zero, the cut of the data's own world."""
 
     precision: np.ndarray  # float64[num_weights], p
     mean: np.ndarray  # float64[num_weights], m
     slack_cost: float  # C
     slope: np.ndarray  # float64[num_cuts, num_weights]
     loss: np.ndarray  # float64[num_cuts]
-    idle: np.ndarray  # int64[num_cuts], rounds since the cut was in use
+    idle: np.ndarray  # int64[num_cuts], rounds since the cut was active
     shares: list[np.ndarray]  # float64[num_cuts], multipliers of the model and of the step
     size: np.ndarray  # float64[num_weights], r
 
@@ -109,7 +110,7 @@ class Bundle:
         return 0.5 * float(self.precision @ (weights - self.mean) ** 2)
 
     def value(self, weights: np.ndarray) -> float:
-        """The penalty and the model of the hinge; no more than J."""
+        """Compute the penalty plus the model of the hinge, a lower bound of J."""
         model = float((self.loss - self.slope @ weights).max())
         return self.penalty(weights) + self.slack_cost * model
 
@@ -123,24 +124,24 @@ class Bundle:
         self.size = np.maximum(self.size, self.slack_cost * np.abs(cut.slope))
 
     def lower_bound(self) -> float:
-        """The greatest value of the dual, which no J is below."""
+        """Compute the maximum of the dual, a lower bound of J."""
         weights, share = self._minimise(0, self.precision, self.mean)
         self.idle = np.where((share > 0) | (self.shares[1] > 0), 0, self.idle + 1)
-        # penalty(w) + C Σ shareₜ (lossₜ − slopeₜ·w) is least at these w, for these shares
+        # For these shares, these w minimise penalty(w) + C Σ shareₜ (lossₜ − slopeₜ·w).
         average = float(share @ (self.loss - self.slope @ weights))
         return self.penalty(weights) + self.slack_cost * average
 
     def step(self, best: np.ndarray, nearness: float) -> np.ndarray:
-        """float64[num_weights], the minimiser of the model near the best weights so far."""
-        pull = nearness * self.size
-        precision = self.precision + pull
-        center = (self.precision * self.mean + pull * best) / precision
+        """Return float64[num_weights], the minimiser of model and proximal term."""
+        proximal = nearness * self.size
+        precision = self.precision + proximal
+        center = (self.precision * self.mean + proximal * best) / precision
         return self._minimise(1, precision, center)[0]
 
     def _minimise(
         self, which: int, precision: np.ndarray, center: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The minimiser of ½ Σ (w − center)² precision + C · model, and the cuts' shares."""
+        """Return the minimiser of ½ Σ (w − center)² precision + C · model, and the shares."""
         gram = self.slack_cost * ((self.slope / precision) @ self.slope.T)
         gain = self.loss - self.slope @ center
         share = maximise_on_simplex(gram, gain, self.shares[which])
@@ -173,83 +174,121 @@ def minimise_by_cuts(
     should_stop: Callable[[], bool] | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Minimum:
-    """Minimise J until the gap is `tolerance` · max(1, J); Ctrl-C keeps the best so far.
+    """Minimise J until the gap is `tolerance` · max(1, J); Ctrl-C keeps the best weights so far.
 
-    `oracle(w, seconds)` gives the cut that is largest at w, or what it finds in that time. A
-    checkpoint that exists is continued.
+    `oracle(w, seconds)` returns the cut that is largest at w, or the best found within the time. An
+    existing checkpoint is continued.
     """
-    began = work_clock()
-    rounds: list[CuttingPlaneState] = []
-    best, found, upper, lower = start, np.inf, np.inf, 0.0
-    asked, expected, nearness, proven = start, -np.inf, 1.0, True
     checkpoint = checkpoint or CheckpointFile(None)
+    run = CuttingPlaneRun(bundle, start, work_clock())
     if (saved := checkpoint.read(len(start))) is not None:
-        restored = saved.section("state")
-        best, bests = restored["weights"], restored["bests"]
-        found, upper, lower, nearness, is_proven = restored["numbers"].tolist()
-        began, proven = began - saved.seconds, bool(is_proven)
-        rows = zip(saved.arrays["curve"].tolist(), bests, strict=True)
-        for number, ((seconds, above, below), weights) in enumerate(rows, start=1):
-            rounds.append(CuttingPlaneState(number, seconds, weights, above, below))
-        bundle.restore(restored)
+        run.restore(saved)
 
-    def end(reason: str, *, converged: bool = False, interrupted: bool = False) -> Minimum:
-        checkpoint.write()
-        return Minimum(tuple(rounds), converged, proven, interrupted, reason)
+    def find_stop_reason(cut: Cut | None) -> str | None:
+        if cut is not None and (cut.interrupted or (should_stop is not None and should_stop())):
+            return STOPPED
+        if run.has_converged(tolerance):
+            return run.describe_gap()
+        if cut is not None and time_limit is not None and run.rounds[-1].seconds > time_limit:
+            return "time limit"
+        return None if len(run.rounds) < max_iterations else f"{max_iterations} iterations"
 
     try:
-        for iteration in range(len(rounds) + 1, max_iterations + 1):
-            if rounds and found - lower <= tolerance * max(1.0, found):
-                return end(describe(found, upper, lower), converged=True)
-            if rounds:
-                asked = bundle.step(best, nearness)
-                expected = bundle.value(asked)
-            left = None if time_limit is None else time_limit - (work_clock() - began)
-            cut = oracle(asked, left)
-            proven &= cut.excess == 0.0
-            bundle.add(cut)
-            value = bundle.penalty(asked) + bundle.slack_cost * max(0.0, cut.at(asked))
-            if found - value >= ENOUGH * (found - expected):
-                nearness /= SHRINK
-            elif value >= found:
-                nearness = min(NEAREST, nearness * GROW)
-            if value < found:
-                best, found = asked, value
-                upper = value + bundle.slack_cost * cut.excess
-            lower = max(lower, bundle.lower_bound())
-            seconds = work_clock() - began
-            rounds.append(CuttingPlaneState(iteration, seconds, best, upper, min(lower, upper)))
-            state = {
-                "weights": best,
-                "bests": np.array([each.weights for each in rounds]),
-                "numbers": np.array([found, upper, lower, nearness, proven]),
-                **bundle.pack(),
-            }
-            curve = np.array([(each.seconds, each.upper, each.lower) for each in rounds])
-            checkpoint.keep(seconds, sections(state=state) | {"curve": curve})
+        reason = find_stop_reason(None)
+        while reason is None:
+            weights, expected = run.propose()
+            left = None if time_limit is None else time_limit - (work_clock() - run.began)
+            cut = oracle(weights, left)
+            run.add(cut, weights, expected)
+            checkpoint.schedule_arrays(run.rounds[-1].seconds, run.arrays())
             if progress is not None:
-                progress(rounds[-1])
-            if cut.interrupted or (should_stop is not None and should_stop()):
-                return end("stopped by the user", interrupted=True)
-            if found - lower <= tolerance * max(1.0, found):
-                return end(describe(found, upper, lower), converged=True)
-            if time_limit is not None and seconds > time_limit:
-                return end("time limit")
+                progress(run.rounds[-1])
+            reason = find_stop_reason(cut)
     except KeyboardInterrupt:
-        return end("stopped by the user", interrupted=True)
-    return end(f"{max_iterations} iterations")
+        reason = STOPPED
+    checkpoint.write()
+    is_interrupted = reason == STOPPED
+    converged = not is_interrupted and run.has_converged(tolerance)
+    return Minimum(tuple(run.rounds), converged, run.proven, is_interrupted, reason)
 
 
-def describe(found: float, upper: float, lower: float) -> str:
-    if upper > found:
-        return f"no worse world was found, with a gap of at most {upper - lower:.2g}"
-    return f"within {max(0.0, upper - lower):.2g} of the optimum"
+@dataclass
+class CuttingPlaneRun:
+    """The best weights, the bounds and the trust in the model of a run."""
+
+    bundle: Bundle
+    best: np.ndarray  # float64[num_weights]
+    began: float
+    rounds: list[CuttingPlaneState] = field(default_factory=list)
+    found: float = np.inf  # J at the best weights, if their cut was the largest
+    upper: float = np.inf
+    lower: float = 0.0
+    nearness: float = 1.0  # κ
+    proven: bool = True
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue the run of a checkpoint."""
+        state = saved.section("state")
+        self.best = state["weights"]
+        *numbers, is_proven = state["numbers"].tolist()
+        self.found, self.upper, self.lower, self.nearness = numbers
+        self.began, self.proven = self.began - saved.seconds, bool(is_proven)
+        rows = zip(saved.arrays["curve"].tolist(), state["bests"], strict=True)
+        for number, ((seconds, above, below), weights) in enumerate(rows, start=1):
+            self.rounds.append(CuttingPlaneState(number, seconds, weights, above, below))
+        self.bundle.restore(state)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the run as arrays of a checkpoint."""
+        numbers = [self.found, self.upper, self.lower, self.nearness, self.proven]
+        state = {
+            "weights": self.best,
+            "bests": np.array([each.weights for each in self.rounds]),
+            "numbers": np.array(numbers),
+            **self.bundle.pack(),
+        }
+        curve = np.array([(each.seconds, each.upper, each.lower) for each in self.rounds])
+        return join_sections(state=state) | {"curve": curve}
+
+    def has_converged(self, tolerance: float) -> bool:
+        return bool(self.rounds) and self.found - self.lower <= tolerance * max(1.0, self.found)
+
+    def propose(self) -> tuple[np.ndarray, float]:
+        """Return the weights of the next cut, and the model's value there."""
+        if not self.rounds:
+            return self.best, -np.inf
+        weights = self.bundle.step(self.best, self.nearness)
+        return weights, self.bundle.value(weights)
+
+    def add(self, cut: Cut, weights: np.ndarray, expected: float) -> None:
+        """Add a cut; update κ, the best weights and the bounds."""
+        bundle = self.bundle
+        self.proven &= cut.excess == 0.0
+        bundle.add(cut)
+        value = bundle.penalty(weights) + bundle.slack_cost * max(0.0, cut.at(weights))
+        if self.found - value >= ENOUGH * (self.found - expected):
+            self.nearness /= SHRINK
+        elif value >= self.found:
+            self.nearness = min(NEAREST, self.nearness * GROW)
+        if value < self.found:
+            self.best, self.found = weights, value
+            self.upper = value + bundle.slack_cost * cut.excess
+        self.lower = max(self.lower, bundle.lower_bound())
+        seconds, lower = work_clock() - self.began, min(self.lower, self.upper)
+        number = len(self.rounds) + 1
+        self.rounds.append(CuttingPlaneState(number, seconds, self.best, self.upper, lower))
+
+    def describe_gap(self) -> str:
+        gap = self.upper - self.lower
+        if self.upper > self.found:
+            return f"no worse world was found, with a gap of at most {gap:.2g}"
+        return f"within {max(0.0, gap):.2g} of the optimum"
 
 
 def maximise_on_simplex(gram: np.ndarray, gain: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The x ≥ 0, Σx = 1 that maximises gain·x − ½ xᵀ·gram·x, from such an x.
+    """Return the x ≥ 0, Σx = 1 that maximises gain·x − ½ xᵀ·gram·x, from a feasible start.
 
-    Every step keeps x feasible and none lowers the value.
+    Every step keeps x feasible and none decreases the value.
     """
     x = start.copy()
     in_use = x > 0
@@ -278,9 +317,9 @@ def maximise_on_simplex(gram: np.ndarray, gain: np.ndarray, start: np.ndarray) -
 
 
 def newton_direction(gram: np.ndarray, ascent: np.ndarray) -> tuple[np.ndarray, float]:
-    """A direction d with Σd = 0 and how far it leads up: 1 to the top of the face, or forever.
+    """Return a direction d with Σd = 0 and its length: 1 to the maximum of the face, or infinite.
 
-    Along directions in which the Gram matrix is flat (parallel cuts) the value is linear.
+    The value is linear along null directions of the Gram matrix (parallel cuts).
     """
     if len(ascent) == 1:
         return np.zeros(1), 1.0
@@ -292,7 +331,7 @@ def newton_direction(gram: np.ndarray, ascent: np.ndarray) -> tuple[np.ndarray, 
             tail = np.linalg.solve(factor.T, np.linalg.solve(factor, slope))
             return np.concatenate(([-tail.sum()], tail)), 1.0
     except np.linalg.LinAlgError:
-        pass  # flat in some direction: look closer
+        pass  # singular: use the eigenvalues
     values, vectors = np.linalg.eigh(curved)
     along = vectors.T @ slope
     flat = values <= FLAT * float(gram.max())

@@ -1,16 +1,17 @@
-"""Newton's method with the curvature's diagonal: each weight is scaled by its count's variance.
+"""Diagonal Newton: the gradient of each weight is divided by the variance of its count.
 
-Thesis section 4.2.4 (after Becker and LeCun 1988): d_i = g_i / Var(n_i), with the step along d from
-`trust_region`, which uses the full curvature. It costs no more than gradient ascent and is not
-held up by counts of different magnitudes; correlated counts still hold it up.
+Thesis section 4.2.4, after Becker and LeCun (1988, "Improving the convergence of back-propagation
+learning with second order methods"): d_i = g_i / Var(n_i). The step along d comes from
+`trust_region`, which uses the full curvature. It costs no more than gradient ascent. Counts of
+different magnitudes do not slow it down; correlated counts do.
 
-Variances of five samples are rough, and zero for a count that happened not to change. So a sampled
-variance is averaged over iterations, starting from the true count, which the thesis (4.2.3) takes
-for a stand-in of the variance, and no sampled direction asks for a step of more than `MAX_STEP`
-in a weight: weights are log-odds. An exact variance is used as it is; one that is zero beside the
-others (a count that never varies) is floored, since the gradient there is zero or the data is
-separable. Flooring alone, without the average, took three times as many iterations on rare words.
-Where gradients are sampled, an average of the recent iterations is returned (`gradient_ascent`).
+Variances of five samples are rough, and zero for a count that did not change in any sample. So
+sampled variances are averaged over iterations, starting from the true count, the thesis's
+substitute for the variance (4.2.3). A sampled direction changes no weight by more than `MAX_STEP`
+(weights are log-odds). Exact variances are used unchanged, except that zeros are floored: the count
+never varies, and its gradient is zero or the data is separable. Flooring alone, without the
+average, took three times as many iterations on rare words. The answer for a sampled objective is an
+average over recent iterations (`gradient_ascent`).
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.gradient_ascent import update_average
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
-from lapis.optimisation.trust_region import renew, try_step
+from lapis.optimisation.trust_region import resample_rejected, try_step
 from lapis.registry.option_field import option
 
-MEMORY = 10  # iterations that an averaged variance remembers
+MEMORY = 10  # iterations in the average of a variance
 MAX_STEP = 10.0
-MIN_VARIANCE = 1e-12  # of the largest
+MIN_VARIANCE = 1e-12  # relative to the largest
 
 
 @dataclass(frozen=True)
 class DiagonalNewtonState(AveragedState):
-    """Where the run stands."""
+    """The state of diagonal Newton."""
 
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], of the counts
@@ -59,19 +60,19 @@ class DiagonalNewton:
             objective, state.point, direction, state.variance, state.damping, state.iteration
         )
         rejections = 0 if trial.accepted else state.rejections + 1
-        point, rejections = renew(objective, trial.point, rejections)
+        point, rejections = resample_rejected(objective, trial.point, rejections)
         iteration = state.iteration + 1
         variance = state.variance
         if point is not state.point:
             variance = estimate_variance(objective, point, variance, iteration)
-        average = follow(objective, state.average, point, iteration)
+        average = update_average(objective, state.average, point, iteration)
         return DiagonalNewtonState(point, iteration, average, trial.damping, variance, rejections)
 
 
 def estimate_variance(
     objective: PenalizedObjective, point: Point, earlier: np.ndarray | None, iteration: int
 ) -> np.ndarray:
-    """float64[num_parameters], never zero: the curvature's diagonal, averaged where sampled."""
+    """Return the curvature's diagonal, floored above zero; averaged if gradients are sampled."""
     variance = point.curvature_diagonal()
     if point.gradient_stderr is not None:
         if earlier is None:
@@ -82,7 +83,7 @@ def estimate_variance(
 
 
 def scale_by_variance(point: Point, variance: np.ndarray) -> np.ndarray:
-    """g / variance; within ±MAX_STEP where it was sampled."""
+    """Compute g / variance; clipped to ±MAX_STEP if gradients are sampled."""
     scaled = point.gradient / variance
     if point.gradient_stderr is None:
         return scaled

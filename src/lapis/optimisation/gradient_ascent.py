@@ -1,38 +1,36 @@
 """Gradient ascent with averaged weights: voted perceptron and contrastive divergence.
 
-Thesis sections 4.2.1 to 4.2.3. Both step w += η g; they differ only in how the objective estimates
-the counts that the model expects (the most likely state, or a few samples). What they return is the
-average of the weights over the iterations, which is steadier than the last ones. With `per_weight`
-rates η_i = η / n_i, n_i the true groundings that evidence does not decide (η where there are none).
-The thesis tries rates on validation data. A rate that is given is left alone.
+Thesis sections 4.2.1 to 4.2.3. Both step w += η g. They differ only in how the objective estimates
+the expected counts (the most likely world, or a few samples). The answer is the average of the
+weights over the iterations. With `per_weight` the rates are η_i = η / n_i, where n_i are the true
+groundings that evidence does not decide (η if there are none). The thesis chooses the rate on
+validation data. A given rate is never changed.
 
-Where none is given (our addition), the first rate is 1 / the largest eigenvalue of the curvature at
-the start, in the scale S of the rates, found by a few power iterations. The curvature changes on
-the way: where nearly all atoms are false it is hundreds of times larger at weights zero than at the
-maximum. What follows depends on what the objective tells of a step s with gradients g before and
-g' after it, y = g − g':
+Without a given rate (our addition) the first rate is 1 / the largest eigenvalue of the curvature at
+the start, in the scale S of the rates, by a few power iterations. The curvature changes during the
+run: if nearly all atoms are false, it is hundreds of times larger at weights zero than at the
+maximum. With s a step, g and g' the gradients before and after it, and y = g − g', the next rate is
 
-exact     The rate of Barzilai and Borwein (1988), s·S⁻¹s / s·y, or the shorter s·y / y·Sy where
-          that is less than half of it (Zhou, Gao and Dai 2006). A step is undone, and the rate cut
-          to where a parabola has its maximum, unless the value rises above the least of the last
-          ten by 10⁻⁴ of what the slope promised (Raydan 1997). The answer is the best point so
-          far. A rate that was doubled or halved instead did not arrive on UW-CSE in 1,000 steps;
-          this one takes 289.
-sampled   f is concave, so a step gains at least s·g'. Where that is negative by more than two
-          standard errors the step is undone and the rate halved, as the thesis has it for diagonal
-          Newton. Where more than half of the slope is left, beyond the noise, the rate is doubled;
-          other steps raise it by a tenth, which makes up for what noise rejects. A rule that
-          compared s·g' with s·g and undid nothing ended at a CLL of −156 on UW-CSE: directions in
-          which the curvature is large have little of the gradient at first, and a rate too large
-          for them makes them grow unseen until they have all of it.
-map       Most likely worlds tell nothing of lengths: the rate stays, and `ray` gives the
-          perceptron's weights their length.
+exact     that of Barzilai and Borwein (1988, "Two-point step size gradient methods"), s·S⁻¹s / s·y,
+          or the shorter s·y / y·Sy if that is less than half of it (Zhou, Gao and Dai 2006). A step
+          is accepted if the value exceeds the least of the last ten by 10⁻⁴ of the predicted gain
+          (Raydan 1997). Otherwise it is undone, and the rate reduced to the maximum of a parabola.
+          The answer is the best point. On UW-CSE this takes 289 steps; a rate that was doubled or
+          halved did not converge in 1,000.
+sampled   f is concave, so the gain of a step is at least s·g'. If that is below −2 standard errors,
+          the step is undone and the rate halved, as in the thesis for diagonal Newton. If more than
+          half of the slope is left, beyond the noise, the rate is doubled; otherwise it grows by a
+          tenth, to compensate for rejections due to noise. A rule that compared s·g' with s·g and
+          undid no step diverged on UW-CSE (CLL −156): directions of large curvature have a small
+          gradient at first, and too large a rate makes them grow unnoticed.
+map       constant: most likely worlds have no information about lengths. `find_length` scales the
+          perceptron's weights.
 
-Averaging has one option beyond the thesis: `forget` = ρ weighs iteration t by about t^ρ (Shamir and
-Zhang 2013), so that a start far off is forgotten sooner. It is 0 (the thesis) where a rate is given
-and for perceptrons, and 8 where the rate is found from samples, since the first rates are far too
-small. With an L1 penalty the average of a weight is zero if the weight was zero in at least half of
-the iterations, by the same weights.
+One option of the average is not in the thesis: `forget` = ρ gives iteration t a weight of about t^ρ
+(Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization"), which discounts
+a poor start. It is 0 (the thesis) if a rate is given and for perceptrons, and 8 if the rate is
+estimated from samples, since the first rates are far too small. With an L1 penalty the average of a
+weight is zero if the weight was zero in at least half of the iterations, weighted in the same way.
 """
 
 from __future__ import annotations
@@ -43,27 +41,32 @@ import numpy as np
 
 from lapis.optimisation.history import AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
-from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
+from lapis.optimisation.trust_region import (
+    curvature_along,
+    find_gain,
+    gain_stderr,
+    resample_rejected,
+)
 from lapis.registry.option_field import option
 
 POWER_ITERATIONS = 8
-FORGET = 8.0  # ρ of the average where gradients are sampled and steps find their own length
+FORGET = 8.0  # ρ if gradients are sampled and no rate is given
 NOISE = 2.0  # standard errors
-RECENT = 10  # values, above the least of which a step must end
-SUFFICIENT = 1e-4  # of the gain that the slope promises
-SHORTER = 0.5  # of the long rate: then the short one is taken
-LEAP = 10.0  # of a rate whose step met no curvature
-GROWTH = 1.1  # of a rate whose step was neither short nor long
+RECENT = 10  # values with which a new value is compared
+SUFFICIENT = 1e-4  # least gain, relative to that predicted by the slope
+SHORTER = 0.5  # ratio of the short to the long rate below which the short one is used
+LEAP = 10.0  # factor of the rate after a step without curvature
+GROWTH = 1.1  # factor of the rate after a step that was neither too short nor too long
 
 
 @dataclass(frozen=True)
 class GradientAscentState(AveragedState):
-    """Where the run stands."""
+    """The state of gradient ascent."""
 
     rate: float  # η before decay
-    zero_share: np.ndarray  # float64[num_parameters], of the iterations with weight zero
+    zero_share: np.ndarray  # float64[num_parameters], share of the iterations with weight zero
     rejections: int  # in a row
-    recent: np.ndarray  # float64[≤ RECENT], values of the last points; none where not known
+    recent: np.ndarray  # float64[≤ RECENT], values of the last points; empty if not available
     best: np.ndarray  # float64[num_parameters], weights of the greatest value so far
     best_value: float
 
@@ -93,7 +96,7 @@ class GradientAscent:
     def init(self, objective: PenalizedObjective, point: Point) -> GradientAscentState:
         rate = self.rate
         if rate is None:
-            rate = stable_rate(point, self.scale(objective), objective.true_counts)
+            rate = find_stable_rate(point, self.scale(objective), objective.true_counts)
         value = -np.inf if self.rate is not None or point.value is None else point.value
         recent = np.array([value] if np.isfinite(value) else [])
         nothing = np.zeros(objective.num_parameters)
@@ -111,15 +114,15 @@ class GradientAscent:
         )
         after = replace(state, point=point, iteration=state.iteration + 1, rejections=0)
         if self.rate is None and origin.value is not None and point.value is not None:
-            after = follow_value(state, after, scale)
+            after = adapt_exact_rate(state, after, scale)
         elif self.rate is None and point.gradient_stderr is not None:
-            after = follow_samples(objective, state, after)
+            after = adapt_sampled_rate(objective, state, after)
         return self.average(objective, after)
 
     def average(
         self, objective: PenalizedObjective, state: GradientAscentState
     ) -> GradientAscentState:
-        """The state with its point in the average."""
+        """Return the state with its point added to the average."""
         forget = self.forget
         if forget is None:
             finds_rate = self.rate is None and state.point.gradient_stderr is not None
@@ -140,17 +143,17 @@ class GradientAscent:
         return 1.0 / np.where(counts > 0, counts, 1.0)
 
 
-def follow_value(
+def adapt_exact_rate(
     before: GradientAscentState, after: GradientAscentState, scale: np.ndarray
 ) -> GradientAscentState:
-    """The state after a step between exact points: the step kept or undone, and the next rate."""
+    """Accept or undo a step between exact points, and set the next rate."""
     origin, point = before.point, after.point
     assert origin.value is not None
     assert point.value is not None
     step = point.weights - origin.weights
     slope, gain = float(step @ origin.gradient), find_gain(origin, point)
     slack = origin.value - float(before.recent.min())
-    # Written so that a value that is not a number is rejected, too.
+    # Written such that NaN is rejected, too.
     if not gain >= SUFFICIENT * slope - slack:
         peak = 0.5 * slope / (slope - gain) if np.isfinite(gain) else 0.0
         return replace(
@@ -170,58 +173,56 @@ def follow_value(
 
 
 def spectral_rate(step: np.ndarray, change: np.ndarray, scale: np.ndarray, rate: float) -> float:
-    """The rate whose step would have the curvature that a step has met (Barzilai and Borwein).
-
-    `change` float64[num_parameters] is what the gradient lost on the way.
-    """
-    met = float(step @ change)
-    if not met > 0:
+    """Compute the rate of Barzilai and Borwein from a step and the decrease of the gradient."""
+    curvature = float(step @ change)
+    if not curvature > 0:
         return LEAP * rate
-    longer, shorter = float(step @ (step / scale)) / met, met / float(change @ (scale * change))
+    longer = float(step @ (step / scale)) / curvature
+    shorter = curvature / float(change @ (scale * change))
     return shorter if shorter < SHORTER * longer else longer
 
 
-def follow_samples(
+def adapt_sampled_rate(
     objective: PenalizedObjective, before: GradientAscentState, after: GradientAscentState
 ) -> GradientAscentState:
-    """The state after a step between sampled points: the step kept or undone, and the next rate."""
+    """Accept or undo a step between sampled points, and set the next rate."""
     origin, point = before.point, after.point
-    left, noise = slopes(origin, point)
+    left, noise = end_slope(origin, point)
     if not left >= -noise:
-        kept, rejections = renew(objective, origin, before.rejections + 1)
+        kept, rejections = resample_rejected(objective, origin, before.rejections + 1)
         return replace(after, point=kept, rate=before.rate / 2, rejections=rejections)
     slope = float((point.weights - origin.weights) @ origin.gradient)
     return replace(after, rate=before.rate * (2.0 if left - noise > slope / 2 else GROWTH))
 
 
-def slopes(origin: Point, reached: Point) -> tuple[float, float]:
-    """What is left of the slope at the end of a step, s·g', and the noise of that."""
+def end_slope(origin: Point, reached: Point) -> tuple[float, float]:
+    """Return the slope at the end of a step, s·g', and its noise."""
     step = reached.weights - origin.weights
     stderr = reached.gradient_stderr
     assert stderr is not None
-    alone = float(np.sqrt(np.square(step) @ np.square(stderr)))
+    independent = float(np.sqrt(np.square(step) @ np.square(stderr)))
     joint = gain_stderr(reached, curvature_along(reached, step))
-    return float(step @ reached.gradient), NOISE * max(alone, joint)
+    return float(step @ reached.gradient), NOISE * max(independent, joint)
 
 
 def averaging_weight(iteration: int, forget: float) -> float:
-    """What iteration t = 1, 2, … counts in the average up to it: (1 + ρ) / (t + ρ)."""
+    """Return the weight of iteration t = 1, 2, … in the average up to it: (1 + ρ) / (t + ρ)."""
     return (1 + forget) / (iteration + forget)
 
 
-def follow(
+def update_average(
     objective: PenalizedObjective, average: np.ndarray, point: Point, iteration: int
 ) -> np.ndarray:
-    """An average that forgets early iterations; zero where an L1 penalty holds a weight at zero."""
+    """Update an average that discounts early iterations; zero where L1 holds a weight at zero."""
     average = average + averaging_weight(iteration, FORGET) * (point.weights - average)
     return average if objective.l1 is None else np.where(point.weights == 0, 0.0, average)
 
 
-def stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> float:
-    """1 / the largest eigenvalue of S^½ H S^½, S the diagonal matrix of the scale.
+def find_stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> float:
+    """Compute 1 / the largest eigenvalue of S^½ H S^½, S the diagonal matrix of the scale.
 
-    Where the curvature is zero along all that was tried (samples that happen to agree), the true
-    counts stand in for the variances.
+    If the curvature is zero in all tested directions (equal samples), the true counts replace the
+    variances.
     """
     root = np.sqrt(scale)
     vector = root * point.gradient

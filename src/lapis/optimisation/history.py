@@ -1,22 +1,22 @@
-"""The history of an optimiser, and when it ends.
+"""The record of an optimiser's run, and the stopping rules.
 
 A run ends when
 
-    exact objectives      the max-norm of the gradient (with L1, of the pseudo-gradient; without
-                          what presses against a bound) is within the tolerance, or no step leads
-                          further up, which is the maximum where rounding explains the gradient
+    exact objectives      the max-norm of the pseudo-gradient is within the tolerance, or no step
+                          ascends; the latter is a maximum if rounding explains the gradient
     sampled objectives    over a window as long as all iterations before it, the summed gradient is
                           within two standard errors of zero (within the tolerance, relative to
-                          the count, for a count that did not vary); where those are not known,
-                          the weights changed by less than the tolerance relative to the largest
-                          and gradients cancel to a tenth of the largest so far
-    either                a limit on iterations or time is reached, or the user says so
+                          the count, for a count that did not vary). Without standard errors: the
+                          weights changed by less than the tolerance, relative to the largest
+                          weight, and gradients cancel to a tenth of the largest gradient so far
+    all objectives        a limit on iterations or time is reached, or the user stops the run
 
-The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
-gradient within two standard errors over 16 iterations is then within a quarter of it, and the
-weight within a quarter of its own uncertainty. Small changes say less: a rate too small makes
-them, too. Windows double because an average over t iterations changes by 1/t an iteration, however
-far it still has to go. The clock stands still while the caller looks at progress.
+With five samples, the noise of one evaluation is 1/√5 of a count's standard deviation. A mean
+gradient within two standard errors over 16 iterations is then within a quarter of that deviation,
+and the weight within a quarter of its own uncertainty. Small changes of the weights alone are no
+evidence: a rate that is too small causes them, too. Windows double because an average over t
+iterations changes by only 1/t in an iteration, however far it is from its limit. Time spent in
+`progress` callbacks is not counted.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from lapis.optimisation.checkpoint import (
     Arrays,
     Checkpoint,
     CheckpointFile,
-    pack,
-    sections,
-    unpack,
+    join_sections,
+    pack_state,
+    unpack_state,
 )
 from lapis.optimisation.objective import Point
 from lapis.optimisation.replay_log import RecordedObjective
 from lapis.runtime.progress import Progress, Report, work_clock
 
-ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
-FIRST_WINDOW = 16
+ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative to the largest count
+FIRST_WINDOW = 16  # iterations
 NOISE = 2.0  # standard errors
-SETTLED = 0.1  # mean gradient of a window, relative to the largest of the run
-MAX_IDLE = 60  # steps in a row that led nowhere
+CANCELLED = 0.1  # largest mean gradient of a window, relative to the largest gradient of the run
+MAX_IDLE = 60  # steps in a row without a change
 
 
 class CurvePoint(NamedTuple):
@@ -54,11 +54,11 @@ class CurvePoint(NamedTuple):
     seconds: float
     value: float | None
     gradient_norm: float
-    change: float  # largest change of a weight of the answer since the iteration before
+    change: float  # largest change of a returned weight since the previous iteration
 
 
 def pack_curve(curve: Sequence[CurvePoint]) -> np.ndarray:
-    """float64[num_points, 5], NaN for no value."""
+    """Convert a curve to float64[num_points, 5], NaN if there is no value."""
     rows = [[np.nan if x is None else x for x in row] for row in curve]
     return np.array(rows, np.float64).reshape(-1, len(CurvePoint._fields))
 
@@ -71,7 +71,7 @@ def unpack_curve(rows: np.ndarray) -> list[CurvePoint]:
 
 
 def learning_event(now: CurvePoint, max_iterations: int | None, weights: np.ndarray) -> Progress:
-    """What is told of an iteration; the weights are the answer so far."""
+    """Build the progress event of an iteration."""
     figures = {"gradient": now.gradient_norm}
     if now.value is not None:
         figures = {"value": now.value, **figures}
@@ -81,10 +81,10 @@ def learning_event(now: CurvePoint, max_iterations: int | None, weights: np.ndar
 
 
 class Trajectory(NamedTuple):
-    """A run of an optimiser, from its start to its end."""
+    """The result of an optimiser's run."""
 
     weights: np.ndarray  # float64[num_parameters]
-    value: float | None  # at these weights, with the L1 penalty; None where not known
+    value: float | None  # at these weights, with the L1 penalty; None if not available
     gradient_norm: float
     curve: tuple[CurvePoint, ...]
     iterations: int
@@ -92,12 +92,12 @@ class Trajectory(NamedTuple):
     reason: str
     interrupted: bool
     seconds: float
-    # Of the weights over the last window, relative to the largest, where gradients cancelled and
-    # their noise is not known: a tolerance that would have ended the run.
+    # Relative change of the weights over the last window: the tolerance that would have ended the
+    # run. None unless the gradients cancelled and have no standard errors.
     window_change: float | None = None
 
 
-class Verdict(NamedTuple):
+class StopReason(NamedTuple):
     """Why a run ends."""
 
     converged: bool
@@ -105,12 +105,12 @@ class Verdict(NamedTuple):
     interrupted: bool = False
 
 
-STOPPED = Verdict(False, "stopped by the user", True)
+STOPPED = StopReason(False, "stopped by the user", True)
 
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """Where an optimiser stands: the point, and arrays and numbers of its own."""
+    """The state of an optimiser. Subclasses add arrays and numbers."""
 
     point: Point
     iteration: int
@@ -121,15 +121,15 @@ class OptimizerState:
 
     @property
     def answer(self) -> np.ndarray:
-        """float64[num_parameters], what to return if the run ended here."""
+        """float64[num_parameters], the weights to return if the run ends here."""
         return self.weights
 
 
 @dataclass(frozen=True)
 class AveragedState(OptimizerState):
-    """An average is returned where gradients are sampled."""
+    """A state whose answer is an average over iterations if gradients are sampled."""
 
-    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
+    average: np.ndarray  # float64[num_parameters]
 
     @property
     def answer(self) -> np.ndarray:
@@ -138,7 +138,7 @@ class AveragedState(OptimizerState):
 
 @dataclass
 class History:
-    """The record of one run of an optimiser."""
+    """The record of one run of an optimiser; decides when the run ends."""
 
     file: CheckpointFile
     objective: RecordedObjective
@@ -151,7 +151,7 @@ class History:
     began: float = field(default_factory=work_clock)
     curve: list[CurvePoint] = field(default_factory=list)
     state: OptimizerState | None = None
-    verdict: Verdict | None = None
+    stop_reason: StopReason | None = None
     window: Window | None = None
     window_change: float | None = None
 
@@ -160,16 +160,16 @@ class History:
         return work_clock() - self.began
 
     def restore(self, saved: Checkpoint, state: OptimizerState) -> None:
-        """Continue a run that was stopped."""
+        """Continue the run of a checkpoint."""
         self.began -= saved.seconds
         self.curve = unpack_curve(saved.arrays["curve"])
         window = saved.section("window")
-        self.window = Window(**unpack(window)) if window else None
+        self.window = Window(**unpack_state(window)) if window else None
         self.state, self.file.pack = state, self.pack
-        self.verdict = self.judge_convergence(state) or self.judge_limits(state)
+        self.stop_reason = self.check_convergence(state) or self.check_limits(state)
 
-    def note(self, state: OptimizerState) -> None:
-        """Take down an iteration and decide whether it is the last."""
+    def record(self, state: OptimizerState) -> None:
+        """Record an iteration and decide whether it is the last."""
         before = self.start if self.state is None else self.state.answer
         change = max_norm(state.answer - before)
         norm = max_norm(state.point.gradient)
@@ -184,66 +184,69 @@ class History:
         if not self.objective.is_fixed:
             self.window = extend_window(self.window, state)
         self.state = state
-        self.objective.settle(state.point)
+        self.objective.record_chains(state.point)
         self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
-        self.verdict = self.judge_convergence(state) or self.judge_limits(state)
+        self.stop_reason = self.check_convergence(state) or self.check_limits(state)
         if self.progress is not None:
             paused = work_clock()
             self.progress(learning_event(self.curve[-1], self.max_iterations, state.answer))
             self.began += work_clock() - paused
-        self.file.note(self.pack)
+        self.file.schedule(self.pack)
 
-    def judge_convergence(self, state: OptimizerState) -> Verdict | None:
+    def check_convergence(self, state: OptimizerState) -> StopReason | None:
         if not self.objective.is_fixed:
-            if self.window is None or not self.window.is_full(state):
-                return None
-            if state.point.gradient_stderr is not None:
-                return self.window.judge_noise(state, self.objective.true_counts, self.tolerance)
-            largest = max(point.gradient_norm for point in self.curve)
-            self.window_change = self.window.settled_change(state, largest)
-            if self.window_change is None or self.window_change > self.tolerance:
-                return None
-            over = self.window.describe(state)
-            return Verdict(True, f"weights changed by less than {self.tolerance:g} {over}")
+            return self.check_sampled_convergence(state)
         norm = max_norm(state.point.gradient)
         if norm <= self.tolerance:
-            return Verdict(True, f"gradient below {self.tolerance:g}")
+            return StopReason(True, f"gradient below {self.tolerance:g}")
         recent = self.curve[-MAX_IDLE:]
         if len(recent) == MAX_IDLE and not any(point.change for point in recent):
-            return self.judge_standstill(norm)
+            return self.check_standstill(norm)
         return None
 
-    def judge_standstill(self, norm: float) -> Verdict:
-        """No step leads further up: that is the maximum if rounding explains the gradient."""
-        if norm <= ROUNDING * max_norm(self.objective.true_counts):
-            return Verdict(True, f"gradient at rounding error ({norm:.1g})")
-        return Verdict(False, f"no step leads further up (gradient {norm:.1g})")
+    def check_sampled_convergence(self, state: OptimizerState) -> StopReason | None:
+        if self.window is None or not self.window.is_full(state):
+            return None
+        if state.point.gradient_stderr is not None:
+            return self.window.check_noise(state, self.objective.true_counts, self.tolerance)
+        largest = max(point.gradient_norm for point in self.curve)
+        self.window_change = self.window.cancelled_change(state, largest)
+        if self.window_change is None or self.window_change > self.tolerance:
+            return None
+        over = self.window.describe(state)
+        return StopReason(True, f"weights changed by less than {self.tolerance:g} {over}")
 
-    def judge_limits(self, state: OptimizerState) -> Verdict | None:
+    def check_standstill(self, norm: float) -> StopReason:
+        """Return the reason if no step ascends: converged if rounding explains the gradient."""
+        if norm <= ROUNDING * max_norm(self.objective.true_counts):
+            return StopReason(True, f"gradient at rounding error ({norm:.1g})")
+        return StopReason(False, f"no step leads further up (gradient {norm:.1g})")
+
+    def check_limits(self, state: OptimizerState) -> StopReason | None:
         if self.should_stop is not None and self.should_stop():
             return STOPPED
         if state.iteration >= self.max_iterations:
-            return Verdict(False, f"{self.max_iterations} iterations")
+            return StopReason(False, f"{self.max_iterations} iterations")
         if self.time_limit is not None and self.seconds > self.time_limit:
-            return Verdict(False, "time limit")
+            return StopReason(False, "time limit")
         return None
 
     def pack(self) -> tuple[float, Arrays]:
         assert self.state is not None
-        state = pack({"weights": self.state.weights, **vars(self.state)})
-        window = {} if self.window is None else pack(self.window._asdict())
-        arrays = sections(state=state, window=window) | self.objective.arrays()
+        state = pack_state({"weights": self.state.weights, **vars(self.state)})
+        window = {} if self.window is None else pack_state(self.window._asdict())
+        arrays = join_sections(state=state, window=window) | self.objective.arrays()
         return self.seconds, arrays | {"curve": pack_curve(self.curve)}
 
     def trajectory(self) -> Trajectory:
-        """The run as it ended; an exact objective is evaluated where the answer is."""
-        verdict, seconds = self.verdict or STOPPED, self.seconds
+        """Return the run's result; a fixed objective is evaluated at the returned weights."""
+        reason, seconds = self.stop_reason or STOPPED, self.seconds
         curve = tuple(self.curve)
         if self.state is None:
-            return Trajectory(self.start, None, np.inf, curve, 0, *verdict, seconds)
+            return Trajectory(self.start, None, np.inf, curve, 0, *reason, seconds)
         point, answer = self.state.point, self.state.answer
-        if verdict.converged and self.objective.is_fixed:
-            answer = point.weights  # an average would get there in the end
+        if reason.converged and self.objective.is_fixed:
+            answer = point.weights  # the limit of the average
         at_answer = np.array_equal(answer, point.weights)
         if not at_answer and self.objective.is_fixed:
             plain = replace(self.objective, log=None, chains=None)
@@ -251,17 +254,17 @@ class History:
         value = point.value if at_answer else None
         norm = max_norm(point.gradient)
         return Trajectory(
-            answer, value, norm, curve, self.state.iteration, *verdict, seconds, self.window_change
+            answer, value, norm, curve, self.state.iteration, *reason, seconds, self.window_change
         )
 
 
 class Window(NamedTuple):
-    """Iterations over which a sampled run is judged."""
+    """Iterations over which the convergence of a sampled run is tested."""
 
     start: int  # iteration before the first
     answer: np.ndarray  # float64[num_parameters], at the start
     gradient: np.ndarray  # float64[num_parameters], sum over the iterations
-    noise: np.ndarray  # float64[num_parameters], variance of that sum; NaN where not known
+    noise: np.ndarray  # float64[num_parameters], variance of that sum; NaN if not available
 
     def length(self, state: OptimizerState) -> int:
         return state.iteration - self.start
@@ -272,32 +275,32 @@ class Window(NamedTuple):
     def describe(self, state: OptimizerState) -> str:
         return f"over the last {self.length(state)} iterations"
 
-    def judge_noise(
+    def check_noise(
         self, state: OptimizerState, true_counts: np.ndarray, tolerance: float
-    ) -> Verdict | None:
-        """Whether a run whose noise is known has converged."""
+    ) -> StopReason | None:
+        """Test convergence of a run whose gradients have standard errors."""
         mean = self.gradient / self.length(state)
         counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
         if not (self.is_within_noise() and bool(np.all(counted | (self.noise > 0)))):
             return None
         over = self.describe(state)
-        return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
+        return StopReason(True, f"gradient within {NOISE:g} standard errors of zero {over}")
 
-    def settled_change(self, state: OptimizerState, largest: float) -> float | None:
-        """How far the answer moved, relative to its largest weight, if the gradients cancelled.
+    def cancelled_change(self, state: OptimizerState, largest: float) -> float | None:
+        """Return the relative change of the answer; None unless the gradients cancelled.
 
-        `largest` is the norm of the largest gradient of the run. The first is no measure: at
-        weights zero the most likely world is that of a tie.
+        `largest` is the norm of the largest gradient of the run. The first gradient is no measure:
+        at weights zero all worlds are equally likely.
         """
-        if max_norm(self.gradient) > SETTLED * largest * self.length(state):
+        if max_norm(self.gradient) > CANCELLED * largest * self.length(state):
             return None
         return max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
 
     def is_within_noise(self) -> bool:
-        """Whether the sums are no larger than twice their standard errors, in the mean square.
+        """Test whether the sums are within twice their standard errors, in the mean square.
 
-        Weights whose count did not vary in any sample have no noise and are left out; where none
-        did, or where the noise is not known, nothing is within it.
+        Weights whose count did not vary in any sample are left out. False if no count varied, or
+        without standard errors.
         """
         varied = self.noise > 0
         if not varied.any():
@@ -307,7 +310,7 @@ class Window(NamedTuple):
 
 
 def extend_window(window: Window | None, state: OptimizerState) -> Window:
-    """The window with one more iteration, or a new one where it was full."""
+    """Add an iteration to the window; start a new window if it was full."""
     if window is None or state.iteration - 1 - window.start >= max(FIRST_WINDOW, window.start):
         nothing = np.zeros_like(state.answer)
         return Window(state.iteration, state.answer, nothing, nothing)

@@ -1,22 +1,22 @@
-"""L-BFGS-B for objectives with exact values: scipy's, driven to the last digits.
+"""L-BFGS-B for objectives with exact values: scipy's, refined to the last digits.
 
-Byrd, Lu, Nocedal and Zhu (1995). Bounds are its own. An L1 penalty splits a weight, w = p − q with
-p, q ≥ 0, which makes it linear: weights become exactly zero where both stand at their bound.
+Byrd, Lu, Nocedal and Zhu (1995, "A limited memory algorithm for bound constrained optimization").
+It supports bounds. An L1 penalty becomes linear by splitting a weight, w = p − q with p, q ≥ 0; the
+weight is exactly zero if both are at their bound.
 
-Two things are added. Counts whose variances differ by a million make it slow, so a search that has
-not arrived after `FIRST_ROUND` iterations goes on in weights scaled by the root of the curvature's
-diagonal; not at once, because some objectives pay dearly for the diagonal. And a line search
-compares values, which it cannot tell apart once they differ by less than rounding (1e-16 of the
-value, which for a million groundings is a gradient of 1e-4). So the test on values is off, and
-where the search gives up above the tolerance on the gradient, Newton steps take over: they solve
-H s = g by conjugate gradients with exact curvature products and judge a step by the gradient it
-leaves, which has no such limit.
+We add two things. First, counts whose variances differ by a factor of a million make it slow. After
+`FIRST_ROUND` iterations without convergence the search continues in weights scaled by the root of
+the curvature's diagonal (not earlier, because the diagonal is expensive for some objectives).
+Second, a line search compares values and fails once they differ by less than rounding: 1e-16 of the
+value, for a million groundings a gradient of 1e-4. So scipy's test on values is off, and if the
+search ends above the tolerance, Newton steps follow. They solve H s = g by conjugate gradients with
+exact curvature products, and are accepted if the gradient becomes smaller.
 
-At a corner of the objective a line search finds no step, although a step along the corner, or away
-from it on one side, would ascend. So the search crosses corners as if there were none until it
-stops, and goes on within the orthant it stopped in, which has bounds and is smooth. Where a weight
-at the edge ascends on the other side, the next orthant is that one. At the end no weight ascends to
-either side: the point is a local maximum, be it a corner.
+At a kink of the objective a line search finds no step, although a step along the kink, or away from
+it on one side, would ascend. So the search first ignores kinks until it stops. Then it continues
+within the orthant in which it stopped, where the objective is smooth. If a weight at the edge of
+the orthant ascends on the other side, the search moves to that orthant. At the end no weight
+ascends on either side: the point is a local maximum.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from lapis.registry.option_field import option
 FIRST_ROUND = 100  # iterations
 LATER_ROUNDS = 300
 MAX_ROUNDS = 20
-MIN_VARIANCE = 1e-12  # of the largest
+MIN_VARIANCE = 1e-12  # relative to the largest
 MAX_NEWTON_STEPS = 20
 MAX_HALVINGS = 10
 MAX_LINE_SEARCH = 40
-MAX_FALL = 1e-10  # of the value, that rounding explains
+MAX_FALL = 1e-10  # relative decrease of the value that rounding explains
 NEWTON_PRECISION = 1e-8  # of a Newton step, relative to the gradient
 MAX_ORTHANTS = 100
-UNLIMITED = 10**9  # the recorder knows the limits
+UNLIMITED = 10**9  # `record` enforces the limits
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,27 @@ class Lbfgs:
         tolerance: float,
         record: Callable[[Point], None],
     ) -> Point:
-        """The maximum, as far as it can be told; `record` sees each iteration and may raise."""
+        """Return a local maximum; calls `record` at each iteration, which may raise."""
         if objective.corners is None:
             return self.solve_smooth(objective, start, tolerance, record)
 
         def record_unfinished(point: Point) -> None:
-            # The end of an orthant is the end of all only if the other side is no better.
+            # The maximum of an orthant is final only if no other orthant is better.
             if max_norm(point.gradient) > tolerance:
                 record(point)
 
         scale = np.ones(objective.num_parameters)
-        point = search(objective, start, scale, self.memory, FIRST_ROUND, tolerance, record)
+        point = run_lbfgs(objective, start, scale, self.memory, FIRST_ROUND, tolerance, record)
         if max_norm(point.gradient) <= tolerance:
             return point
-        side = ascending_side(
+        side = choose_side(
             objective, point.weights, np.where(point.weights < 0, -1.0, 1.0), tolerance
         )
         for _ in range(MAX_ORTHANTS):
             orthant = objective.within_orthant(side)
             begin = orthant.evaluate(orthant.clip(point.weights))
             point = self.solve_smooth(orthant, begin, tolerance, record_unfinished)
-            next_side = ascending_side(objective, point.weights, side, tolerance)
+            next_side = choose_side(objective, point.weights, side, tolerance)
             if np.array_equal(next_side, side):
                 break
             side = next_side
@@ -91,11 +91,11 @@ class Lbfgs:
         tolerance: float,
         record: Callable[[Point], None],
     ) -> Point:
-        """The maximum of an objective without corners."""
+        """Return a local maximum of an objective without kinks."""
         point, scale = start, np.ones(objective.num_parameters)
         for limit in (FIRST_ROUND, *[LATER_ROUNDS] * MAX_ROUNDS):
-            reached = search(objective, point, scale, self.memory, limit, tolerance, record)
-            reached = polish(objective, reached, tolerance, record)
+            reached = run_lbfgs(objective, point, scale, self.memory, limit, tolerance, record)
+            reached = refine_by_newton(objective, reached, tolerance, record)
             if max_norm(reached.gradient) <= tolerance or not is_better(reached, point):
                 return reached
             point = reached
@@ -105,11 +105,13 @@ class Lbfgs:
         return point
 
 
-def ascending_side(
+def choose_side(
     objective: PenalizedObjective, weights: np.ndarray, side: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """float64[num_parameters], the side of zero to continue on: of weights at the edge, the other
-    one if that ascends and this one does not."""
+    """Return float64[num_parameters], the sign of the orthant to continue in.
+
+    A weight at the edge changes sides if the objective ascends there and not on its own side.
+    """
     edge = objective.corners & (np.abs(weights) <= EDGE)
     if not edge.any():
         return side
@@ -120,7 +122,7 @@ def ascending_side(
     return np.where(edge & (slopes[0] <= 0) & (slopes[1] > tolerance), -side, side)
 
 
-def search(
+def run_lbfgs(
     objective: PenalizedObjective,
     start: Point,
     scale: np.ndarray,
@@ -129,14 +131,14 @@ def search(
     tolerance: float,
     record: Callable[[Point], None],
 ) -> Point:
-    """scipy's L-BFGS-B, until the gradient is small or values no longer tell steps apart."""
+    """Run scipy's L-BFGS-B until the gradient is small or the line search fails."""
     if max_norm(start.gradient) <= tolerance:
         return start
     from scipy.optimize import Bounds, minimize
 
     split = split_weights(objective, scale)
     last = start
-    # The first step of the search has the length of the gradient: about one, in this unit.
+    # scipy's first step has the length of the gradient. In this unit the length is about one.
     unit = max_norm(start.gradient / scale)
 
     def locate(x: np.ndarray) -> Point:
@@ -151,7 +153,7 @@ def search(
         smooth = point.smooth or point
         if smooth.value is None or not np.isfinite(smooth.value):
             raise LapisError(
-                "learning diverged: the objective is not a number at weights that were tried",
+                "learning diverged: the objective is not a number at some weights",
                 code="diverged",
                 hint="add a prior, or bounds",
             )
@@ -185,15 +187,15 @@ def search(
 
 
 def is_better(point: Point, before: Point) -> bool:
-    """Whether a round has led anywhere."""
+    """Test whether a round has decreased the gradient or increased the value."""
     if max_norm(point.gradient) < max_norm(before.gradient):
         return True
     return point.value is not None and before.value is not None and point.value > before.value
 
 
 @dataclass(frozen=True)
-class Split:
-    """x = (p, q), in units of the scale: w = p, and w = p − q where it is penalised."""
+class SplitWeights:
+    """Scaled weights x = (p, q): w = p, and w = p − q for penalized weights."""
 
     scale: np.ndarray  # float64[num_parameters], x = scale · w
     l1: np.ndarray  # float64[num_parameters]
@@ -210,7 +212,7 @@ class Split:
         return np.concatenate([positive, np.maximum(-scaled[self.penalised], 0.0)])
 
     def penalty(self, x: np.ndarray) -> float:
-        """Σ λ (p + q), which is Σ λ |w| where one of them is zero."""
+        """Compute Σ λ (p + q), which is Σ λ |w| if p or q is zero."""
         size, l1 = len(self.l1), self.l1 / self.scale
         return float(l1 @ x[:size] + l1[self.penalised] @ x[size:])
 
@@ -219,7 +221,7 @@ class Split:
         return np.concatenate([up, down[self.penalised]])
 
     def bounds(self, objective: PenalizedObjective) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of p and q (w = p − q): those of w, and p, q ≥ 0."""
+        """Return the bounds of p and q (w = p − q): those of w, and p, q ≥ 0."""
         lower = self.scale * (-np.inf if objective.lower is None else objective.lower)
         upper = self.scale * (np.inf if objective.upper is None else objective.upper)
         least = np.where(self.l1 > 0, 0.0, -np.inf)
@@ -230,19 +232,19 @@ class Split:
         )
 
 
-def split_weights(objective: PenalizedObjective, scale: np.ndarray) -> Split:
+def split_weights(objective: PenalizedObjective, scale: np.ndarray) -> SplitWeights:
     l1 = np.zeros(objective.num_parameters) if objective.l1 is None else objective.l1
-    return Split(scale, l1, np.flatnonzero(l1 > 0))
+    return SplitWeights(scale, l1, np.flatnonzero(l1 > 0))
 
 
-def polish(
+def refine_by_newton(
     objective: PenalizedObjective, point: Point, tolerance: float, record: Callable[[Point], None]
 ) -> Point:
-    """Newton steps on the weights that are free to move, until the gradient is small."""
+    """Take Newton steps on the movable weights until the gradient is small."""
     for _ in range(MAX_NEWTON_STEPS):
         if max_norm(point.gradient) <= tolerance:
             break
-        step = newton_step(point, objective.movable(point), tolerance)
+        step = solve_newton_step(point, objective.movable(point), tolerance)
         better = take_newton_step(objective, point, step)
         if better is None:
             break
@@ -251,11 +253,11 @@ def polish(
     return point
 
 
-def newton_step(point: Point, free: np.ndarray, tolerance: float) -> np.ndarray:
-    """s with H s = g on the free weights, by conjugate gradients; zero elsewhere.
+def solve_newton_step(point: Point, free: np.ndarray, tolerance: float) -> np.ndarray:
+    """Solve H s = g on the free weights by conjugate gradients; s is zero for the others.
 
-    H s comes as near to g as a tenth of the tolerance, which is what the step is for; each product
-    costs several evaluations.
+    The tolerance of H s is a tenth of that of the gradient, since each product costs several
+    evaluations.
     """
     from scipy.sparse.linalg import LinearOperator, cg
 
@@ -278,20 +280,20 @@ def newton_step(point: Point, free: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def take_newton_step(objective: PenalizedObjective, point: Point, step: np.ndarray) -> Point | None:
-    """The first of the step, its half, its quarter, … that leaves a smaller gradient.
+    """Return the first point of s, s/2, s/4, … with a smaller gradient; None if there is none.
 
-    Never down by more than rounding: where the objective is not concave, a saddle may lie there.
+    The value must not decrease beyond rounding: Newton steps also lead to saddle points.
     """
     for halving in range(MAX_HALVINGS):
         proposal = objective.project(point, point.weights + 0.5**halving * step)
         reached = objective.evaluate(proposal)
-        if max_norm(reached.gradient) < max_norm(point.gradient) and not falls(point, reached):
+        if max_norm(reached.gradient) < max_norm(point.gradient) and not is_lower(point, reached):
             return reached
     return None
 
 
-def falls(before: Point, after: Point) -> bool:
-    """Whether the value went down, beyond rounding."""
+def is_lower(before: Point, after: Point) -> bool:
+    """Test whether the value decreased beyond rounding."""
     if before.value is None or after.value is None:
         return False
     return after.value < before.value - MAX_FALL * abs(before.value)

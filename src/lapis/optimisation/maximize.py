@@ -1,21 +1,18 @@
-"""Maximising an objective: one loop for all optimisers, from the start to a reason for stopping.
+"""`maximize`: run an optimiser on an objective, with checkpoints, limits and progress.
 
-A stepwise optimiser is an object with `init` and `step` (`Optimizer` below): a step makes one state
-of another, and a state knows the weights to return if the run ended there. L-BFGS is a `Solver`,
-which runs by itself and reports its iterations. `history` keeps the curve and decides when to stop.
-Ctrl-C ends a run anywhere and keeps the best so far. `lapis.methods` lists them all.
+A stepwise optimiser (`Optimizer`) has `init` and `step`, which map states to states. A `Solver`
+(L-BFGS, Newton) runs its own loop and reports its iterations. `history` records the curve and
+decides when to stop. Ctrl-C ends a run and keeps the result so far. `methods` lists the optimisers.
 
-How far along a direction: the maximum of an objective on a ray from zero.
-
-A perceptron learns which way, not how far. Started at zero, its weights are the rate times a
-sequence that does not depend on the rate, because a most likely world stays the most likely one
-when all weights are multiplied by the same number; only a likelihood tells large weights from
-small ones. So the length is that of greatest likelihood,
+`find_length` maximises an objective on a ray from zero. A perceptron that starts at zero learns a
+direction, but no length: a most likely world remains the most likely one if all weights are
+multiplied by the same number, so the weights are the rate times a sequence that does not depend on
+the rate. The length is that of greatest likelihood,
 
     c maximises f(c·d),      derivative d·∇f(c·d),      curvature dᵀH d,
 
-one concave problem in one unknown, maximised by Newton's method on exact or sampled counts. The
-thesis chooses the rate by validation (4.2.1), which is the same choice, made by trying.
+a concave problem in one unknown, solved by Newton's method on exact or sampled counts. The thesis
+chooses the rate by validation instead (section 4.2.1).
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, unpack
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, unpack_state
 from lapis.optimisation.history import (
     STOPPED,
     CurvePoint,
@@ -37,7 +34,7 @@ from lapis.optimisation.history import (
     Trajectory,
     max_norm,
 )
-from lapis.optimisation.objective import Moving, PenalizedObjective, Point, penalize
+from lapis.optimisation.objective import ChainObjective, PenalizedObjective, Point, penalize
 from lapis.optimisation.replay_log import (
     ChainStates,
     RecordedObjective,
@@ -58,25 +55,28 @@ SAMPLED_TOLERANCE = 1e-3  # of the weights, relative to the largest
 MAX_LOG_BYTES = 1 << 26  # of logged gradients; a solver with more starts afresh from its weights
 
 
-class Optimizer(Protocol):
+S = TypeVar("S", bound=OptimizerState)
+
+
+class Optimizer(Protocol[S]):
     """An optimiser that works step by step."""
 
     @property
     def name(self) -> str: ...
     @property
-    def state_type(self) -> type[Any]:
-        """The class of its states, which checkpoints rebuild."""
+    def state_type(self) -> type[S]:
+        """The class of its states, from which checkpoints are restored."""
 
-    def init(self, objective: PenalizedObjective, point: Point) -> Any:
-        """The state at the start."""
+    def init(self, objective: PenalizedObjective, point: Point) -> S:
+        """Return the state at the start."""
 
-    def step(self, objective: PenalizedObjective, state: Any) -> Any:
-        """The state after one more evaluation, or a few."""
+    def step(self, objective: PenalizedObjective, state: S) -> S:
+        """Return the state after one iteration."""
 
 
 @runtime_checkable
 class Solver(Protocol):
-    """An optimiser that runs by itself and reports its iterations."""
+    """An optimiser with its own loop; it calls `record` at each iteration."""
 
     @property
     def name(self) -> str: ...
@@ -89,13 +89,13 @@ class Solver(Protocol):
     ) -> Point: ...
 
 
-class Enough(Exception):
-    """Ends a solver's run from within; not an error."""
+class SolverStopped(Exception):
+    """Raised by `record` to end a solver's run; not an error."""
 
 
 def maximize(
     objective: PenalizedObjective,
-    optimizer: Optimizer | Solver,
+    optimizer: Optimizer[Any] | Solver,
     start: np.ndarray,
     *,
     max_iterations: int | None = None,
@@ -108,13 +108,13 @@ def maximize(
 ) -> Trajectory:
     """Maximise an objective from weights float64[num_parameters].
 
-    Without `max_iterations` the optimiser's own limit holds. A checkpoint that
-    exists is continued; `fingerprint` names the problem in it. The tolerance is of the gradient
-    (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for others whose
-    noise is not known; one that knows its noise is maximised to within it.
+    `max_iterations` defaults to the optimiser's own limit. An existing checkpoint is continued if
+    its fingerprint matches. The tolerance is that of the gradient (max-norm, 1e-6) for exact
+    objectives, and of the weights (relative, 1e-3) for sampled ones without standard errors.
+    Objectives with standard errors are maximised to within their noise.
 
-    Raises LapisError where the weights diverge, the optimiser needs more than the objective has,
-    or the checkpoint is damaged or of another problem.
+    Raises LapisError if the weights diverge, the optimiser needs exact values and the objective has
+    none, or the checkpoint is damaged or of another problem.
     """
     if objective.l1 is not None and not np.any(objective.l1 > 0):
         objective = replace(objective, l1=None)
@@ -124,7 +124,7 @@ def maximize(
     if (
         checkpoint is not None
         and not objective.is_fixed
-        and isinstance(objective.objective, Moving)
+        and isinstance(objective.objective, ChainObjective)
     ):
         chains = ChainStates()
     recorded = RecordedObjective(**vars(objective), log=log, chains=chains)
@@ -144,52 +144,52 @@ def maximize(
         else:
             run_steps(optimizer, history, saved)
     except KeyboardInterrupt:
-        history.verdict = STOPPED
+        history.stop_reason = STOPPED
     file.write()
     return history.trajectory()
 
 
-def run_steps(optimizer: Optimizer, history: History, saved: Checkpoint | None) -> None:
+def run_steps(optimizer: Optimizer[S], history: History, saved: Checkpoint | None) -> None:
     """Step until the history ends the run."""
     objective = history.objective
     if saved is None:
         state = optimizer.init(objective, objective.evaluate(history.start))
-        history.note(state)
+        history.record(state)
     else:
-        state = rebuild_state(optimizer.state_type, objective, saved)
+        state = restore_state(optimizer.state_type, objective, saved)
         history.restore(saved, state)
-    while history.verdict is None:
+    while history.stop_reason is None:
         state = optimizer.step(objective, state)
-        history.note(state)
+        history.record(state)
+
+
+@dataclass
+class SolverRecorder:
+    """Records the iterations of a solver, except the first `num_replayed`."""
+
+    history: History
+    state: OptimizerState
+    num_replayed: int = 0
+
+    def __call__(self, point: Point) -> None:
+        if self.num_replayed:
+            self.num_replayed -= 1
+            return
+        self.state = OptimizerState(point, self.state.iteration + 1)
+        self.history.record(self.state)
+        if self.history.stop_reason is not None:
+            raise SolverStopped
 
 
 def run_solver(solver: Solver, history: History, saved: Checkpoint | None) -> None:
-    """Run a solver. A resumed one starts again, and replays its logged evaluations."""
-    objective, start = history.objective, None
-    num_replayed = 0  # iterations that the history has already
+    """Run a solver from its start, or from a checkpoint."""
     if saved is None:
-        start = objective.evaluate(history.start)
-        state = OptimizerState(start, 0)
-        history.note(state)
+        state = OptimizerState(history.objective.evaluate(history.start), 0)
+        history.record(state)
     else:
-        state = rebuild_state(OptimizerState, objective, saved)
-        if objective.log is not None:
-            log = read_log(saved.arrays, max_bytes=MAX_LOG_BYTES)
-            log.is_open = log.num_logged > 0
-            objective = history.objective = replace(objective, log=log)
-        history.restore(saved, state)
-
-    def record(point: Point) -> None:
-        nonlocal state, num_replayed
-        if num_replayed:
-            num_replayed -= 1
-            return
-        state = OptimizerState(point, state.iteration + 1)
-        history.note(state)
-        if history.verdict is not None:
-            raise Enough
-
-    if history.verdict is not None:
+        state = restore_solver(history, saved)
+    objective = history.objective
+    if history.stop_reason is not None:
         return
     if not objective.is_fixed or state.point.value is None:
         raise LapisError(
@@ -197,31 +197,55 @@ def run_solver(solver: Solver, history: History, saved: Checkpoint | None) -> No
             code="needs-exact-objective",
             hint="choose pscg or dn, or an exact objective",
         )
+    record = SolverRecorder(history, state)
     try:
-        try:
-            if start is None and objective.log is not None and objective.log.is_open:
-                num_replayed, start = state.iteration, objective.evaluate(history.start)
-            point = solver.solve(objective, start or state.point, history.tolerance, record)
-        except ReplayMismatchError:
-            assert objective.log is not None
-            objective.log.drop()
-            num_replayed = 0
-            point = solver.solve(objective, state.point, history.tolerance, record)
-        if not np.array_equal(point.weights, state.weights):
+        point = solve_or_replay(solver, history, record, is_resumed=saved is not None)
+        if not np.array_equal(point.weights, record.state.weights):
             record(point)
-        history.verdict = history.judge_standstill(max_norm(point.gradient))
-    except Enough:
+        history.stop_reason = history.check_standstill(max_norm(point.gradient))
+    except SolverStopped:
         return
 
 
-def rebuild_state(state_type: type[Any], objective: RecordedObjective, saved: Checkpoint) -> Any:
-    fields = unpack(saved.section("state"))
+def restore_solver(history: History, saved: Checkpoint) -> OptimizerState:
+    """Restore the history and the log of evaluations; return the last state."""
+    objective = history.objective
+    state = restore_state(OptimizerState, objective, saved)
+    if objective.log is not None:
+        log = read_log(saved.arrays, max_bytes=MAX_LOG_BYTES)
+        log.is_open = log.num_logged > 0
+        history.objective = replace(objective, log=log)
+    history.restore(saved, state)
+    return state
+
+
+def solve_or_replay(
+    solver: Solver, history: History, record: SolverRecorder, *, is_resumed: bool
+) -> Point:
+    """Run the solver; a resumed run starts again and replays its logged evaluations.
+
+    If the solver makes another call than the logged one, it continues from the last weights.
+    """
+    objective, log, tolerance = history.objective, history.objective.log, history.tolerance
+    if is_resumed and log is not None and log.is_open:
+        record.num_replayed = record.state.iteration
+        try:
+            return solver.solve(objective, objective.evaluate(history.start), tolerance, record)
+        except ReplayMismatchError:
+            log.drop()
+            record.num_replayed = 0
+    return solver.solve(objective, record.state.point, tolerance, record)
+
+
+def restore_state(state_type: type[S], objective: RecordedObjective, saved: Checkpoint) -> S:
+    """Build the state of a checkpoint; its point is evaluated again."""
+    fields = unpack_state(saved.section("state"))
     point = objective.evaluate_again(fields.pop("weights"), saved)
     return state_type(**fields, point=point)
 
 
-def make_optimizer(name: str, **options: float) -> Optimizer | Solver:
-    """The optimiser of a name, with options of its own.
+def make_optimizer(name: str, **options: float) -> Optimizer[Any] | Solver:
+    """Build the optimiser with a name.
 
     >>> make_optimizer("cd", rate=0.1).name
     'cd'
@@ -229,12 +253,12 @@ def make_optimizer(name: str, **options: float) -> Optimizer | Solver:
     return find_method("optimizer", name).make(**options)
 
 
-MAX_ITERATIONS = 50
+MAX_RAY_ITERATIONS = 50
 
 
 @dataclass(frozen=True)
 class Ray:
-    """An objective of one number: the length c of c·d."""
+    """An objective on a ray c·d, as a function of the length c."""
 
     objective: PenalizedObjective
     direction: np.ndarray  # float64[num_parameters], d
@@ -257,17 +281,13 @@ class Ray:
         return np.array([np.abs(self.direction) @ self.objective.true_counts])
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """f(c·d) as a function of c float64[1].
-
-        The standard error is that of independent counts; those of one world agree more, which is
-        seen in the gradients.
-        """
+        """Evaluate f(c·d) at c float64[1]; the standard error assumes independent counts."""
         inner = self.objective.evaluate_smooth(weights[0] * self.direction)
         stderr = inner.gradient_stderr
 
         def product(along: np.ndarray) -> np.ndarray:
-            bend = self.direction @ inner.curvature_product(self.direction)
-            return np.array([max(float(bend), 0.0)]) * along
+            curvature = self.direction @ inner.curvature_product(self.direction)
+            return np.array([max(float(curvature), 0.0)]) * along
 
         return Point(
             weights,
@@ -285,13 +305,13 @@ def find_length(
     *,
     should_stop: Callable[[], bool] | None = None,
 ) -> float:
-    """The c ≥ 0 at which f(c·d) − c Σ l1_i |d_i| is greatest, d float64[num_parameters]."""
+    """Return the c ≥ 0 that maximises f(c·d) − c Σ l1_i |d_i|, for d float64[num_parameters]."""
     l1 = None if objective.l1 is None else np.array([objective.l1 @ np.abs(direction)])
     trajectory = maximize(
         penalize(Ray(objective, direction), l1=l1, lower=np.zeros(1)),
         make_optimizer("dn"),
         np.zeros(1),
-        max_iterations=MAX_ITERATIONS,
+        max_iterations=MAX_RAY_ITERATIONS,
         should_stop=should_stop,
     )
     return float(trajectory.weights[0])

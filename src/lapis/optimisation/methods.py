@@ -48,7 +48,7 @@ METHODS = (
         "lapis.optimisation.adaptive:AdaGrad", "objective", options=("rate",), iterations=200,
     ),
     Method(
-        "optimizer", "cutting-plane", "planes from most likely worlds; max-margin learning alone",
+        "optimizer", "cutting-plane", "planes from most likely worlds; max-margin learning only",
         iterations=500,
     ),
 )  # fmt: skip

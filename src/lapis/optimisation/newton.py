@@ -2,12 +2,11 @@
 
     s = (H + μ D)⁻¹ g,   w += s, s/2, s/4, … the first that goes up
 
-D is the diagonal of H and μ so small that it matters only where H is singular (formulas that the
-data cannot tell apart). A concave objective is maximised from anywhere, in about ten evaluations of
-the value and the curvature; forming H costs a product for each weight, which is cheap where the
-atoms stand in classes and dear where inference is behind it. L-BFGS would need twice as many
-evaluations, and half a second before the first of them: loading scipy's optimisers takes longer
-than learning friends and smokers.
+D is the diagonal of H. The damping μ is small and matters only if H is singular (formulas whose
+counts are linearly dependent). A concave objective needs about ten evaluations of the value and the
+curvature. H costs a curvature product for each weight: cheap if atoms are grouped in classes,
+expensive if each product needs inference. L-BFGS would need twice as many evaluations, and loading
+scipy's optimisers takes half a second, longer than learning a small model.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import numpy as np
 from lapis.optimisation.history import max_norm
 from lapis.optimisation.objective import PenalizedObjective, Point
 
-MAX_WEIGHTS = 50  # for which it is chosen without being asked for
+MAX_WEIGHTS = 50  # up to which it is the default optimiser
 MAX_STEPS = 100
 MAX_HALVINGS = 40
 FIRST_DAMPING = 1e-12
-VALUE_PRECISION = 1e-9  # of the value: smaller gains are not read off it
+VALUE_PRECISION = 1e-9  # relative; smaller differences of values may be rounding
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,12 @@ class Newton:
         tolerance: float,
         record: Callable[[Point], None],
     ) -> Point:
-        """The maximum; `record` sees each iteration and may raise."""
+        """Return the maximum; calls `record` at each iteration, which may raise."""
         point = start
         for _ in range(MAX_STEPS):
             if max_norm(point.gradient) <= tolerance:
                 break
-            reached = take_step(objective, point, newton_step(objective, point))
+            reached = backtrack(objective, point, damped_newton_step(objective, point))
             if reached is None:
                 break
             point = reached
@@ -53,8 +52,8 @@ class Newton:
         return point
 
 
-def newton_step(objective: PenalizedObjective, point: Point) -> np.ndarray:
-    """float64[num_parameters], zero where a penalty or a bound holds a weight."""
+def damped_newton_step(objective: PenalizedObjective, point: Point) -> np.ndarray:
+    """Compute (H + μ D)⁻¹ g on the movable weights; zero for the others."""
     free = np.flatnonzero(objective.movable(point))
     units = np.eye(objective.num_parameters)[free]
     curvature = np.array([point.curvature_product(unit)[free] for unit in units])
@@ -74,20 +73,20 @@ def newton_step(objective: PenalizedObjective, point: Point) -> np.ndarray:
     return step
 
 
-def take_step(objective: PenalizedObjective, point: Point, step: np.ndarray) -> Point | None:
-    """The first of the step, its half, its quarter, … that goes up; None if none does."""
+def backtrack(objective: PenalizedObjective, point: Point, step: np.ndarray) -> Point | None:
+    """Return the first point of s, s/2, s/4, … that ascends; None if none does."""
     for halving in range(MAX_HALVINGS):
         proposal = objective.project(point, point.weights + 0.5**halving * step)
         if np.array_equal(proposal, point.weights):
             return None
         reached = objective.evaluate(proposal)
-        if goes_up(point, reached):
+        if is_ascent(point, reached):
             return reached
     return None
 
 
-def goes_up(before: Point, after: Point) -> bool:
-    """By value; where that is lost in rounding, by a gradient that is smaller."""
+def is_ascent(before: Point, after: Point) -> bool:
+    """Compare values; if they differ by no more than rounding, compare gradient norms."""
     assert before.value is not None
     assert after.value is not None
     if abs(after.value - before.value) > VALUE_PRECISION * abs(before.value):

@@ -1,19 +1,16 @@
 """Resume by replay: results of expensive calls are logged, and a resumed run replays the log.
 
-An optimiser such as scipy's L-BFGS does not show its memory, and a search for rules has no state
-that could be saved. But each is a function of its inputs, its seed and the results of a few calls
-that take nearly all of the time. A resumed run starts again from the beginning and replays their
-results until the log ends. Each result carries a digest of the call's arguments.
+scipy's L-BFGS does not expose its memory, and a search for rules has no state that could be saved.
+But both are functions of their inputs, the seed and the results of a few calls that take nearly all
+of the time. A resumed run starts from the beginning and replays the logged results until the log
+ends. Each result has a digest of the call's arguments. After a stop is requested, calls come in
+another order (a search finishes with the clauses so far) and are not logged, so a log is always a
+prefix of the uninterrupted run.
 
-A log is always the beginning of the run that was never stopped. Once a stop is requested, calls
-come out of order (a search finishes with the clauses so far), and none is logged.
-
-Evaluations that a checkpoint can repeat.
-
-The evaluations of a solver that hides its state (L-BFGS) are logged and replayed. A stepwise
-optimiser is restored at its last point. If the objective moves chains, that point is evaluated
-again from the states that the chains had before it. Rejected steps move chains, too, so that their
-present states are saved beside.
+`RecordedObjective` logs the evaluations of such a solver. A stepwise optimiser needs no log: it is
+restored at its last point. If the objective moves chains, that point is evaluated again from the
+states that the chains had before it. Rejected steps move chains, too, so the present states of the
+chains are saved as well.
 """
 
 from __future__ import annotations
@@ -25,13 +22,13 @@ from functools import cache
 
 import numpy as np
 
-from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, sections
+from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.runtime.progress import Stop
 
 
 class ReplayMismatchError(Exception):
-    """The run makes another call than the logged one."""
+    """The run makes a call that differs from the logged one."""
 
 
 @dataclass
@@ -44,11 +41,10 @@ class ReplayLog:
     file: CheckpointFile | None = None  # where the log is saved every few seconds
     stop: Stop | None = None
     num_replayed: int = 0
-    num_bytes: int = 0
     is_open: bool = True  # whether calls are logged
 
     def __post_init__(self) -> None:
-        self.num_logged = len(self.results)  # by the earlier run
+        self.num_logged = len(self.results)  # of the earlier run
         self.num_bytes = sum(result.nbytes for result in self.results)
 
     def call(self, arguments: object, compute: Callable[[], Sequence[float]]) -> list[float]:
@@ -68,7 +64,7 @@ class ReplayLog:
         if self.num_replayed == self.num_logged or self._is_stopped():
             return None
         at = self.num_replayed
-        if self.digests[at] != digest(arguments):
+        if self.digests[at] != hash_arguments(arguments):
             raise ReplayMismatchError
         self.num_replayed += 1
         return self.results[at]
@@ -82,18 +78,18 @@ class ReplayLog:
         if self.max_bytes is not None and self.num_bytes > self.max_bytes:
             self.drop()
             return
-        self.digests.append(digest(arguments))
+        self.digests.append(hash_arguments(arguments))
         self.results.append(numbers)
         if self.file is not None:
-            self.file.note(lambda: (0.0, self.arrays()))
+            self.file.schedule(lambda: (0.0, self.arrays()))
 
     def drop(self) -> None:
-        """Forget all calls, and log no more: the run cannot be replayed."""
+        """Delete the log and stop logging: the run cannot be replayed."""
         self.digests, self.results = [], []
         self.num_logged, self.num_replayed, self.is_open = 0, 0, False
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The log as a checkpoint holds it."""
+        """Return the log as arrays of a checkpoint."""
         return {
             "log.digest": np.array(self.digests, np.uint64),
             "log.length": np.array([len(result) for result in self.results], np.int64),
@@ -105,7 +101,7 @@ class ReplayLog:
 
 
 def open_log(file: CheckpointFile, stop: Stop) -> ReplayLog:
-    """The log that is a checkpoint of its own, continued if the file exists."""
+    """Open a log that is the whole content of a checkpoint file; continue it if it exists."""
     saved = file.read()
     log = ReplayLog() if saved is None else read_log(saved.arrays)
     log.file, log.stop = file, stop
@@ -114,14 +110,14 @@ def open_log(file: CheckpointFile, stop: Stop) -> ReplayLog:
 
 
 def read_log(arrays: Mapping[str, np.ndarray], *, max_bytes: int | None = None) -> ReplayLog:
-    """The log in the arrays of a checkpoint."""
+    """Read the log from the arrays of a checkpoint."""
     ends = np.cumsum(arrays["log.length"])
     results = np.split(arrays["log.result"], ends[:-1]) if len(ends) else []
     return ReplayLog(arrays["log.digest"].tolist(), results, max_bytes)
 
 
-def digest(arguments: object) -> int:
-    """64 bits of a hash of bytes, or of how the arguments are written."""
+def hash_arguments(arguments: object) -> int:
+    """Return a 64-bit hash of bytes, or of the `repr` of other arguments."""
     content = arguments if isinstance(arguments, bytes) else repr(arguments).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
@@ -131,9 +127,9 @@ States = dict[str, np.ndarray]  # of chains, by name
 
 @dataclass
 class ChainStates:
-    """The states of an objective's chains before its points were evaluated, and now."""
+    """The states of an objective's chains."""
 
-    before: list[tuple[Point, States]] = field(default_factory=list)
+    before: list[tuple[Point, States]] = field(default_factory=list)  # before each evaluation
     now: States = field(default_factory=dict)
 
 
@@ -164,36 +160,36 @@ class RecordedObjective(PenalizedObjective):
             self.log.record(weights.tobytes(), [point.value, *point.gradient])
         return point
 
-    def settle(self, point: Point) -> None:
-        """Record the chain states at this point and drop those of other points."""
+    def record_chains(self, point: Point) -> None:
+        """Record the present chain states, and drop those before other points."""
         if self.chains is not None:
             self.chains.before = [each for each in self.chains.before if each[0] is point]
             self.chains.now = self.keep()
 
     def evaluate_again(self, weights: np.ndarray, saved: Checkpoint) -> Point:
-        """The point at the weights of a checkpoint; restores the chains."""
+        """Evaluate the point of a checkpoint, and restore the chains."""
         before, now = saved.section("before"), saved.section("now")
         if self.chains is None or not now:
             return replace(self, log=None).evaluate(weights)
         self.resume(before)
         point = self.evaluate(weights)
         self.resume(now)
-        self.settle(point)
+        self.record_chains(point)
         return point
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Log and chain states as a checkpoint holds them."""
+        """Return log and chain states as arrays of a checkpoint."""
         found = {} if self.log is None else self.log.arrays()
         if self.chains is not None:
             before = self.chains.before[0][1] if self.chains.before else {}
-            found |= sections(before=before, now=self.chains.now)
+            found |= join_sections(before=before, now=self.chains.now)
         return found
 
 
 def replayed_point(
     weights: np.ndarray, logged: np.ndarray, evaluate: Callable[[np.ndarray], Point]
 ) -> Point:
-    """A point from the log; curvatures, which are not in it, are computed."""
+    """Build a point from the log; curvatures are not logged and are computed on demand."""
 
     @cache
     def evaluated() -> Point:

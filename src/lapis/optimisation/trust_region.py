@@ -1,35 +1,35 @@
-"""Steps whose length the curvature decides and whose outcome decides how far to trust it.
+"""Step lengths from the curvature along a direction, with a trust region.
 
-Thesis section 4.2.4, from Møller (1993) and Fletcher (1987). A line search needs values, and the
-likelihood of a Markov logic network has none that could be computed; its curvature along a
-direction, the variance of Σ d_i n_i, can be sampled. Where f is minimised, the step is α d with
+Thesis section 4.2.4, after Møller (1993) and Fletcher (1987, "Practical methods of optimization").
+A line search needs values, and the likelihood of a Markov logic network can rarely be computed. Its
+curvature along a direction, the variance of Σ d_i n_i, can be sampled. If f is minimised, the step
+is α d with
 
     α = −dᵀg / (dᵀHd + λ dᵀd)
 
-and λ keeps it within the region where the quadratic model holds. After the step,
+where λ keeps the step within the region in which the quadratic model holds. After the step,
 
-    Δpred = sᵀg + ½ sᵀHs           Δactual = sᵀg_new, or the true change where values are known
-    Δactual/Δpred > 0.75: λ/2      < 0.25: 4λ      worse than before: rejected, redone with 4λ
+    Δpred = sᵀg + ½ sᵀHs           Δactual = sᵀg_new, or the change of the value if available
+    Δactual/Δpred > 0.75: λ/2      < 0.25: 4λ      worse than before: rejected, repeated with 4λ
 
-sᵀg_new bounds the change of a convex function from above, so a step that it calls good is good.
-Here f is maximised: g and all Δ change their signs, the formulas stay.
+sᵀg_new bounds the change of a convex function from above, so the test accepts no bad step. Here f
+is maximised: g and all Δ change their signs, the formulas stay the same.
 
-Additions, for values in floating point and for gradients from a few samples:
-- A λ that was halved a hundred times takes as many rejections to matter again; after a rejection
-  it is at least a quarter of the curvature along d.
-- Five samples have no variance at all along most directions. A sampled dᵀHd counts as at least a
-  tenth of dᵀMd, M the variances that the optimiser has averaged over iterations.
-- A sampled sᵀg_new is negative half of the time near the maximum, and sᵀg is too large, since s
-  follows the noise of g. Taken at their word, λ grows without end and freezes the weights where
-  they are. So a step is rejected when sᵀg_new is two standard errors below zero, λ grows when the
-  ratio is too small beyond the noise, and it never shortens the steps of iteration t to less than
-  1/(2 + t/10) of what the curvature suggests: the pace at which averaging removes noise.
-- After two rejections in a row a sampled point is sampled anew: its gradient was unlucky.
-- Near the maximum a difference of two values is rounding error; there the change is taken as
+Our additions, for floating point and for gradients from few samples:
+- After a rejection λ is at least a quarter of the curvature along d. A λ that was halved a hundred
+  times would otherwise need as many rejections to have an effect.
+- Five samples have no variance along most directions. A sampled dᵀHd is taken as at least a tenth
+  of dᵀMd, where M are the variances averaged over iterations.
+- Near the maximum a sampled sᵀg_new is negative half of the time, and sᵀg is too large because s
+  is correlated with the noise of g. Without correction λ grows without limit and the weights stop
+  moving. So a step is rejected only if sᵀg_new is two standard errors below zero, λ grows only if
+  the ratio is too small beyond the noise, and the steps of iteration t are at least 1/(2 + t/10)
+  of the length without λ: the rate at which averaging removes noise.
+- After two rejections in a row a sampled point is sampled again.
+- Near the maximum the difference of two values is rounding error. There the change is taken as
   ½ sᵀ(g + g_new), which is exact for quadratics.
 
-Measuring length in the metric of the variances, λ dᵀMd, made no consistent difference on six kinds
-of problems, exact and sampled, so it stays dᵀd.
+What did not help: measuring the length in the metric of the variances, λ dᵀMd.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from lapis.optimisation.objective import PenalizedObjective, Point
 
 TRUSTED, DOUBTED = 0.75, 0.25
 SHRINK, GROW = 0.5, 4.0
-MIN_DAMPING = 1e-30  # halving must not end at zero, which no factor brings back
+MIN_DAMPING = 1e-30  # positive, so that λ can grow again
 MIN_SAMPLED_CURVATURE = 0.1
 REJECTED = 2.0  # standard errors
-VALUE_PRECISION = 1e-9  # of the value: smaller differences are not read off it
-SLOWING = 10  # iterations after which sampled steps may shrink to half of the least, a third, …
-MAX_REJECTIONS = 2  # of a sampled point before it is sampled anew
+VALUE_PRECISION = 1e-9  # relative; smaller differences of values may be rounding
+SLOWING = 10  # sampled steps of iteration t are at least 1/(2 + t/SLOWING) of their length at λ = 0
+MAX_REJECTIONS = 2  # of a sampled point before it is sampled again
 
 
 class StepTrial(NamedTuple):
-    """A step that was tried."""
+    """The outcome of a step."""
 
     accepted: bool
-    point: Point  # the current point afterwards
+    point: Point  # the current point after the step
     damping: float  # λ for the next step
 
 
@@ -66,9 +66,9 @@ def try_step(
     damping: float,
     iteration: int,
 ) -> StepTrial:
-    """One evaluation: the step along a direction that the curvature and λ suggest.
+    """Try the step of length α along a direction: one evaluation.
 
-    `variance` float64[num_parameters] is M, what scaled the gradient that the direction follows.
+    `variance` float64[num_parameters] is M, which scaled the gradient in the direction.
     """
     direction = objective.align(origin, direction)
     slope = float(direction @ origin.gradient)
@@ -82,35 +82,32 @@ def try_step(
         stiffness = max(stiffness, MIN_SAMPLED_CURVATURE * averaged)
         damping = min(damping, stiffness * (1 + iteration / SLOWING))
     alpha = slope / length / (stiffness + damping)
-    unhindered = origin.weights + alpha * direction
-    proposal = objective.project(origin, unhindered)
+    unprojected = origin.weights + alpha * direction
+    proposal = objective.project(origin, unprojected)
     reached = objective.evaluate(proposal)
     step = proposal - origin.weights
-    is_straight = np.array_equal(proposal, unhindered)
-    bend = alpha**2 * curvature if is_straight else curvature_along(origin, step)
-    predicted = float(step @ origin.gradient) - 0.5 * bend
+    is_straight = np.array_equal(proposal, unprojected)
+    step_curvature = alpha**2 * curvature if is_straight else curvature_along(origin, step)
+    predicted = float(step @ origin.gradient) - 0.5 * step_curvature
     actual = find_gain(origin, reached)
-    noise = gain_stderr(origin, bend)
-    # Written so that a value or gradient that is not a number is worse than before, too.
+    noise = gain_stderr(origin, step_curvature)
+    # Written such that NaN is rejected, too.
     if not (predicted > 0 and actual >= -REJECTED * noise):
         return StepTrial(False, origin, max(GROW * damping, stiffness / GROW))
     if actual > TRUSTED * predicted:
         damping = max(SHRINK * damping, MIN_DAMPING)
-    elif actual + noise < DOUBTED * (predicted - optimism(origin, variance, alpha)):
+    elif actual + noise < DOUBTED * (predicted - expected_noise_gain(origin, variance, alpha)):
         damping = GROW * damping
     return StepTrial(True, reached, damping)
 
 
 def curvature_along(point: Point, direction: np.ndarray) -> float:
-    """dᵀHd."""
+    """Compute dᵀHd."""
     return max(float(direction @ point.curvature_product(direction)), 0.0)
 
 
 def find_gain(origin: Point, reached: Point) -> float:
-    """Δactual: the gain of a step, or a lower bound where no values are known.
-
-    Not a number where the value reached is none.
-    """
+    """Compute Δactual, the gain of a step; a lower bound of it if there are no values."""
     step = reached.weights - origin.weights
     slope, bound = float(step @ origin.gradient), float(step @ reached.gradient)
     if origin.value is None or reached.value is None:
@@ -121,28 +118,30 @@ def find_gain(origin: Point, reached: Point) -> float:
     return difference
 
 
-def gain_stderr(origin: Point, bend: float) -> float:
-    """The standard error of a sampled sᵀg_new; 0 where gradients are exact.
+def gain_stderr(origin: Point, step_curvature: float) -> float:
+    """Compute the standard error of a sampled sᵀg_new; 0 if gradients are exact.
 
-    The variance of sᵀn is sᵀHs, and its mean over the samples has that variance divided by their
-    effective number, which the gradient's own standard errors tell: Σ H_ii / Σ stderr_i².
+    The variance of sᵀn is sᵀHs. Its mean over the samples has this variance divided by the
+    effective number of samples, which is Σ H_ii / Σ stderr_i².
     """
     if origin.gradient_stderr is None:
         return 0.0
     variance = float(origin.curvature_diagonal().sum())
     noise = float(np.square(origin.gradient_stderr).sum())
-    return float(np.sqrt(bend * noise / variance)) if variance > 0 else 0.0
+    return float(np.sqrt(step_curvature * noise / variance)) if variance > 0 else 0.0
 
 
-def optimism(origin: Point, variance: np.ndarray, alpha: float) -> float:
-    """What noise alone adds to sᵀg, since s follows g: α Σ stderr_i² / M_ii."""
+def expected_noise_gain(origin: Point, variance: np.ndarray, alpha: float) -> float:
+    """Compute the expectation of sᵀg due to noise, since s depends on g: α Σ stderr_i² / M_ii."""
     if origin.gradient_stderr is None:
         return 0.0
     return alpha * float((np.square(origin.gradient_stderr) / variance).sum())
 
 
-def renew(objective: PenalizedObjective, point: Point, rejections: int) -> tuple[Point, int]:
-    """The point to continue from and its rejections: sampled anew after too many of them."""
+def resample_rejected(
+    objective: PenalizedObjective, point: Point, rejections: int
+) -> tuple[Point, int]:
+    """Return the point to continue from and its rejections; sample it again after too many."""
     if point.gradient_stderr is None or rejections < MAX_REJECTIONS:
         return point, rejections
     return objective.evaluate(point.weights), 0

@@ -18,7 +18,7 @@ from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
-from lapis.optimisation.checkpoint import CheckpointFile, foreign
+from lapis.optimisation.checkpoint import CheckpointFile, mismatch_error
 from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.registry.method_table import find_method
@@ -100,7 +100,7 @@ def learn_rules(
                 found = learner(search, options)
         except ReplayMismatchError:
             assert file.path is not None
-            raise foreign(file.path, "another search, or of another version") from None
+            raise mismatch_error(file.path, "another search, or of another version") from None
         finally:
             file.write()
     seconds = time.monotonic() - started
