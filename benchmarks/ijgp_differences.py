@@ -22,7 +22,7 @@ import lapis
 from lapis.counting.differences.atom_differences import list_tuples
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
-from lapis.counting.ijgp.differences import DifferenceEstimator, SubtractedDifferences
+from lapis.counting.ijgp.estimated_differences import DifferenceEstimator, SubtractedDifferences
 from lapis.data.keys import contains
 from lapis.inference.sampling.counted_world import EstimatedWorld, SubstitutedWorld, SubtractedWorld
 from lapis.problem.problem import Problem

@@ -6,11 +6,16 @@ import itertools
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 from hypothesis import strategies as st
 
+from lapis.counting.ijgp import IjgpSettings
+from lapis.counting.ijgp.estimated_differences import DifferenceEstimator
 from lapis.data.database import Domain
+from lapis.data.keys import contains
 from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import (
@@ -24,6 +29,7 @@ from lapis.logic.clauses import (
     SimpleTerm,
     TypedVariable,
 )
+from lapis.problem.problem import Problem
 
 PREDICATES = {
     name: Predicate(name, tuple(types))
@@ -109,6 +115,20 @@ def count_by_enumeration(world: World, feature: Feature) -> np.ndarray:
             clause_holds(clause, grounding, true) for clause in feature.clauses
         )
     return table.ravel()
+
+
+def estimate_difference(
+    world: World, feature: Feature, predicate: str, row: tuple[int, ...], settings: IjgpSettings
+) -> np.ndarray:
+    """float64[num_weights], IJGP's n(atom true) − n(atom false) of one atom."""
+    problem = SimpleNamespace(
+        normal_form=world.normal_form(feature), model=world.model, domains=world.domains
+    )
+    estimator = DifferenceEstimator(cast(Problem, problem), settings)
+    rows = np.array(row, np.int32).reshape(1, len(row))
+    truth = contains(world.relations[predicate], rows)
+    found = estimator.differences(predicate, rows, truth, world.relations)
+    return np.asarray(found.toarray()[0])
 
 
 def clause_holds(clause: Clause, grounding: Grounding, true: set[GroundAtom]) -> bool:

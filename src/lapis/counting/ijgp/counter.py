@@ -11,7 +11,7 @@ the tables of a single cluster allow. A diagnostic says when that was necessary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from lapis.counting.complete_world import extend
 from lapis.counting.ijgp.contraction import to_dense
-from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
+from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
 from lapis.counting.totals import count_true_groundings
@@ -123,30 +123,18 @@ class CubeCounter:
 
         It is this counter where the cube does not depend on the atom.
         """
-        changes = self._changes(predicate, row, lambda pattern: float(value == pattern.positive))
+        changes = [
+            (number, code, float(value == pattern.positive))
+            for number, pattern in enumerate(self.network.literals)
+            if pattern.predicate == predicate
+            for code in pattern.codes(row[None, :]).tolist()
+        ]
         if not changes or self._propagation is None:
             return self
         other = copy(self)
         other._propagation = self._propagation.branch()
         other._propagation.assign(changes)
         return other
-
-    def exclude(self, predicate: str, row: np.ndarray) -> None:
-        """Make every literal false at one atom, whatever its sign: count groundings without it."""
-        changes = self._changes(predicate, row, lambda pattern: 0.0)
-        if self._propagation is not None:
-            self._propagation.assign(changes)
-
-    def _changes(
-        self, predicate: str, row: np.ndarray, value: Callable[[LiteralPattern], float]
-    ) -> list[tuple[int, int, float]]:
-        """The entries (table, code, value) that one atom stands for."""
-        return [
-            (number, code, value(pattern))
-            for number, pattern in enumerate(self.network.literals)
-            if pattern.predicate == predicate
-            for code in pattern.codes(row[None, :]).tolist()
-        ]
 
     def solutions(self) -> float:
         """The estimated number of groundings in which the cube is true."""

@@ -6,11 +6,11 @@ is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` take
 incremental `FlippingWorld` of counting, whose kernel makes all the steps of a batch. An
 `EstimatedWorld` estimates it by IJGP, in one of two ways.
 
-`SubstitutedWorld` uses `ijgp.differences`: one propagation a clause answers a batch of atoms, which
-is some hundred times faster than one for each atom. It propagates again once the world has changed
-in `patience` atoms. That is one in small worlds, which makes it as strict as the exact one; in
-large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do with each
-other.
+`SubstitutedWorld` uses `ijgp.estimated_differences`: one propagation a clause answers a batch of
+atoms, which is some hundred times faster than one for each atom. It propagates again once the world
+has changed in `patience` atoms. That is one in small worlds, which makes it as strict as the exact
+one; in large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do with
+each other.
 
 `SubtractedWorld` uses `ijgp.subtraction`, as Algorithm 1 of Sarkhel et al. 2016 is written: it
 estimates n before and after each flip, one atom at a time, and messages go on from world to world.
@@ -316,7 +316,7 @@ class SubstitutedWorld(EstimatedWorld):
         settings: IjgpSettings,
         patience: int,
     ) -> None:
-        from lapis.counting.ijgp.differences import DifferenceEstimator
+        from lapis.counting.ijgp.estimated_differences import DifferenceEstimator
 
         super().__init__(problem, true, settings)
         self.patience = patience
@@ -361,7 +361,7 @@ class SubtractedWorld(EstimatedWorld):
     def __init__(
         self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
     ) -> None:
-        from lapis.counting.ijgp.differences import new_counter
+        from lapis.counting.ijgp.estimated_differences import new_counter
 
         super().__init__(problem, true, settings)
         self.counter = new_counter(problem, settings)
@@ -370,7 +370,7 @@ class SubtractedWorld(EstimatedWorld):
         self.settle()
 
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[FlipDifference]:
-        from lapis.counting.ijgp.differences import estimate_flip
+        from lapis.counting.ijgp.estimated_differences import estimate_flip
 
         for row in map(tuple, rows.tolist()):
             truth = row in self.true[predicate]
@@ -433,13 +433,11 @@ def count_world(
     """
     if ijgp is None:
         return ExactWorld(problem, true)
-    from lapis.counting.ijgp.differences import counts_exactly, propagates_exactly
+    from lapis.counting.ijgp.estimated_differences import are_differences_exact
 
-    is_subtracted = ijgp.differences == "subtracted"
-    is_exact = counts_exactly if is_subtracted else propagates_exactly
-    if all(is_exact(problem, name, ijgp) for name in moved):
+    if all(are_differences_exact(problem, name, ijgp) for name in moved):
         return ExactWorld(problem, true)
-    if is_subtracted:
+    if ijgp.differences == "subtracted":
         return SubtractedWorld(problem, true, ijgp)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
     return SubstitutedWorld(problem, true, ijgp, patience)

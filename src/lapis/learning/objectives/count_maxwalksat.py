@@ -39,7 +39,7 @@ import numpy as np
 
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 from lapis.counting.ijgp.counter import plus_shape
-from lapis.counting.ijgp.differences import find_dependent_predicates
+from lapis.counting.ijgp.estimated_differences import find_dependent_predicates
 from lapis.errors import TooLarge
 from lapis.inference.sampling.counted_world import CountedWorld
 from lapis.language.syntax import ComparisonOperator, Constant

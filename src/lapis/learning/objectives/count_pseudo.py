@@ -1,10 +1,10 @@
 """Pseudo-log-likelihood with the differences of atoms estimated by IJGP(i).
 
 The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The approximate-counting
-paper runs IJGP once for each atom and value, as `counting.ijgp.subtraction` does on request;
-`counting.ijgp.differences` gives the differences of all atoms of a predicate from one propagation
-for each clause and literal. The estimates stay the same from one evaluation to the next, so that
-they are made once, put into classes, and maximised like the exact ones
+paper runs IJGP once for each atom and value, as `SubtractedDifferences` does on request;
+`counting.ijgp.estimated_differences` gives the differences of all atoms of a predicate from one
+propagation for each clause and literal. The estimates stay the same from one evaluation to the
+next, so that they are made once, put into classes, and maximised like the exact ones
 (`lapis.learning.objectives.pseudo`): a fixed and concave function.
 
 Atoms are listed, up to MAX_LISTED a predicate and world; beyond that its true atoms are kept and
@@ -21,12 +21,11 @@ import numpy as np
 from lapis.counting.differences.classes import AtomRows, BlockStack, comparable, to_matrix
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
 from lapis.counting.ijgp import IjgpSettings
-from lapis.counting.ijgp.differences import (
+from lapis.counting.ijgp.estimated_differences import (
     DifferenceEstimator,
     SubtractedDifferences,
-    counts_exactly,
+    are_differences_exact,
     depends_on_quantifiers,
-    propagates_exactly,
 )
 from lapis.data.keys import contains, unpack
 from lapis.errors import TooLarge
@@ -65,7 +64,6 @@ def count_pseudo_objective(
     require_complete(examples)
     weights = [1.0] * len(examples)
     is_subtracted = ijgp.differences == "subtracted"
-    is_exact = counts_exactly if is_subtracted else propagates_exactly
     new_estimator = SubtractedDifferences if is_subtracted else DifferenceEstimator
     estimators = [new_estimator(example.complete, ijgp) for example in examples]
     generator = np.random.default_rng(random_state)
@@ -82,7 +80,7 @@ def count_pseudo_objective(
             ]
             terms.append(atom_term(name, sets, parameters, weights))
             notes += [atoms.note for atoms in sets if atoms.note is not None]
-        if not all(is_exact(each.complete, name, ijgp) for each in examples):
+        if not all(are_differences_exact(each.complete, name, ijgp) for each in examples):
             notes.append(f"differences of {name!r} are estimated by IJGP({ijgp.ibound})")
             estimated = True
     counted = f" by ijgp({ijgp.ibound}) counts" + ("" if estimated else ", which are exact")
