@@ -448,15 +448,14 @@ def draw_clusters(
     """Draw the lifted hypergraph of the data to `path`."""
     from lapis.problem.problem import build_problem
     from lapis.results.graph import check_drawing
-    from lapis.structure.drawing import cluster_graph
-    from lapis.structure.learners.lift_graph import PRIOR, lift_graph
+    from lapis.structure.learners.lift_graph import PRIOR, draw_cluster_graph, lift_graph
     from lapis.structure.training_data import join_worlds
 
     check_drawing(path)
     inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())
-    cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)
+    draw_cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)
 
 
 def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLikelyWorld:

@@ -13,7 +13,7 @@ import lapis
 import oracle
 from cli_run import Run
 from lapis.inference.marginals import InferenceOptions
-from lapis.lifted.cells.classes import by_cells
+from lapis.lifted.cells.count import infer_by_cells
 from lapis.lifted.ground import solve_ground
 from lapis.problem.problem import Problem
 from oracle import Facts, NoWorld
@@ -79,7 +79,7 @@ def hold_marginals_to_all_worlds(theory: Theory) -> None:
     except NoWorld:
         assume(False)
     try:
-        atoms, found = by_cells(problem, InferenceOptions())
+        atoms, found = infer_by_cells(problem, InferenceOptions())
     except lapis.LapisError as error:
         if "together" not in error.message:  # more than two elements, constants included
             raise
@@ -107,7 +107,7 @@ def test_marginals_by_cells_near_zero_and_one() -> None:
     """P(S) is σ(w) with |w| far beyond what 1 − p can say; T is never true."""
     model = lapis.parse("p = {A, B}\nS(p)\nR(p)\nT(p)\n90 S(x)\n-90 R(x)\n!T(x).")
     problem = lapis.build_problem(model, query=["S", "R", "T"])
-    _, found = by_cells(problem, InferenceOptions())
+    _, found = infer_by_cells(problem, InferenceOptions())
     assert found.log_odds.tolist() == pytest.approx([90, 90, -90, -90, -np.inf, -np.inf])
 
 

@@ -9,8 +9,8 @@ from theories import DrawnTheory, theories
 
 import lapis
 import oracle
-from lapis.lifted.encode import encode
-from lapis.lifted.kinds import Assignment, assignments, tell_apart
+from lapis.lifted.encode import encode_problem
+from lapis.lifted.kinds import Assignment, assignments, group_kinds
 from lapis.lifted.lift import LiftedProblem, lift_problem
 from oracle import Facts
 
@@ -40,7 +40,9 @@ def test_there_are_bell_many(rules: list[str], variables: list[int]) -> None:
     model = lapis.parse("\n".join(["p = {A, B, C, D, E}", "S(p)", "F(p, p)", *rules]))
     problem = lapis.build_problem(model, query=["S", "F"])
     assert [bell(n) for n in (1, 2, 3, 4)] == [1, 2, 5, 15]
-    assert len(encode(problem, tell_apart(problem), ()).columns) == sum(map(bell, variables))
+    assert len(encode_problem(problem, group_kinds(problem), ()).columns) == sum(
+        map(bell, variables)
+    )
 
 
 def is_of_class(

@@ -14,9 +14,15 @@ import lapis
 from lapis.lifted.compilation.circuit import FactorNode
 from lapis.lifted.compilation.theory import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
-from lapis.lifted.evaluation.floats import Floats, Value, log_factorial
-from lapis.lifted.evaluation.frames import WHOLE, Number, add_within, num_states, spread
-from lapis.lifted.evaluation.walk import Weights
+from lapis.lifted.evaluation.floats import Floats, FloatValue, log_factorial
+from lapis.lifted.evaluation.walk import (
+    WHOLE,
+    Number,
+    Weights,
+    add_within,
+    count_index_states,
+    spread_to_frame,
+)
 from lapis.lifted.lift import LiftedProblem, lift_problem, lift_problems
 
 TWO_COUNTS = """
@@ -42,15 +48,18 @@ def test_frames_list_compositions() -> None:
     frame = WHOLE.branch(np.array([n + 1]))
     first = np.arange(n + 1)
     second = frame.branch(first + 1)
-    rest = n - spread(first, frame, second)
+    rest = n - spread_to_frame(first, frame, second)
     third = second.branch(rest + 1)
     ends = [*third.start[1:].tolist(), third.size]
-    place = np.arange(third.size) - spread(third.start, second, third)
-    inner = np.arange(second.size) - spread(second.start, frame, second)
+    place = np.arange(third.size) - spread_to_frame(third.start, second, third)
+    inner = np.arange(second.size) - spread_to_frame(second.start, frame, second)
     found = {
         (int(m), int(i), int(j))
         for m, i, j in zip(
-            spread(first, frame, third), spread(inner, second, third), place, strict=True
+            spread_to_frame(first, frame, third),
+            spread_to_frame(inner, second, third),
+            place,
+            strict=True,
         )
     }
     assert found == {
@@ -65,14 +74,14 @@ def test_sums_within_a_frame_transpose_spreading() -> None:
     inner = outer.branch(np.array([3, 1, 5, 2])).branch(rng.integers(1, 4, 11))
     one, other = rng.random(outer.size), rng.random(inner.size)
     summed = add_within(other, inner, outer, outer.size)
-    assert one @ summed == pytest.approx(spread(one, outer, inner) @ other)
+    assert one @ summed == pytest.approx(spread_to_frame(one, outer, inner) @ other)
     assert add_within(other, inner, WHOLE, 1) == pytest.approx(other.sum())
 
 
 def test_states_are_counted_as_they_are_listed() -> None:
     """Four kinds of people: compositions of n into four parts, summed in one row each."""
     lifted = lift(TWO_COUNTS, person=9)
-    assert num_states(lifted.root, lifted.sizes_at(None)) == comb(9 + 3, 3)
+    assert count_index_states(lifted.root, lifted.sizes_at(None)) == comb(9 + 3, 3)
 
 
 def smokers_and_drinkers(n: int, smoking: float, drinking: float, both: float) -> float:
@@ -111,7 +120,7 @@ def test_errors_of_differences_grow_and_of_zeros_vanish() -> None:
     weights = Weights(np.array([1e-6, 1e-12, 0.0]), {})
     walk = Floats(weights, FLOATS[53])
 
-    def factor(weight: int) -> Value:
+    def factor(weight: int) -> FloatValue:
         return walk.factor(FactorNode(exponent=((weight, Size()),)), {})
 
     one = walk.factor(FactorNode(), {})

@@ -16,13 +16,13 @@ def test_many_kinds_are_refused_without_their_facts(monkeypatch: pytest.MonkeyPa
     problem = lapis.build_problem(model, lapis.Database.parse(facts), ["P"])
     monkeypatch.setattr(kinds, "facts_of_shapes", lambda *given: pytest.fail("looked at"))
     with pytest.raises(TooLarge, match="cannot be lifted"):
-        kinds.tell_apart(problem)
+        kinds.group_kinds(problem)
 
 
 def test_each_constant_has_the_region_of_its_colour() -> None:
     model = lapis.parse("thing = {A, B, C, D, E}\nF(thing)\nG(thing)\n1 F(x) => G(x)")
     problem = lapis.build_problem(model, lapis.Database.parse("F(A) F(B) G(C)"), ["G"])
-    found = kinds.tell_apart(problem)
+    found = kinds.group_kinds(problem)
     domain, kind = problem.domains["thing"], found.of_type["thing"]
     region = {name: int(kind.kind_of[domain.index[name]]) for name in "ABCDE"}
     assert region["A"] == region["B"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.lifted.kinds import tell_apart
+from lapis.lifted.kinds import group_kinds
 from lapis.lifted.lift import lift_problem
 from lapis.runtime.progress import Progress
 
@@ -48,7 +48,7 @@ def test_groups_are_found_and_checked() -> None:
     text = f"{friends(one, one)} {friends(two, one)} Friends(P5,P6)"
     data = lapis.Database.parse(text)
     problem = lapis.build_problem(MODEL, data, query=["Smokes"])
-    kinds = tell_apart(problem)
+    kinds = group_kinds(problem)
     assert sorted(kinds.sizes.values()) == [1, 1, 3, 4]
     lifted = lapis.infer(MODEL, data, query=["Smokes"], method="lifted")
     exact = lapis.infer(MODEL, data, query=["Smokes"], method="exact")
@@ -61,7 +61,7 @@ def test_colours_alone_do_not_suffice() -> None:
     ring = " ".join(f"Friends(P{i},P{(i + 1) % 6})" for i in range(6))
     data = lapis.Database.parse(ring)
     problem = lapis.build_problem(MODEL, data, query=["Smokes"])
-    assert len(tell_apart(problem).of_type["p"].elements) == 6
+    assert len(group_kinds(problem).of_type["p"].elements) == 6
     lifted = lapis.infer(MODEL, data, query=["Smokes"], method="lifted")
     exact = lapis.infer(MODEL, data, query=["Smokes"], method="exact")
     assert lifted.log_partition == pytest.approx(exact.log_partition, rel=1e-12)

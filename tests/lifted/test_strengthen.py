@@ -12,7 +12,7 @@ from lapis.lifted.compilation.theory import (
     TheoryAtom,
     TheoryClause,
     TheoryLiteral,
-    strengthen,
+    simplify_hard,
 )
 
 NAMES = ("P", "Q", "R", "S", "T")
@@ -54,7 +54,7 @@ def models(hards: frozenset[Hard] | set[Hard]) -> list[dict[str, bool]]:
 
 @given(hard_clauses())
 def test_the_same_worlds_and_nothing_implied(hards: set[Hard]) -> None:
-    found = strengthen(hards)
+    found = simplify_hard(hards)
     assert models(found) == models(hards)
     for one, other in itertools.permutations(found, 2):
         assert not one.clause.literals <= other.clause.literals

@@ -14,9 +14,9 @@ import lapis
 from cli_run import Run
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
+from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause, sign_patterns
 from lapis.structure.ensemble import COUPLING, Ensemble
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import Scorer
 from lapis.structure.select import CoupledGroup, ground_group, is_summable, refit_groups
 from lapis.structure.training_data import TrainingData, join_worlds
@@ -111,7 +111,7 @@ def test_a_score_is_the_gain_in_the_likelihood_of_the_groups(
     path: tuple[PathAtom, ...], groups: tuple[tuple[str, ...], ...]
 ) -> None:
     """Of all groups, or of those that it does not couple."""
-    own = canonical(path).path
+    own = canonicalize_clause(path).path
     zero = np.zeros(len(MODEL.predicates))
     none = Likelihoods([], groups).best(zero)
     scores = Scorer(join()).score(own, sign_patterns(own))
@@ -123,7 +123,7 @@ def test_a_score_is_the_gain_in_the_likelihood_of_the_groups(
 
 
 def test_a_clause_inside_a_group_has_no_score() -> None:
-    own = canonical(WITHIN).path
+    own = canonicalize_clause(WITHIN).path
     assert Scorer(join()).score(own, sign_patterns(own)) == []
     assert Scorer(join(())).score(own, sign_patterns(own)) != []
 
@@ -132,7 +132,7 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     data = join()
     log = ReplayLog()
     search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
-    clauses = [canonical(ALONE, 3), canonical(COUPLED, 4)]
+    clauses = [canonicalize_clause(ALONE, 3), canonicalize_clause(COUPLED, 4)]
     ensemble = Ensemble(data, search.scorer.sums)
     for clause in clauses:
         assert is_summable(search, ensemble, clause)
@@ -153,8 +153,8 @@ def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -
     search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     monkeypatch.setattr("lapis.structure.select.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
-    assert not is_summable(search, ensemble, canonical(COUPLED, 4))
-    assert is_summable(search, ensemble, canonical(ALONE, 3))
+    assert not is_summable(search, ensemble, canonicalize_clause(COUPLED, 4))
+    assert is_summable(search, ensemble, canonicalize_clause(ALONE, 3))
 
 
 def test_learned_values_are_conditional_likelihoods() -> None:
@@ -214,7 +214,7 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
     log = ReplayLog()
     search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     ensemble = Ensemble(data, search.scorer.sums)
-    ensemble.add(canonical(ALONE, 3))
+    ensemble.add(canonicalize_clause(ALONE, 3))
     seen: list[tuple[object, ...]] = []
 
     def record(search: RuleSearch, *what: Sequence[object]) -> CoupledGroup:
@@ -222,9 +222,9 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
         return ground_group(search, *what)  # type: ignore[arg-type]
 
     monkeypatch.setattr("lapis.structure.select.ground_group", record)
-    assert is_summable(search, ensemble, canonical(COUPLED, 4))
+    assert is_summable(search, ensemble, canonicalize_clause(COUPLED, 4))
     checked = list(seen)
-    ensemble.add(canonical(COUPLED, 4))
+    ensemble.add(canonicalize_clause(COUPLED, 4))
     seen.clear()
     refit_groups(search, ensemble, 0.02)
     assert checked == seen != []

@@ -362,8 +362,8 @@ def test_best_of_dangling_is_of_pseudo_likelihoods(run: Run) -> None:
     code, out, err = run(*typed.split())
     assert (code, out) == (1, "")
     assert err == (
-        "error: --dangling best compares pseudo-likelihoods, and predicates are given here\n"
-        "    say --dangling keep or drop, or leave out --conditioning and --joint-targets\n"
+        "error: --dangling best compares pseudo-likelihoods, which do not condition on predicates\n"
+        "    use --dangling keep or drop, or leave out --conditioning and --joint-targets\n"
     )
 
 
@@ -383,7 +383,7 @@ def test_methods_by_paths_say_that_they_find_no_rule_with_a_proposition(method: 
     kept = "" if method == "lift-graph" else ", but its unit clause"
     message = f"'Rain' has no arguments: {method} finds no rule with it{kept}"
     assert str(refused.value) == (
-        f"<text>:3:1: {message}\n    Rain\n    ^^^^\n    --method lapis does"
+        f"<text>:3:1: {message}\n    Rain\n    ^^^^\n    use --method lapis"
     )
     with pytest.warns(LapisWarning, match=message):
         found = lapis.learn_structure(model, data, method=method, jobs=1, **own)
@@ -395,7 +395,7 @@ def test_rules_of_the_model_are_left_out_with_a_warning(run: Run, tmp_path: Path
     """They would stand in the result with weights that nobody learned beside the others."""
     code, _, err = run("structure", "m.mln", "d.db", "-o", "out.mln")
     assert code == 0, err
-    assert "m.mln:4:1: warning: 2 rules of the model are left out" in err
+    assert "m.mln:4:1: warning: 2 rules of the model are ignored" in err
     run.write("declared.mln", "Friends(person, person)\nSmokes(person)\nCancer(person)\n")
     run("structure", "declared.mln", "d.db", "-o", "same.mln")
     assert lapis.read(tmp_path / "out.mln").rules == lapis.read(tmp_path / "same.mln").rules
@@ -408,7 +408,7 @@ def test_data_without_constants_is_refused_and_nothing_written(run: Run, tmp_pat
     assert (code, out) == (1, "")
     assert err == (
         "error: there are no atoms to explain: the data names no constants\n"
-        "    lapis check MODEL DATA says what was read\n"
+        "    lapis check MODEL DATA shows what was read\n"
     )
     assert not (tmp_path / "out.mln").exists()
 

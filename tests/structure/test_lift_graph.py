@@ -10,14 +10,20 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
-from lapis.structure.drawing import cluster_graph
-from lapis.structure.find_paths import find_paths
+from lapis.structure.candidates import (
+    Path,
+    PathAtom,
+    canonicalize_clause,
+    has_dangling,
+    is_connected,
+)
+from lapis.structure.learners.find_paths import find_paths
 from lapis.structure.learners.lift_graph import (
     Hyperedge,
     LiftedGraph,
     Lifting,
     cluster_log_likelihood,
+    draw_cluster_graph,
     ground_graph,
     lift_graph,
     merge_best_pairs,
@@ -207,7 +213,7 @@ def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Hypered
                 for edge in chosen
             )
             if is_connected(path):
-                found[canonical(path).path].update(chosen)
+                found[canonicalize_clause(path).path].update(chosen)
     return found
 
 
@@ -245,7 +251,7 @@ def test_clusters_are_drawn_by_type_with_their_facts() -> None:
     """Every constant by itself: an edge for each fact of two arguments, columns by type."""
     model = lapis.parse("R(a, a)\nT(a, b)\nP(a)")
     data = join(model, "R(A1,A2) R(A2,A2) T(A1,B1) P(A1)")
-    drawn = cluster_graph(data, ground_graph(data))
+    drawn = draw_cluster_graph(data, ground_graph(data))
     names = [node.label for node in drawn.nodes]
     assert sorted(names) == ["a: A1", "a: A2", "b: B1"]
     layers = {node.label[0]: node.layer for node in drawn.nodes}

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import lapis
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
+from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause, is_range_restricted
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.learn_rules import warn_of_loss
+from lapis.structure.learn_rules import warn_lost_gains
 from lapis.structure.learned_rules import LearnedRules
 from lapis.structure.learners.forward import ForwardOptions, find_candidates
 from lapis.structure.penalty_choice import (
@@ -28,6 +27,7 @@ from lapis.structure.penalty_choice import (
     hold_out,
 )
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import LearnedClause, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
@@ -101,13 +101,17 @@ def test_the_result_says_what_was_chosen_and_how_far_it_carries() -> None:
 def test_a_warning_names_what_does_not_carry_over() -> None:
     gains = {"a": PredicateGain(0.06, 0.1), "b": PredicateGain(-0.5, 0.125)}
     prices = Prices({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
-    clause = LearnedClause(canonical((PathAtom("a", (0,)), PathAtom("b", (0,)))), 1.0, 0.2)
+    clause = LearnedClause(
+        canonicalize_clause((PathAtom("a", (0,)), PathAtom("b", (0,)))), 1.0, 0.2
+    )
     found = Selection((clause,), {}, -1.0, -2.0, True, prices, HeldOut("worlds", 2, gains))
-    assert list(warn_of_loss(found)) == [
+    assert list(warn_lost_gains(found)) == [
         "the gain for b does not carry over: 0.1250 an atom where rules are learned, -0.5000 in "
         "parts held out"
     ]
-    assert not list(warn_of_loss(found._replace(held_out=HeldOut("worlds", 2, {"a": gains["a"]}))))
+    assert not list(
+        warn_lost_gains(found._replace(held_out=HeldOut("worlds", 2, {"a": gains["a"]})))
+    )
 
 
 def test_a_world_too_small_to_be_split_says_so() -> None:
@@ -320,7 +324,7 @@ def test_differences_of_range_restricted_clauses_ignore_constants_apart(
         atoms.append(atom)
     if len(set(atoms)) < len(atoms):
         return
-    clause = canonical(tuple(atoms), data.draw(st.integers(0, 2 ** len(atoms) - 1)))
+    clause = canonicalize_clause(tuple(atoms), data.draw(st.integers(0, 2 ** len(atoms) - 1)))
     if not is_range_restricted(clause, list(PEOPLE.predicates)):
         return
     generator = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -402,7 +406,7 @@ def test_a_clause_with_propositions_scores_the_gain_at_its_best_weight() -> None
     """Against counts of the clause in worlds with one atom changed, and a grid of weights."""
     worlds = weather(2, 8)
     data = join(WEATHER, worlds)
-    clause = canonical((PathAtom("Rain", ()), PathAtom("wet", (0,))), 0b10)
+    clause = canonicalize_clause((PathAtom("Rain", ()), PathAtom("wet", (0,))), 0b10)
     score: ClauseScore = Scorer(data).score(clause.path, {clause: clause.positive})[0]
     parts: dict[str, list[tuple[float, bool]]] = {"Rain": [], "wet": []}
     for world in data.worlds:

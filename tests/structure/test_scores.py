@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import lapis
-from lapis.structure.clauses import (
+from lapis.structure.candidates import (
     Candidate,
     PathAtom,
-    canonical,
+    canonicalize_clause,
     is_condensed,
     is_connected,
     sign_patterns,
@@ -87,7 +87,7 @@ def paths(draw: st.DrawFn) -> tuple[PathAtom, ...]:
             unique=True,
         ).filter(lambda a: is_connected(tuple(a)))
     )
-    return canonical(tuple(atoms)).path
+    return canonicalize_clause(tuple(atoms)).path
 
 
 def join(databases: list[lapis.Database]) -> TrainingData:
@@ -149,7 +149,7 @@ def brute_differences(
 def test_differences_are_those_of_flipped_worlds(
     databases: list[lapis.Database], path: tuple[PathAtom, ...], signs: int
 ) -> None:
-    candidate = canonical(path, signs % (1 << len(path)))
+    candidate = canonicalize_clause(path, signs % (1 << len(path)))
     data = join(databases)
     sums = PartSums(data)
     for name in {atom.predicate for atom in path}:
@@ -228,7 +228,9 @@ def test_a_score_is_the_gain_at_the_best_weights(path: tuple[PathAtom, ...]) -> 
     scorer = Scorer(join([WORLD]))
     none = Table([], [WORLD]).best(0.0)
     bounded = 0
-    for score in scorer.score(canonical(path).path, sign_patterns(canonical(path).path)):
+    for score in scorer.score(
+        canonicalize_clause(path).path, sign_patterns(canonicalize_clause(path).path)
+    ):
         best = Table([score.candidate], [WORLD]).best(0.0)
         assert score.gain >= best - none - 1e-7
         if abs(score.weight) < 5:
@@ -240,9 +242,9 @@ def test_a_score_is_the_gain_at_the_best_weights(path: tuple[PathAtom, ...]) -> 
 def test_joint_weights_are_the_maximum() -> None:
     data = join([WORLD])
     clauses = [
-        canonical((PathAtom("P", (0,)), PathAtom("R", (0, 1))), 1),
-        canonical((PathAtom("R", (0, 1)), PathAtom("R", (1, 0))), 2),
-        canonical((PathAtom("Q", (0,)), PathAtom("P", (0,))), 1),
+        canonicalize_clause((PathAtom("P", (0,)), PathAtom("R", (0, 1))), 1),
+        canonicalize_clause((PathAtom("R", (0, 1)), PathAtom("R", (1, 0))), 2),
+        canonicalize_clause((PathAtom("Q", (0,)), PathAtom("P", (0,))), 1),
     ]
     ensemble = Ensemble(data, PartSums(data))
     for clause in clauses:
@@ -259,10 +261,16 @@ def test_joint_weights_are_the_maximum() -> None:
 
 
 def test_clauses_are_told_apart_up_to_names_and_order() -> None:
-    left = canonical((PathAtom("R", (7, 5)), PathAtom("P", (5,)), PathAtom("R", (5, 2))), 5)
-    right = canonical((PathAtom("P", (1,)), PathAtom("R", (1, 9)), PathAtom("R", (4, 1))), 6)
+    left = canonicalize_clause(
+        (PathAtom("R", (7, 5)), PathAtom("P", (5,)), PathAtom("R", (5, 2))), 5
+    )
+    right = canonicalize_clause(
+        (PathAtom("P", (1,)), PathAtom("R", (1, 9)), PathAtom("R", (4, 1))), 6
+    )
     assert left == right
-    assert left != canonical((PathAtom("P", (1,)), PathAtom("R", (1, 9)), PathAtom("R", (4, 1))), 3)
+    assert left != canonicalize_clause(
+        (PathAtom("P", (1,)), PathAtom("R", (1, 9)), PathAtom("R", (4, 1))), 3
+    )
     assert {write_clause(c, MODEL.predicates) for c in sub_clauses(left)} == {
         "P(a1) => R(a1, a2)", "P(a1) => R(a2, a1)", "R(a1, a2) v R(a2, a3)",
     }  # fmt: skip

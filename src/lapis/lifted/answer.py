@@ -115,7 +115,7 @@ class Lifted(Result):
             "arithmetic": self.arithmetic,
             "reasons": list(self.reasons),
             "formulas": rows,
-            **({} if self.count is None else {"count": all_digits(self.count)}),
+            **({} if self.count is None else {"count": write_fraction(self.count)}),
             **({"tree": self.tree} if self.with_tree else {}),
         }
 
@@ -159,7 +159,7 @@ class Lifted(Result):
         return self.drawing.graph()
 
 
-def all_digits(number: Fraction) -> str:
+def write_fraction(number: Fraction) -> str:
     """A fraction as a text, also beyond the 4,300 digits at which Python stops."""
     from flint import fmpq
 
@@ -185,10 +185,10 @@ def lift_worlds(
         entry(problem_on(model, bind(database, model), names), sizes, classes)
         for database in databases
     ]
-    return found[0] if len(found) == 1 else add_worlds(found)
+    return found[0] if len(found) == 1 else sum_lifted_worlds(found)
 
 
-def add_worlds(parts: Sequence[Lifted]) -> Lifted:
+def sum_lifted_worlds(parts: Sequence[Lifted]) -> Lifted:
     rows: dict[tuple[int, str, str], LiftedFormula] = {}
     counts: dict[tuple[int, str], float] = {}
     for part in parts:
@@ -208,21 +208,21 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
         circuits=tuple(one for part in parts for one in part.circuits),
         liftable=all(part.liftable for part in parts),
         log_partition=log_partition,
-        error_bound=sum(part.error_bound for part in parts) + rounding_of(log_partition),
+        error_bound=sum(part.error_bound for part in parts) + unit_in_last_place(log_partition),
         weights=tuple(weights),
         expected_counts=np.array([counts[weight] for weight in weights]),
         formulas=tuple(sorted(rows.values(), key=lambda row: row.rule)),
-        count=prod_counts([part.count for part in parts]),
+        count=multiply_counts([part.count for part in parts]),
         arithmetic=", ".join(dict.fromkeys(part.arithmetic for part in parts)),
         reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     )
 
 
-def rounding_of(number: float) -> float:
+def unit_in_last_place(number: float) -> float:
     return math.ulp(number) if math.isfinite(number) else 0.0
 
 
-def prod_counts(counts: Sequence[Fraction | None]) -> Fraction | None:
+def multiply_counts(counts: Sequence[Fraction | None]) -> Fraction | None:
     known = [count for count in counts if count is not None]
     return prod(known, start=Fraction(1)) if len(known) == len(counts) else None
 

@@ -39,8 +39,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import Answered, InferenceOptions, Marginals
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.lifted.answer import Lifted, lift_by_circuit
-from lapis.lifted.cells.classes import by_cells
-from lapis.lifted.cells.count import lift_by_cells
+from lapis.lifted.cells.count import infer_by_cells, lift_by_cells
 from lapis.lifted.cells.numbers import FEW_STEPS, MAX_STEPS
 from lapis.lifted.compilation.theory import AtomShape
 from lapis.lifted.evaluation.evaluate import log_counts
@@ -65,14 +64,14 @@ def lift_by_choice(problem: Problem, sizes: Mapping[str, int], classes: bool) ->
     if classes:
         return lift_by_circuit(problem, sizes, classes, max_work=SOME_WORK)
     small = is_small(problem, sizes)
-    limits = circuit_limits(problem, small)
+    limits = choose_circuit_limits(problem, small)
     ways: dict[str, Callable[[], Lifted]] = {
         "circuit": partial(lift_by_circuit, problem, sizes, classes, **limits._asdict()),
         "cells": partial(lift_by_cells, problem, sizes, classes, max_steps=FEW_STEPS),
         "ground": partial(lift_by_ground, problem, sizes, classes),
     }
-    order = order_of_ways(problem, small)
-    found, refusals = first_answer(problem, [ways[name] for name in order])
+    order = order_methods(problem, small)
+    found, refusals = run_first_method(problem, [ways[name] for name in order])
     if found.method != "ground":
         return found
     return replace(found, reasons=tuple(e.message.removeprefix(CANNOT) for e in refusals[:1]))
@@ -85,13 +84,13 @@ class CircuitLimits(NamedTuple):
     may_search: bool
 
 
-def circuit_limits(problem: Problem, small: bool) -> CircuitLimits:
+def choose_circuit_limits(problem: Problem, small: bool) -> CircuitLimits:
     """A search over ground atoms is left to the ground network, which has no negative factors."""
     factors = any(predicate.factors for predicate in problem.model.predicates.values())
     return CircuitLimits(FEW_WORK if small and not factors else SOME_WORK, may_search=factors)
 
 
-def order_of_ways(problem: Problem, small: bool) -> list[str]:
+def order_methods(problem: Problem, small: bool) -> list[str]:
     """The ways that may answer a problem, in the order in which they are tried."""
     if problem.model.constraints:
         return ["cells"]
@@ -102,7 +101,7 @@ def order_of_ways(problem: Problem, small: bool) -> list[str]:
     return ["circuit", "cells", "ground"]
 
 
-def first_answer(
+def run_first_method(
     problem: Problem, ways: Sequence[Callable[[], Found]]
 ) -> tuple[Found, list[LapisError]]:
     """The answer of the first way that does not refuse, and the refusals before it.
@@ -141,7 +140,7 @@ def locate_refusal(problem: Problem, error: LapisError) -> TooLarge:
     return TooLarge(message, code=error.code, span=span, hint=hint)
 
 
-def by_lifting(problem: Problem, options: InferenceOptions) -> Answered:
+def infer_lifted(problem: Problem, options: InferenceOptions) -> Answered:
     """The method `lifted` of `lapis infer`.
 
     With `options.max_elements` it is tried before other methods, and does not ground.
@@ -152,26 +151,26 @@ def by_lifting(problem: Problem, options: InferenceOptions) -> Answered:
         If the model cannot be lifted, naming the formula that is the reason.
     """
     small = options.max_elements is None and is_small(problem)
-    limits = circuit_limits(problem, small)
+    limits = choose_circuit_limits(problem, small)
     ways: dict[str, Callable[[], Answered]] = {
-        "circuit": partial(by_first_order_circuit, problem, options, limits),
-        "cells": partial(by_cells, problem, options),
-        "ground": partial(by_ground_network, problem, options),
+        "circuit": partial(infer_by_circuit, problem, options, limits),
+        "cells": partial(infer_by_cells, problem, options),
+        "ground": partial(infer_ground, problem, options),
     }
-    order = order_of_ways(problem, small)
+    order = order_methods(problem, small)
     if options.max_elements is not None:
         order.remove("ground")
-    return first_answer(problem, [ways[name] for name in order])[0]
+    return run_first_method(problem, [ways[name] for name in order])[0]
 
 
-def by_ground_network(problem: Problem, options: InferenceOptions) -> Answered:
+def infer_ground(problem: Problem, options: InferenceOptions) -> Answered:
     """The marginals of a small ground network."""
     network, found, error_bound = solve_ground(problem, options)
     notes = found.diagnostics | {"error_bound": error_bound, "arithmetic": "doubles"}
     return network, replace(found.named("ground"), diagnostics=notes)
 
 
-def by_first_order_circuit(
+def infer_by_circuit(
     problem: Problem, options: InferenceOptions, limits: CircuitLimits
 ) -> Answered:
     """The marginals of a circuit, compiled within limits."""
@@ -187,7 +186,7 @@ def by_first_order_circuit(
         progress=options.progress,
     )
     found = lifted.columns_at()
-    odds = class_log_odds(lifted, found.expected_count)
+    odds = shape_log_odds(lifted, found.expected_count)
     log_odds = np.empty(len(atoms.atoms))
     for predicate, rows, first in zip(
         atoms.atoms.predicates, atoms.atoms.tuples, atoms.atoms.offset.tolist(), strict=False
@@ -214,7 +213,7 @@ def by_first_order_circuit(
     )
 
 
-def class_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[AtomShape, float]:
+def shape_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[AtomShape, float]:
     """log P(atom) − log P(¬atom) for the shapes of the atoms asked."""
     columns = lifted.encoding.columns
     asked = [number for number, column in enumerate(columns) if column.shape is not None]

@@ -25,7 +25,7 @@ from lapis.lifted.compilation.circuit import (
     RecursionNode,
     RestNode,
     SumNode,
-    children,
+    child_nodes,
 )
 from lapis.lifted.compilation.theory import Region, Size
 from lapis.lifted.encode import Encoding
@@ -60,11 +60,11 @@ class Drawing:
 
     @cached_property
     def uses(self) -> dict[int, int]:
-        return uses_of(self.root)
+        return count_uses(self.root)
 
     def draw(self, node: Node, depth: int, size: dict[Region, str], lead: str) -> Iterator[Line]:
         if isinstance(node, RestNode):
-            rest = {**size, node.rest: less(size[node.region], node.taken)}
+            rest = {**size, node.rest: minus_number(size[node.region], node.taken)}
             yield from self.draw(node.part, depth, rest, lead)
             return
         if isinstance(node, PairsNode):
@@ -132,7 +132,7 @@ class Drawing:
             case RecursionNode(regions, region, part):
                 names = ", ".join(size[r] for r in regions)
                 text = f"part {self.number_of(node)} at {names}, from itself at"
-                yield Line(depth, "f", f"{lead}{text} {less(size[region], 1)}")
+                yield Line(depth, "f", f"{lead}{text} {minus_number(size[region], 1)}")
                 if part is not None:
                     yield from self.draw(part, depth + 1, size, "")
             case GroundingNode(part, type_name, number):
@@ -150,7 +150,7 @@ class Drawing:
     def factor_text(self, node: FactorNode, size: Mapping[Region, str]) -> str:
         words = []
         score = [
-            times(self.weight_text(column), size_text(number, size))
+            product_text(self.weight_text(column), size_text(number, size))
             for column, number in node.exponent
         ]
         if score:
@@ -185,13 +185,13 @@ class Drawing:
         return Picture(tuple(nodes), tuple(edges))
 
 
-def uses_of(root: Node) -> dict[int, int]:
+def count_uses(root: Node) -> dict[int, int]:
     """How often each node is a part of another, or called."""
     uses: dict[int, int] = {id(root): 1}
     pending = [root]
     while pending:
         node = pending.pop()
-        below = (node.node,) if isinstance(node, CallNode) else children(node)
+        below = (node.node,) if isinstance(node, CallNode) else child_nodes(node)
         for child in below:
             uses[id(child)] = uses.get(id(child), 0) + 1
             if uses[id(child)] == 1:
@@ -199,7 +199,7 @@ def uses_of(root: Node) -> dict[int, int]:
     return uses
 
 
-def less(text: str, number: int) -> str:
+def minus_number(text: str, number: int) -> str:
     return minus_text(text, str(number)) if number else text
 
 
@@ -212,7 +212,7 @@ def power_text(base: float, exponent: str) -> str:
     return text if exponent == "1" else f"{text}^({exponent})"
 
 
-def times(*words: str) -> str:
+def product_text(*words: str) -> str:
     kept = [word for word in words if word != "1"]
     return "·".join(kept) or "1"
 
@@ -223,6 +223,6 @@ def size_text(size: Size, letters: Mapping[Region, str]) -> str:
     >>> size_text(Size(((0, 0), (0, 1)), 1, 2), {0: "n"})
     'n·(n − 1)/2'
     """
-    factors = [less(letters[region], offset) for region, offset in size.factors]
-    text = times(str(size.coefficient), *factors)
+    factors = [minus_number(letters[region], offset) for region, offset in size.factors]
+    text = product_text(str(size.coefficient), *factors)
     return text if size.divisor == 1 else f"{text}/{size.divisor}"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
-from lapis.lifted.compilation.compile import describe
+from lapis.lifted.compilation.compile import describe_shape
 from lapis.lifted.compilation.theory import (
     ALWAYS,
     AtomShape,
@@ -31,8 +31,8 @@ from lapis.lifted.compilation.theory import (
     Theory,
     TheoryAtom,
     TheoryLiteral,
+    atom_shape,
     build_theory,
-    shape_of,
 )
 from lapis.lifted.kinds import Assignment, Kinds, all_shapes, assignments, num_assignments
 from lapis.logic.clauses import Condition, Cube, Feature, Literal, SimpleTerm, TypedVariable
@@ -67,7 +67,9 @@ class Encoding:
     columns: tuple[ExponentColumn, ...]  # what the exponents' numbers stand for
 
 
-def encode(problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None) -> Encoding:
+def encode_problem(
+    problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None
+) -> Encoding:
     """The theory of a problem. `classes`: count each class of groundings by itself, and the atoms
     of these predicates.
     """
@@ -155,10 +157,12 @@ class Encoder:
     def count_atoms(self, predicate: Predicate) -> None:
         """Two features of weight zero for each shape of its atoms: true ones and false ones."""
         for atom, assignment in self.atoms_of(predicate):
-            shape = shape_of(atom, assignment.regions)
+            shape = atom_shape(atom, assignment.regions)
             for sign in (True, False):
                 size = assignment.num_groundings
-                column = self.add_column(ExponentColumn(-1, -1, shape, describe(shape), size, sign))
+                column = self.add_column(
+                    ExponentColumn(-1, -1, shape, describe_shape(shape), size, sign)
+                )
                 clause = frozenset([TheoryLiteral(atom, sign)])
                 self.soft.append((clause, assignment.regions, ((column, Size()),)))
 
@@ -183,7 +187,7 @@ class Encoder:
                 size = assignment.num_groundings
                 certain.append((column, size._replace(coefficient=feature.constant)))
             for clause in feature.clauses:
-                row = disjunction(clause.literals, clause.conditions, assignment)
+                row = assign_clause(clause.literals, clause.conditions, assignment)
                 if feature.hard:
                     if row is not None:
                         self.require(*row)
@@ -226,8 +230,8 @@ class Encoder:
         for cube in cubes:
             for assignment in assignments((*variables, *bound), self.kinds):
                 negated = [literal.negate() for literal in cube.literals]
-                holds = [decide(condition, assignment) for condition in cube.conditions]
-                row = disjunction(negated, (), assignment)
+                holds = [evaluate_condition(condition, assignment) for condition in cube.conditions]
+                row = assign_clause(negated, (), assignment)
                 if all(holds) and row is not None:
                     for head in heads(assignment):
                         self.require(row[0] | {head}, row[1])
@@ -268,7 +272,7 @@ class Encoder:
         """A unit clause for the atoms of a shape that are known."""
         is_open = self.problem.evidence[predicate.name].open
         for atom, assignment in self.atoms_of(predicate):
-            shape = shape_of(atom, assignment.regions)
+            shape = atom_shape(atom, assignment.regions)
             value = self.kinds.facts.get(shape, None if is_open else False)
             if value is not None:
                 self.require([TheoryLiteral(atom, value)], assignment.regions)
@@ -290,11 +294,11 @@ def describe_assignment(
     return ", ".join(parts)
 
 
-def disjunction(
+def assign_clause(
     literals: Iterable[Literal], conditions: Iterable[Condition], assignment: Assignment
 ) -> Row | None:
     """A clause under an assignment; None where a condition makes it true."""
-    if any(decide(condition, assignment) for condition in conditions):
+    if any(evaluate_condition(condition, assignment) for condition in conditions):
         return None
     return (
         frozenset(
@@ -312,7 +316,7 @@ def term_of(term: SimpleTerm, assignment: Assignment) -> Term:
     return term.name if isinstance(term, Constant) else assignment.term[term.name]
 
 
-def decide(condition: Condition, assignment: Assignment) -> bool:
+def evaluate_condition(condition: Condition, assignment: Assignment) -> bool:
     """Numbers are only compared between elements: `kinds` tells such constants apart."""
     left, right = term_of(condition.left, assignment), term_of(condition.right, assignment)
     if condition.operator in ("=", "!=") and not condition.offset:

@@ -84,9 +84,9 @@ def solve_ground(problem: Problem, options: InferenceOptions) -> tuple[Network, 
     sizes = {name: len(domain) for name, domain in problem.domains.items()}
     atoms, clauses = num_unknown(problem, sizes), num_clauses(problem, sizes)
     if atoms > MAX_GROUND_ATOMS:
-        raise too_many_ground(atoms, "unknown atoms", MAX_GROUND_ATOMS)
+        raise too_large_error(atoms, "unknown atoms", MAX_GROUND_ATOMS)
     if clauses > (most := MANY_GROUND_CLAUSES if atoms <= FEW_GROUND_ATOMS else MAX_GROUND_CLAUSES):
-        raise too_many_ground(clauses, "clauses", most)
+        raise too_large_error(clauses, "clauses", most)
     network = ground(problem, progress=options.progress)
     if atoms <= FEW_GROUND_ATOMS and network.num_clauses << atoms <= MAX_ENTRIES:
         found = infer_network(network, "enumerate", options)
@@ -95,7 +95,7 @@ def solve_ground(problem: Problem, options: InferenceOptions) -> tuple[Network, 
     return network, found, bound_error(network)
 
 
-def too_many_ground(number: int, what: str, most: int) -> TooLarge:
+def too_large_error(number: int, what: str, most: int) -> TooLarge:
     return TooLarge(
         f"the ground network has {number:,} {what}, and at most {most:,} are summed in place of a "
         "circuit",
@@ -113,7 +113,7 @@ def bound_error(network: Network) -> float:
     return ROUNDING * (network.num_clauses + network.num_atoms + 8) * largest
 
 
-def name_all(problem: Problem, sizes: Mapping[str, int]) -> Problem:
+def name_all_constants(problem: Problem, sizes: Mapping[str, int]) -> Problem:
     """The problem with a name for every constant that the sizes ask for.
 
     Raises
@@ -126,7 +126,7 @@ def name_all(problem: Problem, sizes: Mapping[str, int]) -> Problem:
     refuse_new_numbers(problem, extra_constants(problem, sizes))
     for type_name, size in sizes.items():
         if size > MAX_GROUND_ATOMS:
-            raise too_many_ground(size, f"constants of type {type_name!r}", MAX_GROUND_ATOMS)
+            raise too_large_error(size, f"constants of type {type_name!r}", MAX_GROUND_ATOMS)
     for type_name in list(sizes):
         problem, sizes = name_constants(problem, type_name, sizes)
     return problem
@@ -135,7 +135,7 @@ def name_all(problem: Problem, sizes: Mapping[str, int]) -> Problem:
 def lift_by_ground(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
     """The method `ground` of `lapis lift`."""
     assert not classes  # the registry refuses it
-    problem = name_all(problem, sizes)
+    problem = name_all_constants(problem, sizes)
     _, found, error = solve_ground(problem, InferenceOptions())
     assert found.log_partition is not None
     return Lifted(

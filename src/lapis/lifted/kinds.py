@@ -31,8 +31,8 @@ from lapis.lifted.compilation.theory import (
     Slot,
     Term,
     TheoryAtom,
-    num_choices,
-    shape_of,
+    atom_shape,
+    count_choices,
 )
 from lapis.lifted.rewriting import declared_type
 from lapis.logic.clauses import Clause, Cube, TypedVariable
@@ -70,7 +70,7 @@ class Assignment(NamedTuple):
 
     @property
     def num_groundings(self) -> Size:
-        return num_choices(self.regions.values())
+        return count_choices(self.regions.values())
 
 
 def assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> Iterator[Assignment]:
@@ -124,10 +124,10 @@ def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[A
     variables = [(str(position), type_name) for position, type_name in enumerate(types)]
     for assignment in assignments(variables, kinds):
         terms = tuple(assignment.term[name] for name, _ in variables)
-        yield shape_of(TheoryAtom(predicate, terms), assignment.regions)
+        yield atom_shape(TheoryAtom(predicate, terms), assignment.regions)
 
 
-def tell_apart(
+def group_kinds(
     problem: Problem,
     grounded: Iterable[str] = (),
     sizes: Mapping[str, int] | None = None,
@@ -144,7 +144,7 @@ def tell_apart(
     extra = extra_constants(problem, sizes or {})
     while True:
         kinds = group_constants(problem, named, extra)
-        refuse_many(kinds)
+        refuse_many_kinds(kinds)
         if max_elements is not None:
             refuse_elements(kinds, max_elements)
         # Facts are looked at one by one only if they are of few kinds.
@@ -174,17 +174,17 @@ def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int
     return found
 
 
-def refuse_many(kinds: Kinds) -> None:
+def refuse_many_kinds(kinds: Kinds) -> None:
     """Refuse problems in which constants are told apart, by themselves or in many groups."""
-    number = most_of_sorts(
+    number = max_over_sorts(
         {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
     )
     if sum(number.values()) > MAX_KINDS:
         worst = max(number, key=lambda name: number[name])
-        raise too_many(worst, number[worst])
+        raise too_many_kinds_error(worst, number[worst])
 
 
-def most_of_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
+def max_over_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
     """For each type the largest number of its sorts, which have nothing to do with each other."""
     found: dict[str, int] = {}
     for sort, number in numbers.items():
@@ -193,13 +193,13 @@ def most_of_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def refuse_number(type_name: str, number: int) -> None:
+def refuse_many_constants(type_name: str, number: int) -> None:
     """Refuse to tell so many constants of a type apart, before they have names."""
     if isinstance(number, Integral) and number > MAX_KINDS:
-        raise too_many(type_name, int(number))
+        raise too_many_kinds_error(type_name, int(number))
 
 
-def too_many(type_name: str, number: int) -> TooLarge:
+def too_many_kinds_error(type_name: str, number: int) -> TooLarge:
     name = declared_type(type_name)
     return TooLarge(
         f"this cannot be lifted: formulas and facts tell {number:,} constants or groups of "
@@ -215,7 +215,7 @@ def refuse_elements(kinds: Kinds, most: int) -> None:
         name: len(kind.elements) + sum(kinds.sizes[region] == 1 for region in kind.regions)
         for name, kind in kinds.of_type.items()
     }
-    number = sum(most_of_sorts(singles).values())
+    number = sum(max_over_sorts(singles).values())
     if number > most:
         raise TooLarge(
             f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
@@ -229,7 +229,7 @@ def group_constants(
     problem: Problem, named: Mapping[str, set[str]], extra: Mapping[str, int]
 ) -> Kinds:
     """Elements and regions, without what is known of them."""
-    colours = refine(problem, named)
+    colours = refine_colours(problem, named)
     of_type: dict[str, Kind] = {}
     names: list[str] = []
     sizes: dict[Region, int] = {}
@@ -255,7 +255,7 @@ def group_constants(
     return Kinds(of_type, tuple(names), sizes, {})
 
 
-def stated_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | None, np.ndarray]]:
+def known_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | None, np.ndarray]]:
     """Predicate, its types, and the rows known true, known false or (None) unknown.
 
     Those that its being open or closed says already are left out.
@@ -269,7 +269,7 @@ def stated_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool |
             yield name, types, None, evidence.unknown
 
 
-def refine(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndarray]:
+def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndarray]:
     """uint64[num_constants] for each type: colours; 0 where nothing is said of a constant."""
     start: dict[str, np.ndarray] = {}
     for type_name, domain in problem.domains.items():
@@ -280,7 +280,7 @@ def refine(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndar
     num_colours = 0
     for _ in range(MAX_ROUNDS):
         new = {name: colour.copy() for name, colour in start.items()}
-        for number, (_, types, truth, rows) in enumerate(stated_rows(problem)):
+        for number, (_, types, truth, rows) in enumerate(known_rows(problem)):
             if not len(rows):
                 continue
             seed = np.uint64(3 * number + 1 + (0 if truth is None else 1 + truth))
@@ -342,7 +342,7 @@ def shape_of_row(predicate: str, types: Sequence[str], row: np.ndarray, kinds: K
 
 def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[AtomShape, bool | None]:
     found: dict[AtomShape, bool | None] = {}
-    for predicate, types, truth, rows in stated_rows(problem):
+    for predicate, types, truth, rows in known_rows(problem):
         found |= dict.fromkeys(shapes_of_rows(predicate, types, rows, kinds)[0], truth)
     return found
 
@@ -350,7 +350,7 @@ def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[AtomShape, bool | No
 def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
     """Constants of regions on which a relation is neither known throughout nor nowhere."""
     sizes = {region: np.asarray(size, object) for region, size in kinds.sizes.items()}
-    for predicate, types, _, rows in stated_rows(problem):
+    for predicate, types, _, rows in known_rows(problem):
         shapes, which = shapes_of_rows(predicate, types, rows, kinds)
         number = np.bincount(which, minlength=len(shapes))
         mixed = {

@@ -30,7 +30,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
-from lapis.lifted.compilation.circuit import FactorNode, GroundingNode, Node, product
+from lapis.lifted.compilation.circuit import FactorNode, GroundingNode, Node, multiply_nodes
 from lapis.lifted.compilation.compilation_rules import compile_theory
 from lapis.lifted.compilation.compile import (
     MAX_STATES,
@@ -40,23 +40,22 @@ from lapis.lifted.compilation.compile import (
     TooManyTheories,
 )
 from lapis.lifted.compilation.theory import Region, Theory, clause_key
-from lapis.lifted.encode import Encoding, encode, encoding_work
-from lapis.lifted.evaluation.evaluate import LiftedPartition, evaluate, hessian_product
-from lapis.lifted.evaluation.frames import num_states
-from lapis.lifted.evaluation.walk import Weights
+from lapis.lifted.encode import Encoding, encode_problem, encoding_work
+from lapis.lifted.evaluation.evaluate import LiftedPartition, evaluate_circuit, hessian_product
+from lapis.lifted.evaluation.walk import Weights, count_index_states
 from lapis.lifted.kinds import (
     Kinds,
     extra_constants,
+    group_kinds,
     listed_types,
+    refuse_many_constants,
     refuse_new_numbers,
-    refuse_number,
-    tell_apart,
 )
 from lapis.lifted.rewriting import declared_type, separate_parts, split_types
 from lapis.problem.problem import Problem
 from lapis.runtime.progress import Report, Stop
 
-INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
+ALTERNATIVES = "learn by pseudo-likelihood, infer by sampling (--method auto)"
 FEW_STATES = 5_000_000  # of a circuit's sums, where lifting was not asked for by name
 MAX_GROUNDED = 12  # constants of a type that is grounded
 CANNOT = "this model cannot be lifted: "
@@ -106,7 +105,7 @@ class LiftedProblem:
     ) -> LiftedPartition:
         """log Z, and the expected count of each column of the encoding."""
         try:
-            return evaluate(self.root, self.weights_at(weights), self.sizes_at(sizes))
+            return evaluate_circuit(self.root, self.weights_at(weights), self.sizes_at(sizes))
         except LapisError as error:
             factors = [p.factors for p in self.problem.model.predicates.values() if p.factors]
             if error.code == "unsatisfiable" and any(min(pair) <= 0 for pair in factors):
@@ -179,23 +178,25 @@ def lift_problem(
     problem = split_types(separate_parts(problem))
     sizes = sizes_of_sorts(problem, sizes)
     for type_name in listed_types(problem) & set(sizes):
-        refuse_number(type_name, sizes[type_name])
+        refuse_many_constants(type_name, sizes[type_name])
         problem, sizes = name_constants(problem, type_name, sizes)
     classes = None if classes is None else tuple(classes)
     while True:
-        kinds = tell_apart(problem, grounded, sizes, max_elements)
-        refuse_work(problem, kinds, max_work)
-        encoding = encode(problem, kinds, classes)
+        kinds = group_kinds(problem, grounded, sizes, max_elements)
+        refuse_encoding_work(problem, kinds, max_work)
+        encoding = encode_problem(problem, kinds, classes)
         key = encoding.theory, encoding.certain, encoding.free
         try:
             if key not in cache:
                 most = MAX_STATES if max_elements is None else FEW_STATES
                 cache[key] = compile_encoding(problem, encoding, most, max_work, stop, progress)
         except NotLiftable as stuck:
-            type_name, reason = choose_type(problem, encoding, stuck.theory)
+            type_name, reason = choose_grounded_type(problem, encoding, stuck.theory)
             left = {name for name, kind in kinds.of_type.items() if kind.regions} - {type_name}
             if max_elements is not None or not (may_search or left):
-                raise not_liftable(reason, widest_rules(problem, encoding, stuck.theory)) from None
+                raise not_liftable_error(
+                    reason, widest_rules(problem, encoding, stuck.theory)
+                ) from None
             problem, sizes = name_constants(problem, type_name, sizes)
             grounded.append(type_name)
             reasons.append(reason)
@@ -211,7 +212,7 @@ def lift_problem(
 
 
 def refuse_long_sums(lifted: LiftedProblem) -> None:
-    states = num_states(lifted.root, lifted.sizes_at(None))
+    states = count_index_states(lifted.root, lifted.sizes_at(None))
     if states > FEW_STATES:
         raise TooLarge(
             f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "
@@ -229,7 +230,7 @@ def lift_problems(
     return [lift_problem(p, cache=cache, max_elements=max_elements) for p in problems]
 
 
-def refuse_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
+def refuse_encoding_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
     """Refuse formulas whose variables can be elements and members in too many ways."""
     work = encoding_work(problem, kinds)
     if sum(work.values()) > max_work:
@@ -239,16 +240,16 @@ def refuse_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
             f"{rule.text!r} is {work[worst]:,} literals when its {num_variables(rule)} variables "
             f"are equal or different in all ways, and at most {max_work:,} are compiled"
         )
-        raise not_liftable(reason, [rule])
+        raise not_liftable_error(reason, [rule])
 
 
-def not_liftable(reason: str, rules: Sequence[Rule]) -> TooLarge:
+def not_liftable_error(reason: str, rules: Sequence[Rule]) -> TooLarge:
     """The refusal that names the rules that are the reason."""
     return TooLarge(
         f"{CANNOT}{reason}",
         code=NOT_LIFTABLE,
         span=rules[0].span if rules else None,
-        hint=INSTEAD,
+        hint=ALTERNATIVES,
     )
 
 
@@ -273,16 +274,20 @@ def compile_encoding(
             progress=progress,
         )
     except TooManyStates as reached:
-        raise too_many_states(reached, widest_rules(problem, encoding, reached.theory)) from None
+        raise too_many_states_error(
+            reached, widest_rules(problem, encoding, reached.theory)
+        ) from None
     except TooManyTheories as reached:
         rules = widest_rules(problem, encoding, reached.theory)
         texts = " and ".join(repr(rule.text) for rule in rules[:3])
         reason = f"its circuit is not complete after {reached}"
-        raise not_liftable(f"{reason}, the last of {texts}" if texts else reason, rules) from None
-    return product(FactorNode(encoding.certain, free=free), node)
+        raise not_liftable_error(
+            f"{reason}, the last of {texts}" if texts else reason, rules
+        ) from None
+    return multiply_nodes(FactorNode(encoding.certain, free=free), node)
 
 
-def too_many_states(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:
+def too_many_states_error(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:
     """An error that names the formulas whose variables are in the sum."""
     texts = " and ".join(repr(rule.text) for rule in rules[:3]) or "a block"
     more = f" and {len(rules) - 3} more" if len(rules) > 3 else ""
@@ -291,7 +296,7 @@ def too_many_states(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:
         f"constants, because of {texts}{more}",
         code="too-many-combinations",
         span=rules[0].span if rules else None,
-        hint=f"take smaller domains or fewer predicates; or {INSTEAD}",
+        hint=f"take smaller domains or fewer predicates; or {ALTERNATIVES}",
     )
 
 
@@ -299,17 +304,17 @@ def widest_rules(problem: Problem, encoding: Encoding, theory: Theory) -> list[R
     """Of the rules that a theory comes from, those with the most variables."""
     clauses = theory.clauses
     predicates = {literal.atom.predicate for clause in clauses for literal in clause.literals}
-    rules = [problem.model.rules[n] for n in stuck_rules(problem, encoding, theory, predicates)]
+    rules = [problem.model.rules[n] for n in source_rules(problem, encoding, theory, predicates)]
     most = max(map(num_variables, rules), default=0)
     return [rule for rule in rules if num_variables(rule) == most]
 
 
-def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
+def choose_grounded_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
     """The smallest type that the clauses without a rule range over, and why it is grounded."""
     kinds = encoding.kinds
     clause = max(stuck.clauses, key=lambda c: (len(c.regions), clause_key(c)))
     predicates = {literal.atom.predicate for literal in clause.literals}
-    rules = stuck_rules(problem, encoding, stuck, predicates)
+    rules = source_rules(problem, encoding, stuck, predicates)
     largest = max((num_variables(problem.model.rules[rule]) for rule in rules), default=0)
     rules = [rule for rule in rules if num_variables(problem.model.rules[rule]) == largest]
     types = {
@@ -330,7 +335,7 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
         f"{f' through {through}' if through else ''}, and none of them can be summed over by itself"
     )
     if size[type_name] > MAX_GROUNDED:
-        raise not_liftable(
+        raise not_liftable_error(
             f"{reason}; telling the {size[type_name]:,} constants of type "
             f"{declared_type(type_name)!r} apart would be too many (at most {MAX_GROUNDED})",
             named,
@@ -338,7 +343,7 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
     return type_name, reason
 
 
-def stuck_rules(
+def source_rules(
     problem: Problem, encoding: Encoding, stuck: Theory, predicates: set[str]
 ) -> list[int]:
     """The rules that the clauses without a rule of compilation come from."""

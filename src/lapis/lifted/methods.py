@@ -7,7 +7,7 @@ from lapis.registry.method_table import Method
 INFER = (
     Method(
         "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
-        "evidence that leave most constants alike", "lapis.lifted.choice:by_lifting", "problem",
+        "evidence that leave most constants alike", "lapis.lifted.choice:infer_lifted", "problem",
         "always", ("time_limit",),
     ),
 )  # fmt: skip

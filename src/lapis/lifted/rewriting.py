@@ -63,12 +63,14 @@ def separate_parts(problem: Problem) -> Problem:
     features: list[Feature] = []
     for feature in form.features:
         for clause in feature.clauses if feature.hard else ():
-            parts = parts_of(clause)
+            parts = split_clause_parts(clause)
             if len(parts) < 2 or len(added) + len(parts) - 1 > MAX_SEPARATED:
                 features.append(replace(feature, clauses=(clause,)))
                 continue
             kept, *others = sorted(parts, key=len, reverse=True)
-            new = [define(part, feature, len(added) + i + 1) for i, part in enumerate(others)]
+            new = [
+                define_exception(part, feature, len(added) + i + 1) for i, part in enumerate(others)
+            ]
             added += new
             bound = {variable for each in new for variable in each.bound}
             propositions = [Literal(each.predicate.name, (), False) for each in new]
@@ -86,23 +88,23 @@ def pieces_of(clause: Clause | Cube) -> tuple[Piece, ...]:
     return (*clause.literals, *clause.conditions)
 
 
-def terms_of(piece: Piece) -> tuple[object, ...]:
+def piece_terms(piece: Piece) -> tuple[object, ...]:
     return piece.terms if isinstance(piece, Literal) else (piece.left, piece.right)
 
 
-def variables_of(piece: Piece) -> set[str]:
-    return {term.name for term in terms_of(piece) if isinstance(term, Variable)}
+def piece_variables(piece: Piece) -> set[str]:
+    return {term.name for term in piece_terms(piece) if isinstance(term, Variable)}
 
 
 def ground_pieces(clause: Clause) -> list[Piece]:
-    return [piece for piece in pieces_of(clause) if not variables_of(piece)]
+    return [piece for piece in pieces_of(clause) if not piece_variables(piece)]
 
 
-def parts_of(clause: Clause) -> list[list[Piece]]:
+def split_clause_parts(clause: Clause) -> list[list[Piece]]:
     """The literals and conditions in groups that share no variable; ground ones are in none."""
     groups: list[tuple[set[str], list[Piece]]] = []
     for piece in pieces_of(clause):
-        variables, own = variables_of(piece), [piece]
+        variables, own = piece_variables(piece), [piece]
         if not variables:
             continue
         for group in [group for group in groups if group[0] & variables]:
@@ -112,7 +114,7 @@ def parts_of(clause: Clause) -> list[list[Piece]]:
     return [own for _, own in groups]
 
 
-def define(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
+def define_exception(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
     """The proposition that some assignment makes all of a part false."""
     literals = tuple(piece.negate() for piece in part if isinstance(piece, Literal))
     conditions = tuple(
@@ -120,7 +122,7 @@ def define(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
         for piece in part
         if isinstance(piece, Condition)
     )
-    used = {name for piece in part for name in variables_of(piece)}
+    used = {name for piece in part for name in piece_variables(piece)}
     bound = tuple(variable for variable in feature.variables if variable[0] in used)
     proposition = Predicate(f"exception {number}", ())
     return Definition(proposition, (), bound, (Cube(literals, conditions),))
@@ -250,15 +252,15 @@ def joined_places(problem: Problem) -> Iterator[tuple[Place, Place]]:
     form = problem.normal_form
     for scope, feature in scopes(form.features):
         for clause in feature.clauses:
-            yield from joined_in(scope, clause)
+            yield from joined_in_clause(scope, clause)
     for scope, definition in scopes(form.definitions):
         for position, (name, _) in enumerate(definition.variables):
             yield (definition.predicate.name, position), (scope, name)
         for cube in definition.cubes:
-            yield from joined_in(scope, cube)
+            yield from joined_in_clause(scope, cube)
 
 
-def joined_in(scope: str, part: Clause | Cube) -> Iterator[tuple[Place, Place]]:
+def joined_in_clause(scope: str, part: Clause | Cube) -> Iterator[tuple[Place, Place]]:
     for literal in part.literals:
         for position, term in enumerate(literal.terms):
             if isinstance(term, Variable):

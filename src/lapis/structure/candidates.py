@@ -1,138 +1,282 @@
-"""From paths to scored clauses, on all cores; each path once, all its sign patterns together."""
+"""Candidate clauses: atoms over numbered variables, told apart up to renaming and order.
+
+A path is a set of connected atoms in which constants have become variables; a candidate is a path
+with a sign for each atom. Both are kept in a canonical form, the least among all orders of atoms
+with variables numbered as they occur, so that equal clauses are scored once however they were
+found.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations, groupby, permutations, product
 from typing import NamedTuple
 
-import numpy as np
-
-from lapis.data.database import Database
-from lapis.language.model import Model
-from lapis.optimisation.replay_log import ReplayLog
-from lapis.runtime.processes import worker_pool
-from lapis.runtime.progress import Progress, Report, Stop
-from lapis.structure.clauses import Candidate, Path, sign_patterns
-from lapis.structure.ensemble import Ensemble
-from lapis.structure.pricing import Pricing
-from lapis.structure.scores import ClauseScore, Sample, Scorer
-from lapis.structure.training_data import TrainingData
-
-CHUNK = 20  # paths handed to a process at a time
-FEW = 400  # paths for which other processes are not worth starting
+from lapis.language.model import Predicate
 
 
-class RuleSearch(NamedTuple):
-    """What every learner of rules is given to work with."""
+class PathAtom(NamedTuple):
+    """A predicate applied to numbered variables."""
 
-    model: Model  # the declarations
-    databases: Sequence[Database]
-    scorer: Scorer
-    jobs: int
-    started: float  # time.monotonic()
-    progress: Report | None
-    stop: Stop
-    log: ReplayLog
+    predicate: str
+    variables: tuple[int, ...]
+
+
+Path = tuple[PathAtom, ...]
+
+
+class Candidate(NamedTuple):
+    """A clause: literal i is positive where bit i of `positive` is set."""
+
+    path: Path
+    positive: int
+
+    def __len__(self) -> int:
+        return len(self.path)
 
     @property
-    def data(self) -> TrainingData:
-        return self.scorer.data
-
-    def with_pricing(self, pricing: Pricing) -> RuleSearch:
-        """The search with gains priced otherwise."""
-        scorer = copy(self.scorer)
-        scorer.pricing = pricing
-        return self._replace(scorer=scorer)
-
-    def tell(self, phase: str, done: int, total: int | None, **figures: float) -> None:
-        if self.progress is not None:
-            seconds = time.monotonic() - self.started
-            self.progress(Progress(phase, done, total, seconds, figures))
-
-    def score_paths(
-        self, paths: Sequence[Path], flips: int | None = None
-    ) -> Iterator[list[ClauseScore]]:
-        """The scores of all clauses of each path, in the order of the paths."""
-        best, kept = 0.0, 0
-        for done, found in enumerate(self._scores(paths, flips), 1):
-            kept += sum(score.gain > 0 for score in found)
-            best = max([best, *(score.gain for score in found)])
-            if done % CHUNK == 0 or done == len(paths):
-                self.tell("scoring", done, len(paths), clauses=kept, best=best)
-            yield found
-            if self.stop.is_over():
-                return
-
-    def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
-        """The worth of what a clause would add to the ensemble at its best weight."""
-        question = len(ensemble.clauses), candidate
-        return self.log.call(question, lambda: [ensemble.gain_of(candidate)])[0]
-
-    def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float | None) -> float:
-        """Best weights of the ensemble's clauses together; the WPLL there."""
-
-        def weights() -> list[float]:
-            value = ensemble.refit(l1=l1, l2=l2)
-            return [*ensemble.weights.tolist(), *ensemble.units.tolist(), value]
-
-        found = self.log.call(ensemble.clauses, weights)
-        size = len(ensemble.weights)
-        ensemble.weights, ensemble.units = np.array(found[:size]), np.array(found[size:-1])
-        ensemble.value = found[-1]
-        return ensemble.value
-
-    def _scores(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        """The logged scores of an earlier run, then those that are computed now."""
-        replayed = 0
-        for path in paths:
-            known = self.log.replay(path)
-            if known is None:
-                break
-            replayed += 1
-            yield read_scores(path, flips, known.tolist())
-        rest = paths[replayed:]
-        for path, found in zip(rest, self._run(rest, flips), strict=True):
-            self.log.record(path, write_scores(path, flips, found))
-            yield found
-
-    def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        if self.jobs == 1 or len(paths) < FEW or not self.scorer.is_here:
-            for path in paths:
-                yield score_path(self.scorer, path, flips)
-            return
-        given = (self.data, self.scorer.sample, self.scorer.pricing)
-        with worker_pool(self.jobs, start_process, given) as pool:
-            chunks = [list(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
-            results = [pool.submit(score_chunk, chunk, flips) for chunk in chunks]
-            for result in results:
-                yield from result.result()
+    def literals(self) -> Iterator[tuple[PathAtom, bool]]:
+        return ((atom, bool(self.positive >> bit & 1)) for bit, atom in enumerate(self.path))
 
 
-def score_path(scorer: Scorer, path: Path, flips: int | None) -> list[ClauseScore]:
-    return scorer.score(path, sign_patterns(path, flips))
+@cache
+def canonicalize_clause(path: Path, positive: int = 0) -> Candidate:
+    """The same clause with its atoms and variables in the least order.
+
+    >>> canonical((PathAtom("R", (5, 3)), PathAtom("Q", (3,))), 1)
+    Candidate(path=(PathAtom(predicate='Q', variables=(0,)), \
+PathAtom(predicate='R', variables=(1, 0))), positive=2)
+    """
+    return order_literals(path, positive)[0]
 
 
-def write_scores(path: Path, flips: int | None, scores: Sequence[ClauseScore]) -> list[float]:
-    """Scores as numbers: the signs in the path's order, and all that is beside the candidate."""
-    signs = sign_patterns(path, flips)
-    return [number for score in scores for number in (signs[score.candidate], *score[1:])]
+def canonicalize_path(path: Path) -> tuple[Path, tuple[int, ...]]:
+    """The canonical path, and the variables of the given one in the order of its own.
+
+    >>> canonical_variables((PathAtom("R", (5, 3)), PathAtom("Q", (3,))))[1]
+    (3, 5)
+    """
+    found, variables = order_literals(path, 0)
+    return found.path, variables
 
 
-def read_scores(path: Path, flips: int | None, numbers: Sequence[float]) -> list[ClauseScore]:
-    candidates = {float(signs): each for each, signs in sign_patterns(path, flips).items()}
-    size = len(ClauseScore._fields)
-    rows = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    return [ClauseScore(candidates[signs], *others) for signs, *others in rows]
+def order_literals(path: Path, positive: int) -> tuple[Candidate, tuple[int, ...]]:
+    """The canonical clause, and the old variables in the order of the new ones."""
+    literals = sorted(
+        [(atom.predicate, positive >> bit & 1, atom.variables) for bit, atom in enumerate(path)]
+    )
+    groups = [list(members) for _, members in groupby(literals, key=lambda part: part[:2])]
+    best: tuple[tuple[tuple[int, ...], ...], tuple[int, ...]] | None = None
+    for order in product(*map(permutations, groups)):
+        numbers: dict[int, int] = {}
+        found = tuple(
+            tuple(numbers.setdefault(name, len(numbers)) for name in variables)
+            for group in order
+            for _, _, variables in group
+        )
+        if best is None or found < best[0]:
+            best = found, tuple(numbers)
+    assert best is not None
+    atoms = tuple(
+        PathAtom(literal[0], names) for literal, names in zip(literals, best[0], strict=True)
+    )
+    signs = sum(literal[1] << bit for bit, literal in enumerate(literals))
+    return Candidate(atoms, signs), best[1]
 
 
-_own: list[Scorer] = []  # of this process
+def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:
+    """The clauses of a path, the same by symmetry once, with their signs in the path's order.
+
+    `flips` limits how many literals may be positive, all others being negated.
+    """
+    found: dict[Candidate, int] = {}
+    for positive in range(1 << len(path)):
+        if flips is None or positive.bit_count() <= flips:
+            found.setdefault(canonicalize_clause(path, positive), positive)
+    return found
 
 
-def start_process(data: TrainingData, sample: Sample | None, pricing: Pricing) -> None:
-    _own[:] = [Scorer(data, sample, pricing=pricing)]
+def sub_clauses(candidate: Candidate) -> list[Candidate]:
+    """The connected clauses of fewer literals, at least two."""
+    found: dict[Candidate, None] = {}
+    for size in range(2, len(candidate)):
+        for chosen in combinations(range(len(candidate)), size):
+            path = tuple(candidate.path[bit] for bit in chosen)
+            if is_connected(path):
+                signs = sum(
+                    (candidate.positive >> bit & 1) << new for new, bit in enumerate(chosen)
+                )
+                found[canonicalize_clause(path, signs)] = None
+    return list(found)
 
 
-def score_chunk(paths: Sequence[Path], flips: int | None) -> list[list[ClauseScore]]:
-    return [score_path(_own[0], path, flips) for path in paths]
+def is_connected(path: Path) -> bool:
+    """Whether each atom is reached from the first through shared variables.
+
+    Atoms without variables are about the world as a whole: they are connected to all others.
+    """
+    first, *rest = [atom for atom in path if atom.variables] or [path[0]]
+    reached = set(first.variables)
+    while rest:
+        near = [atom for atom in rest if reached.intersection(atom.variables)]
+        if not near:
+            return False
+        reached.update(name for atom in near for name in atom.variables)
+        rest = [atom for atom in rest if atom not in near]
+    return True
+
+
+def has_dangling(path: Path) -> bool:
+    """Whether a variable occurs only once."""
+    return 1 in Counter(name for atom in path for name in atom.variables).values()
+
+
+@cache
+def is_condensed(candidate: Candidate) -> bool:
+    """Whether no clause of fewer literals says the same: no renaming of variables, some perhaps
+    made equal, maps its literals onto a part of them (a reduced clause, Plotkin 1970).
+
+    r(a, b) ^ r(a, c) => t(a) holds exactly where r(a, b) => t(a) does.
+
+    >>> pair = (PathAtom("r", (0, 1)), PathAtom("r", (0, 2)), PathAtom("t", (0,)))
+    >>> is_condensed(Candidate(pair, 0b100)), is_condensed(Candidate(pair, 0b110))
+    (False, True)
+    """
+    literals = list(candidate.literals)
+    return not any(
+        _maps_into(literals, literals[:bit] + literals[bit + 1 :], {})
+        for bit in range(len(literals))
+    )
+
+
+def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
+    """Whether what an atom of a target changes in the clause does not grow with the domains.
+
+    Groundings in which the clause is false apart from the atom are then found along true atoms:
+    each variable is reached from those of the target's atom through atoms that are negated in the
+    clause. Where variable b is only in a positive literal r(a, b), the difference is N − k, for k
+    true atoms among N constants. The same clause with the sign of r(a, b) changed has k; N alone is
+    the clause without the literal, in one world. Where atoms are joined to the target's by a
+    positive literal alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
+    A proposition has no variables to start from; its counts are those of the whole world.
+
+    >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
+    >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
+    >>> [is_range_restricted(clause, ["r", "t"]) for clause in (rule, back)]
+    [True, False]
+    >>> is_range_restricted(back, ["r"])
+    True
+    """
+    every = {name for atom in candidate.path for name in atom.variables}
+    for own, target in enumerate(candidate.path):
+        if target.predicate in targets:
+            reached = set(target.variables)
+            true_atoms = [
+                set(atom.variables)
+                for bit, (atom, is_positive) in enumerate(candidate.literals)
+                if bit != own and not is_positive
+            ]
+            for _ in true_atoms:
+                near = [names for names in true_atoms if names & reached or not target.variables]
+                reached.update(*near)
+            if reached != every:
+                return False
+    return True
+
+
+def _maps_into(
+    literals: Sequence[tuple[PathAtom, bool]],
+    images: Sequence[tuple[PathAtom, bool]],
+    image: Mapping[int, int],
+) -> bool:
+    """Whether `image`, which maps some variables, extends to one that maps literals to images."""
+    if not literals:
+        return True
+    (atom, is_positive), *rest = literals
+    for other, sign in images:
+        if sign != is_positive or other.predicate != atom.predicate:
+            continue
+        pairs = list(zip(atom.variables, other.variables, strict=True))
+        extended = {**dict(pairs), **image}
+        if all(extended[name] == to for name, to in pairs) and _maps_into(rest, images, extended):
+            return True
+    return False
+
+
+def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
+    """The type of each variable."""
+    return {
+        name: type_name
+        for atom in path
+        for name, type_name in zip(atom.variables, predicates[atom.predicate].types, strict=True)
+    }
+
+
+def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
+    """A name for each variable: the first letter of its type, numbered where several share it.
+
+    A v alone would be read as "or".
+
+    >>> held = {"Venue": Predicate("Venue", ("paper", "venue"))}
+    >>> variable_names((PathAtom("Venue", (0, 1)),), held)
+    {0: 'p', 1: 'v1'}
+    """
+    types = variable_types(path, predicates)
+    letters = {number: type_name[0].lower() for number, type_name in types.items()}
+    shared = Counter(letters.values())
+    seen: Counter[str] = Counter()
+    names: dict[int, str] = {}
+    for number in sorted(types):
+        letter = letters[number] if letters[number].isalpha() else "x"
+        seen[letter] += 1
+        is_alone = shared[letter] == 1 and letter != "v"
+        names[number] = letter if is_alone else f"{letter}{seen[letter]}"
+    return names
+
+
+def write_atom(predicate: str, arguments: Sequence[str]) -> str:
+    return f"{predicate}({', '.join(arguments)})" if arguments else predicate
+
+
+def write_unit(predicate: Predicate) -> str:
+    """The unit clause of a predicate."""
+    return write_atom(predicate.name, [f"x{number}" for number in range(predicate.arity)])
+
+
+def write_literals(
+    candidate: Candidate, predicates: Mapping[str, Predicate]
+) -> tuple[list[str], list[str]]:
+    """The atoms of the negated literals, and of the positive ones."""
+    names = variable_names(candidate.path, predicates)
+    body: list[str] = []
+    head: list[str] = []
+    for atom, is_positive in candidate.literals:
+        spelled = write_atom(atom.predicate, [names[number] for number in atom.variables])
+        (head if is_positive else body).append(spelled)
+    return body, head
+
+
+def write_clause(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
+    """The clause as text, a rule where some literals are negated and some are not.
+
+    >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
+    >>> write_clause(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    'Smokes(p) => Ill(p)'
+    """
+    body, head = write_literals(candidate, predicates)
+    if body and head:
+        return f"{' ^ '.join(body)} => {' v '.join(head)}"
+    return " v ".join([*(f"!{text}" for text in body), *head])
+
+
+def write_failure(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
+    """The conjunction that makes the clause false: with weight w it is the clause with −w.
+
+    >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
+    >>> write_failure(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    'Smokes(p) ^ !Ill(p)'
+    """
+    body, head = write_literals(candidate, predicates)
+    return " ^ ".join([*body, *(f"!{text}" for text in head)])

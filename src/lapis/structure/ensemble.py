@@ -22,10 +22,10 @@ import numpy as np
 
 from lapis.data.keys import contains, unpack
 from lapis.runtime.kernels import allocating_entry
-from lapis.structure.clauses import Candidate
+from lapis.structure.candidates import Candidate
 from lapis.structure.path_differences import Joins
 from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
-from lapis.structure.scores import fit
+from lapis.structure.scores import fit_weight
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
@@ -95,7 +95,9 @@ class Ensemble:
         self.pricing = pricing if pricing is not None else flat_pricing(data)
         generator = np.random.default_rng(seed)
         self.targets = [
-            list_atoms(data, name, generator) for name in data.targets if data.num_atoms[name]
+            list_target_atoms(data, name, generator)
+            for name in data.targets
+            if data.num_atoms[name]
         ]
         self.clauses: list[Candidate] = []
         self.weights = np.zeros(0)
@@ -117,7 +119,7 @@ class Ensemble:
         units = self.units[used].copy()
         now = [target_value(self.targets[j], self._field(j)) for j in used]
         ridge = self._ridge({j: column for j in used if (column := columns[j]) is not None})
-        fitted = fit(units, offset, difference, truth, share, predicate, ridge)
+        fitted = fit_weight(units, offset, difference, truth, share, predicate, ridge)
         if fitted is None:
             return 0.0
         worth = np.array([self.pricing.worth[self.targets[j].predicate] for j in used])
@@ -163,7 +165,7 @@ class Ensemble:
         goal = self._goal(point, matrices, shares, penalty1, penalty2)
         for _ in range(max_steps):
             gradient, curvature = self._slope(point, matrices, shares)
-            step = descend(curvature, gradient, point, penalty1, penalty2)
+            step = descend_coordinates(curvature, gradient, point, penalty1, penalty2)
             expected = float(gradient @ step) - float(
                 penalty1 @ (np.abs(point + step) - np.abs(point))
                 + penalty2 @ ((point + step) ** 2 - point**2) / 2
@@ -196,7 +198,7 @@ class Ensemble:
                 own = point[0] + point[1] * field / scale  # noqa: B023
                 slope = share * (1.0 / (1.0 + np.exp(-np.clip(own, -500, 500))) - truth)  # noqa: B023
                 gradient = np.array([slope.sum(), slope @ field / scale])  # noqa: B023
-                return -class_value(own, truth, share), gradient  # noqa: B023
+                return -class_log_likelihood(own, truth, share), gradient  # noqa: B023
 
             start = np.array([self.units[j], 0.0])
             bounds = [(-FAR, FAR), (0.0, FAR * scale)]
@@ -228,7 +230,7 @@ class Ensemble:
             if target.predicate not in left_out:
                 field = np.clip(target.matrix @ point[:size] + point[size + j], -500, 500)
                 truth, share = target.truth[target.first], target.class_share()
-                value += class_value(field, truth, share)
+                value += class_log_likelihood(field, truth, share)
                 slope = share * (truth - 1.0 / (1.0 + np.exp(-field)))
                 gradient[:size] += slope @ target.matrix
                 gradient[size + j] = slope.sum()
@@ -242,7 +244,7 @@ class Ensemble:
         value = -float(penalty1 @ np.abs(point) + penalty2 @ point**2 / 2)
         for j, target in enumerate(self.targets):
             field = matrices[j] @ point[:size] + point[size + j]
-            value += class_value(field, target.truth[target.first], shares[j])
+            value += class_log_likelihood(field, target.truth[target.first], shares[j])
         return value
 
     def _slope(
@@ -293,7 +295,7 @@ class Ensemble:
         return column[first], offset, target.truth[first], np.bincount(number, target.share)
 
 
-def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) -> TargetAtoms:
+def list_target_atoms(data: TrainingData, name: str, generator: np.random.Generator) -> TargetAtoms:
     """All atoms of a predicate; where they are many, the true ones and a sample of the others."""
     types = data.predicates[name].types
     keep = min(1.0, MAX_LISTED / data.num_atoms[name])
@@ -331,17 +333,17 @@ def unit_weight(target: TargetAtoms) -> float:
     return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (FAR if share else -FAR)
 
 
-def class_value(field: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:
+def class_log_likelihood(field: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:
     """Σ share · log P(truth)."""
     return float(-share @ np.logaddexp(0.0, np.where(truth, -field, field)))
 
 
 def target_value(target: TargetAtoms, field: np.ndarray) -> float:
-    return class_value(field, target.truth[target.first], target.class_share())
+    return class_log_likelihood(field, target.truth[target.first], target.class_share())
 
 
 @allocating_entry
-def descend(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
+def descend_coordinates(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
     """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
     size = len(point)
     step = np.zeros(size)

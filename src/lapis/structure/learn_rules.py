@@ -1,19 +1,31 @@
-"""The front door of structure learning: declarations and data in, rules out."""
+"""Learn rules from declarations and complete worlds: the entry point of structure learning.
+
+The learner of the method chosen selects clauses and weights. The result adds, for each rule, its
+counts in the data, a sentence in words, and groundings that satisfy or violate it.
+
+`dangling="best"` runs the learner twice, with and without clauses in which a variable occurs once.
+Kok & Domingos (2009, section 4.2) report the better of the two on the test data, which a learner
+cannot use. Here each way is scored by leave-one-out over worlds: the weighted
+pseudo-log-likelihood (WPLL) of the world left out, summed over worlds. With a single world the
+score is the WPLL of the training data minus the penalty of all literals.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from lapis.counting.totals import count_sign_patterns
 from lapis.data.database import Database
+from lapis.data.keys import contains
 from lapis.errors import LapisError, Warning, announce
-from lapis.language.model import Model
+from lapis.language.model import Model, Predicate
 from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
 from lapis.language.syntax import Variable
@@ -24,22 +36,27 @@ from lapis.problem.problem import build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import StructureOptions
 from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import (
+from lapis.structure.candidates import (
     Candidate,
-    spell_unit,
+    PathAtom,
     variable_types,
     write_clause,
     write_failure,
+    write_literals,
+    write_unit,
 )
-from lapis.structure.dangling_choice import learn_best_way
-from lapis.structure.explain import examples, say_clause
+from lapis.structure.ensemble import Ensemble
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRule, LearnedRules, Penalty
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.path_differences import Joins, PartSums
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import Scorer, draw_atoms
-from lapis.structure.select import Selection
+from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
+
+MAX_ROWS = 100_000  # groundings of a rule's body that are searched for examples
+NUM_EXAMPLES = 2
+RuleLearner = Callable[[RuleSearch, StructureOptions], Selection]
 
 
 def learn_rules(
@@ -54,48 +71,48 @@ def learn_rules(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> LearnedRules:
-    """Rules for the predicates of a model, learned from complete worlds.
+    """Learn rules for the predicates of a model from complete worlds.
 
-    `targets` are the predicates to predict (all without any); every rule then mentions one. Each
-    atom is explained from all other atoms, or from all other predicates (`options.conditioning`)
-    but those in the same group of `joint_targets`. Where nothing is given, `lapis` explains targets
-    by the other predicates. A checkpoint that exists is continued. `open_joins` gives the joins
-    that clauses are scored on, where these are not in memory.
+    `targets` are the predicates to predict; empty means all. With targets, every rule mentions
+    one. An atom is explained from all other atoms, or from all predicates outside its group of
+    `joint_targets` (`options.conditioning`). The method `lapis` conditions on predicates by
+    default if there are targets. `open_joins` opens the joins on a store; the default is memory.
+    An existing checkpoint is resumed.
     """
     started = time.monotonic()
-    conditioning = options.conditioning
+    conditioning, method = options.conditioning, options.method
     if open_joins is not None and jobs > 1:
         raise LapisError(
-            "clauses are scored on the engine, which one process asks",
+            "an engine scores clauses in one process, so it cannot use several jobs",
             code="engine-jobs",
             hint="leave out --engine, or --jobs",
         )
     refuse_blocks(model)
-    model, method = leave_rules_out(model), options.method
+    model = drop_rules(model)
     names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
     if conditioning is None and method == "lapis" and targets:
-        conditioning = "predicates"  # what is asked is asked as a whole
+        conditioning = "predicates"
     data = join_worlds(model, problems, names, group_targets(names, conditioning, joint_targets))
     if not any(data.num_atoms[name] for name in names):
         raise LapisError(
             "there are no atoms to explain: the data names no constants",
             code="no-atoms",
-            hint="lapis check MODEL DATA says what was read",
+            hint="lapis check MODEL DATA shows what was read",
         )
     sample = None
     if options.sample_share < 1.0:
         sample = draw_atoms(data, options.sample_share, np.random.default_rng(options.seed))
-    wish = stop if stop is not None else Stop()
-    file = CheckpointFile(options.checkpoint, method, fingerprint(data, options))
-    log = open_log(file, wish)
+    stop = Stop() if stop is None else stop
+    file = CheckpointFile(options.checkpoint, method, hash_search(data, options))
     scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
-    search = RuleSearch(model, databases, scorer, jobs, started, progress, wish, log)
-    with pressed_by_interrupt(wish):
+    log = open_log(file, stop)
+    search = RuleSearch(model, databases, scorer, jobs, started, progress, stop, log)
+    with pressed_by_interrupt(stop):
         try:
             learner = find_method("structure", method).load()
             if options.dangling == "best":
-                found = learn_best_way(learner, search, options)
+                found = choose_dangling(learner, search, options)
             else:
                 found = learner(search, options)
         except ReplayMismatchError:
@@ -109,11 +126,11 @@ def learn_rules(
     return build_result(model, data, search.scorer.sums, found, method, seconds)
 
 
-def fingerprint(data: TrainingData, options: StructureOptions) -> str:
-    """Names what is learned from what, so that the log of another search is not replayed."""
+def hash_search(data: TrainingData, options: StructureOptions) -> str:
+    """Return a digest of data and options, to refuse the checkpoint of another search."""
     names = ("sample_share", "seed", *find_method("structure", options.method).options)
-    how = [(name, getattr(options, name)) for name in sorted(set(names))]
-    found = hashlib.sha256(repr((options.method, how, data.targets, data.groups)).encode())
+    values = [(name, getattr(options, name)) for name in sorted(set(names))]
+    found = hashlib.sha256(repr((options.method, values, data.targets, data.groups)).encode())
     for name, offset in data.offset.items():
         found.update(f"{name} {offset.tolist()}".encode())
     for name, predicate in data.predicates.items():
@@ -127,18 +144,18 @@ def fingerprint(data: TrainingData, options: StructureOptions) -> str:
 def group_targets(
     targets: Sequence[str], conditioning: str | None, joint_targets: Sequence[Sequence[str]]
 ) -> list[tuple[str, ...]]:
-    """The targets that are unknown at once; none where an atom is explained by all others."""
+    """Group the targets that are unknown together; no groups if all other atoms are given."""
     joined = [name for group in joint_targets for name in group]
+    if joined and conditioning == "atoms":
+        raise LapisError(
+            "joint targets are conditioned on other predicates, not on other atoms",
+            code="together",
+            hint="use --conditioning predicates",
+        )
     for name in joined:
-        if conditioning == "atoms" or name not in targets or joined.count(name) > 1:
-            why = "no target" if name not in targets else "in two groups"
-            raise LapisError(
-                "predicates are asked together only where others are given, not other atoms"
-                if conditioning == "atoms"
-                else f"{name!r} cannot be asked together with others: it is {why}",
-                code="together",
-                hint="say --conditioning predicates" if conditioning == "atoms" else None,
-            )
+        if name not in targets or joined.count(name) > 1:
+            why = "is not a target" if name not in targets else "is in two groups"
+            raise LapisError(f"{name!r} cannot be a joint target: it {why}", code="together")
     if conditioning != "predicates" and not joined:
         return []
     return [*map(tuple, joint_targets), *((name,) for name in targets if name not in joined)]
@@ -156,11 +173,11 @@ def refuse_blocks(model: Model) -> None:
 
 
 def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[str, ...]:
-    """The predicates to find rules for: those asked, or all.
+    """Return the predicates to find rules for: the targets, or all.
 
-    Predicates without arguments are literals of rules for `lapis` and `msl`. Paths of the other
-    methods lead from one atom to the next by their arguments: a proposition has its unit clause
-    alone, and no place among clusters.
+    `lapis` and `msl` use predicates without arguments as literals. The other methods search paths,
+    in which consecutive atoms share arguments. They give such a predicate a unit clause only, and
+    `lift-graph` leaves it out.
     """
     names = tuple(targets) or tuple(model.predicates)
     if method in ("lapis", "msl"):
@@ -171,7 +188,7 @@ def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[s
             message = f"{predicate.name!r} has no arguments: {method} finds no rule with it{kept}"
             if predicate.name in targets:
                 raise LapisError(
-                    message, code="no-arguments", span=predicate.span, hint="--method lapis does"
+                    message, code="no-arguments", span=predicate.span, hint="use --method lapis"
                 )
             announce([Warning(message, "no-arguments", predicate.span)])
     if method == "lift-graph":
@@ -179,23 +196,65 @@ def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[s
     return names
 
 
-def leave_rules_out(model: Model) -> Model:
-    """The declarations. Weights are learned for new rules alone, as if there were no others."""
+def drop_rules(model: Model) -> Model:
+    """Return the declarations alone, with a warning if the model has rules."""
     if model.rules:
-        n, first = len(model.rules), model.rules[0]
-        announce(
-            [
-                Warning(
-                    f"{n} rule{'s' * (n > 1)} of the model {'are' if n > 1 else 'is'} left out: "
-                    "rules are learned from the declarations alone",
-                    "rules-left-out",
-                    first.span,
-                    hint="add them to the learned ones and run lapis learn: the weights depend "
-                    "on each other",
-                )
-            ]
+        n = len(model.rules)
+        message = (
+            f"{n} rule{'s' * (n > 1)} of the model {'are' if n > 1 else 'is'} ignored: rules are "
+            "learned from the declarations alone"
         )
+        hint = (
+            "add them to the learned ones and run lapis learn: the weights of all rules depend "
+            "on each other"
+        )
+        announce([Warning(message, "rules-left-out", model.rules[0].span, hint=hint)])
     return model.with_rules(())
+
+
+def choose_dangling(
+    learner: RuleLearner, search: RuleSearch, options: StructureOptions
+) -> Selection:
+    """Run the learner with and without dangling variables; return the better result."""
+    if search.data.groups:
+        raise LapisError(
+            "--dangling best compares pseudo-likelihoods, which do not condition on predicates",
+            code="dangling-best",
+            hint="use --dangling keep or drop, or leave out --conditioning and --joint-targets",
+        )
+    ways = replace(options, dangling="keep"), replace(options, dangling="drop")
+    if search.data.num_worlds > 1:
+        best = max(ways, key=lambda way: score_left_out(learner, search, way))
+        return learner(search, best)
+    penalty = Criteria.penalty if options.penalty is None else options.penalty
+
+    def penalized_value(found: Selection) -> float:
+        return found.value - penalty * sum(len(clause.candidate) for clause in found.clauses)
+
+    return max((learner(search, way) for way in ways), key=penalized_value)
+
+
+def score_left_out(learner: RuleLearner, search: RuleSearch, options: StructureOptions) -> float:
+    """Return Σ over worlds of the WPLL of rules that were learned from the other worlds."""
+
+    def select_worlds(numbers: list[int]) -> TrainingData:
+        problems = [build_problem(search.model, search.databases[number]) for number in numbers]
+        return join_worlds(search.model, problems, search.data.targets)
+
+    total = 0.0
+    for number in range(search.data.num_worlds):
+        others = [at for at in range(search.data.num_worlds) if at != number]
+        databases = [search.databases[at] for at in others]
+        scorer = Scorer(select_worlds(others))
+        found = learner(search._replace(databases=databases, scorer=scorer), options)
+        test = select_worlds([number])
+        ensemble = Ensemble(test, PartSums(test))
+        for clause in found.clauses:
+            ensemble.add(clause.candidate)
+        weights = [clause.weight for clause in found.clauses]
+        units = [found.units.get(target.predicate, 0.0) for target in ensemble.targets]
+        total += ensemble.value_at(np.array([*weights, *units]), frozenset())[0]
+    return total
 
 
 def build_result(
@@ -206,24 +265,24 @@ def build_result(
     method: str,
     seconds: float,
 ) -> LearnedRules:
-    """The result, with counts of every rule in the data."""
+    """Build the result, with the counts of every rule in the data."""
     rules = [
         count_rule(data, sums, clause.candidate, clause.weight, clause.gain)
         for clause in found.clauses
     ]
     for name, weight in found.units.items():
-        text, true = spell_unit(data.predicates[name]), len(data.tuples[name])
+        text, true = write_unit(data.predicates[name]), len(data.tuples[name])
         rules.append(LearnedRule(text, weight, None, None, true, data.num_atoms[name]))
     return LearnedRules(
-        method, tuple(rules), with_learned(model, rules), found.value, found.unit_value,
-        not found.is_whole, seconds, warnings=tuple(warn_of_loss(found)),
-        measure=CONDITIONAL if data.groups else PSEUDO, penalties=spell_penalties(data, found),
+        method, tuple(rules), add_rules(model, rules), found.value, found.unit_value,
+        not found.is_whole, seconds, warnings=tuple(warn_lost_gains(found)),
+        measure=CONDITIONAL if data.groups else PSEUDO, penalties=list_penalties(data, found),
         held_out=found.held_out,
     )  # fmt: skip
 
 
-def spell_penalties(data: TrainingData, found: Selection) -> dict[str, Penalty]:
-    """The prices that were chosen, by predicate; none where they were given."""
+def list_penalties(data: TrainingData, found: Selection) -> dict[str, Penalty]:
+    """Return the penalties that were chosen, by predicate; empty if a penalty was given."""
     if found.prices is None:
         return {}
     plain, coupling = found.prices
@@ -233,8 +292,8 @@ def spell_penalties(data: TrainingData, found: Selection) -> dict[str, Penalty]:
     }
 
 
-def warn_of_loss(found: Selection) -> Iterator[str]:
-    """Say which gains do not carry over, or that it is not known which do."""
+def warn_lost_gains(found: Selection) -> Iterator[str]:
+    """Warn of predicates whose gain is lost in held-out parts, or that nothing was held out."""
     if found.prices is None or not found.is_whole or not found.clauses:
         return
     if found.held_out is None:
@@ -254,14 +313,14 @@ def warn_of_loss(found: Selection) -> Iterator[str]:
 def build_cluster_result(
     model: Model, found: ClusterModel, method: str, seconds: float
 ) -> LearnedRules:
-    learned = with_learned(model, found.rules, found.declarations)
+    learned = add_rules(model, found.rules, found.declarations)
     return LearnedRules(
         method, found.rules, learned, found.value, found.unit_value, not found.is_whole, seconds,
         details={"clusters": found.members},
     )  # fmt: skip
 
 
-def with_learned(model: Model, rules: Sequence[LearnedRule], declarations: str = "") -> Model:
+def add_rules(model: Model, rules: Sequence[LearnedRule], declarations: str = "") -> Model:
     lines = [f"{rule.weight!r} {rule.text}\n" for rule in rules]
     learned = parse_model(print_model(model) + declarations + "".join(lines))
     return replace(learned, name=model.name)
@@ -270,9 +329,9 @@ def with_learned(model: Model, rules: Sequence[LearnedRule], declarations: str =
 def count_rule(
     data: TrainingData, sums: PartSums, candidate: Candidate, weight: float, gain: float
 ) -> LearnedRule:
-    """A clause with the number of groundings that are true, and that show all its atoms.
+    """Count the groundings in which a clause is true, and those in which all its atoms are.
 
-    One of negative weight is given as the conjunction that breaks it, whose weight is positive.
+    A clause of weight w < 0 becomes its negation, a conjunction of weight −w.
     """
     path = candidate.path
     types = variable_types(path, data.predicates)
@@ -287,15 +346,71 @@ def count_rule(
         groundings += sum(counts)
         support += counts[-1]
         false += counts[len(counts) - 1 & ~candidate.positive]
-    kept, broken = examples(data, sums, candidate)
-    words = say_clause(candidate, data.predicates, fails=weight < 0)
-    if weight < 0:  # said the other way round
-        text = write_failure(candidate, data.predicates)
-        return LearnedRule(
-            text, -weight, gain, support, false, groundings, words, tuple(broken), tuple(kept)
-        )
-    text = write_clause(candidate, data.predicates)
-    true = groundings - false
+    examples, counterexamples = find_examples(data, sums, candidate)
+    words = describe_clause(candidate, data.predicates, negated=weight < 0)
+    text, true = write_clause(candidate, data.predicates), groundings - false
+    if weight < 0:
+        examples, counterexamples = counterexamples, examples
+        text, true = write_failure(candidate, data.predicates), false
     return LearnedRule(
-        text, weight, gain, support, true, groundings, words, tuple(kept), tuple(broken)
+        text, abs(weight), gain, support, true, groundings, words, examples, counterexamples
     )
+
+
+def describe_clause(
+    candidate: Candidate, predicates: Mapping[str, Predicate], *, negated: bool = False
+) -> str:
+    """Write the clause, or its negation, as a sentence.
+
+    >>> both = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
+    >>> clause = Candidate((PathAtom("Ill", (0,)), PathAtom("Smokes", (0,))), 1)
+    >>> describe_clause(clause, both), describe_clause(clause, both, negated=True)
+    ('if Smokes(p), then Ill(p)', 'Smokes(p) without Ill(p)')
+    """
+    body, head = write_literals(candidate, predicates)
+    if negated:
+        parts = [" and ".join(body)] if body else []
+        return " ".join([*parts, *([f"without {' or '.join(head)}"] if head else [])])
+    if not head:
+        return f"not all of {', '.join(body)} at once"
+    if not body:
+        return f"at least one of {', '.join(head)}"
+    return f"if {' and '.join(body)}, then {' or '.join(head)}"
+
+
+def find_examples(
+    data: TrainingData, sums: PartSums, candidate: Candidate
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Find groundings whose body is true: some that satisfy the clause, some that violate it.
+
+    Both are empty for clauses with predicates without arguments.
+    """
+    body = [atom for atom, is_positive in candidate.literals if not is_positive]
+    if not body or not all(atom.variables for atom in candidate.path):
+        return (), ()
+    bound = list(dict.fromkeys(v for atom in body for v in atom.variables))
+    head = [
+        atom
+        for atom, is_positive in candidate.literals
+        if is_positive and set(atom.variables) <= set(bound)
+    ]
+    rows = sums.column(body, bound).rows[:MAX_ROWS]
+    is_satisfied = np.zeros(len(rows), bool)
+    for atom in head:
+        at = rows[:, [bound.index(v) for v in atom.variables]]
+        is_satisfied |= contains(data.tuples[atom.predicate], np.ascontiguousarray(at))
+    types = variable_types(candidate.path, data.predicates)
+    bound_types = [types[v] for v in bound]
+
+    def write_atoms(chosen: np.ndarray, atoms: list[PathAtom]) -> Iterator[str]:
+        for row in chosen:
+            names = dict(zip(bound, data.constant_names(bound_types, row.tolist()), strict=True))
+            yield ", ".join(
+                f"{a.predicate}({', '.join(names[v] for v in a.variables)})" for a in atoms
+            )
+
+    examples = tuple(islice(write_atoms(rows[is_satisfied], [*body, *head]), NUM_EXAMPLES))
+    if len(head) < candidate.positive.bit_count():
+        # Another positive literal, with variables outside the body, may satisfy the clause.
+        return examples, ()
+    return examples, tuple(islice(write_atoms(rows[~is_satisfied], body), NUM_EXAMPLES))

@@ -71,7 +71,7 @@ class LearnedRules(Result):
             title += f"\n{self._carried()}"
         if self.interrupted:
             title += "\nstopped before the end: the rules so far"
-        notes = [[describe(rule)] for rule in self.rules]
+        notes = [[describe_learned_rule(rule)] for rule in self.rules]
         return print_model(self.model, title=title, notes=notes)
 
     def _carried(self) -> str:
@@ -133,13 +133,13 @@ class LearnedRules(Result):
                 {name: getattr(rule, own) for name, own in SHOWN.items()} for rule in self.rules
             ],
             "penalties": {name: own._asdict() for name, own in self.penalties.items()},
-            "held_out": None if self.held_out is None else spell_held_out(self.held_out),
+            "held_out": None if self.held_out is None else held_out_document(self.held_out),
             "warnings": list(self.warnings),
             **self.details,
         }
 
 
-def spell_held_out(held: HeldOut) -> dict[str, Any]:
+def held_out_document(held: HeldOut) -> dict[str, Any]:
     return {
         "split_by": held.split_by,
         "folds": held.num_folds,
@@ -149,7 +149,7 @@ def spell_held_out(held: HeldOut) -> dict[str, Any]:
     }
 
 
-def describe(rule: LearnedRule) -> str:
+def describe_learned_rule(rule: LearnedRule) -> str:
     if rule.gain is None:
         return ""
     return f"gain {rule.gain:.4f}, {rule.support:,} in support, {rule.true:,}/{rule.groundings:,}"

@@ -36,7 +36,7 @@ from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.elimination import Contraction, group_connected, plan_contraction
 from lapis.relational.factor import Factor, indicator_factor, sort_rows
 from lapis.relational.interpretation import Evaluation, Extension, Interpretation
-from lapis.structure.clauses import Path, PathAtom, variable_types
+from lapis.structure.candidates import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
 
 F = TypeVar("F")  # a factor: here, or a table of a store
@@ -124,7 +124,7 @@ class PartSums(Joins[Factor]):
         )
 
     def differences(self, path: Path, predicate: str) -> PathDifferences:
-        return HeldPath(self.data, path, predicate, *open_path(self, path, predicate))
+        return MemoryPath(self.data, path, predicate, *build_columns(self, path, predicate))
 
     def join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> Factor:
         plan = plan_join(atoms, num_kept, self.world)
@@ -231,7 +231,7 @@ class PathDifferences(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldPath(PathDifferences):
+class MemoryPath(PathDifferences):
     """Columns are factors in memory, rows sorted."""
 
     columns: tuple[PathColumn[Factor], ...]  # the last one is truth
@@ -242,7 +242,7 @@ class HeldPath(PathDifferences):
     def values_at(self, rows: np.ndarray) -> np.ndarray:
         values = np.zeros((len(rows), len(self.columns)))
         for number, (axes, factor) in enumerate(self.columns):
-            values[:, number] = _look_up(factor, rows[:, list(axes)])
+            values[:, number] = _evaluate_factor(factor, rows[:, list(axes)])
         return values
 
 
@@ -251,7 +251,7 @@ def count_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The atoms of a world in classes: the columns' values, float64[num_classes, num_columns], and
     how many atoms have them. Rows of factors are sorted, and no domain is empty."""
-    functions, tables = zip(*_functions(data, predicate, columns, world), strict=True)
+    functions, tables = zip(*_build_functions(data, predicate, columns, world), strict=True)
     found = count_signatures(functions, data.sizes(predicate, world))
     values = np.empty((len(found.value), len(columns)))
     for number, (members, table) in enumerate(tables):
@@ -259,7 +259,7 @@ def count_values(
     return values, found.multiplicity.astype(np.float64)
 
 
-def _functions(
+def _build_functions(
     data: TrainingData, predicate: str, columns: Sequence[PathColumn[Factor]], world: int
 ) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
     """Columns of the same axes as one function; a table gives back the columns' values."""
@@ -273,7 +273,7 @@ def _functions(
             begin, end = np.searchsorted(factor.rows[:, 0], bounds)
             parts.append(factor.rows[begin:end] - shift)
             values.append(factor.value[begin:end])
-        yield _join_functions(axes, members, parts, values)
+        yield _merge_columns(axes, members, parts, values)
 
 
 def group_columns(columns: Sequence[PathColumn[F]]) -> dict[tuple[int, ...], list[int]]:
@@ -284,7 +284,7 @@ def group_columns(columns: Sequence[PathColumn[F]]) -> dict[tuple[int, ...], lis
     return groups
 
 
-def open_path(
+def build_columns(
     joins: Joins[F], path: Path, predicate: str
 ) -> tuple[tuple[Unified, ...], tuple[PathColumn[F], ...]]:
     """What one predicate's atoms can be at once, as products of columns; and the columns."""
@@ -300,14 +300,14 @@ def open_path(
     unified = []
     for size in range(1, len(own) + 1):
         for members in combinations(own, size):
-            names = _unify([path[bit].variables for bit in members])
+            names = _unify_variables([path[bit].variables for bit in members])
             merged = [
                 PathAtom(atom.predicate, tuple(names.get(v, v) for v in atom.variables))
                 for bit, atom in enumerate(path)
                 if bit not in members
             ]
             target = tuple(names.get(v, v) for v in path[members[0]].variables)
-            repeated = _repeated(target)
+            repeated = _find_repeated(target)
             for axes in repeated:
                 if axes not in diagonals:
                     diagonals[axes] = joins.diagonal(predicate, axes)
@@ -316,7 +316,7 @@ def open_path(
             products = []
             for subset in range(1 << len(merged)):
                 chosen = [atom for bit, atom in enumerate(merged) if subset >> bit & 1]
-                found = _multiply_parts(chosen, target, left, joins, add)
+                found = _build_product(chosen, target, left, joins, add)
                 products.append(found._replace(columns=always + found.columns))
             unified.append(Unified(members, tuple(products)))
     arity = len(path[own[0]].variables)
@@ -327,7 +327,7 @@ def open_path(
     return tuple(unified), every
 
 
-def _multiply_parts(
+def _build_product(
     atoms: Sequence[PathAtom],
     target: tuple[int, ...],
     types: Mapping[int, str],
@@ -357,7 +357,7 @@ def _multiply_parts(
     return ColumnProduct(tuple(numbers), scale)
 
 
-def _unify(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
+def _unify_variables(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
     """Variables of equal positions as one: each with the least of its kind."""
     names: dict[int, int] = {}
 
@@ -374,7 +374,7 @@ def _unify(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
     return {name: find(name) for name in names}
 
 
-def _repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
+def _find_repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
     """Pairs of positions that hold the same variable."""
     return [
         (target.index(name), place)
@@ -383,7 +383,7 @@ def _repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
     ]
 
 
-def _join_functions(
+def _merge_columns(
     axes: tuple[int, ...],
     members: list[int],
     parts: Sequence[np.ndarray],
@@ -402,7 +402,7 @@ def _join_functions(
     return function, (members, distinct)
 
 
-def _look_up(factor: Factor, points: np.ndarray) -> np.ndarray:
+def _evaluate_factor(factor: Factor, points: np.ndarray) -> np.ndarray:
     """float64[n], the factor at points int32[n, num_variables]."""
     both = np.concatenate([factor.rows, points])
     first, number = number_rows([both[:, j] for j in range(both.shape[1])], len(both))

@@ -1,10 +1,10 @@
 """The price of a literal in nats, chosen on held-out parts of the training data.
 
 On each fold the model grows on the training part at prices that are halved from level to level
-(`grow`, warm from one level to the next). At each level the log-likelihood of each predicate's
-atoms in the held-out part is taken. Each predicate gets the price at which its sum over folds is
-largest, the highest of equals. A price in nats hardly depends on the amount of data, so a price
-from a part serves the whole.
+(`grow_ensemble`, warm from one level to the next). At each level the log-likelihood of each
+predicate's atoms in the held-out part is taken. Each predicate gets the price at which its sum over
+folds is largest, the highest of equals. A price in nats hardly depends on the amount of data, so a
+price from a part serves the whole.
 
 In the held-out part rules are calibrated first: the unit weight and a common factor of the weights
 are fitted there (`Ensemble.calibrated`). The share of true atoms and the largest counts differ from
@@ -45,17 +45,17 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Candidate, Path
+from lapis.structure.candidates import Candidate, Path
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.path_differences import PartSums
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore, Scorer
-from lapis.structure.select import grow, new_ensemble
+from lapis.structure.select import grow_ensemble, new_ensemble
 from lapis.structure.training_data import TrainingData, join_interpretations
 
 LEVELS = tuple(2.0**power for power in range(7, -2, -1))  # nats for each literal
-USUAL = 4.0  # where nothing is held out
+DEFAULT_PRICE = 4.0  # where nothing is held out
 
 
 class PenaltyCandidates(NamedTuple):
@@ -74,8 +74,8 @@ class FoldRun(NamedTuple):
     test_joins: PartSums
 
 
-def usual_prices(data: TrainingData) -> Prices:
-    return Prices(*(dict.fromkeys(data.targets, USUAL) for _ in range(2)))
+def default_prices(data: TrainingData) -> Prices:
+    return Prices(*(dict.fromkeys(data.targets, DEFAULT_PRICE) for _ in range(2)))
 
 
 def repeats_target(data: TrainingData, path: Path) -> bool:
@@ -100,7 +100,7 @@ def grow_model(
         least = min(own.values())
         bounds = [score._replace(worth=score.worth / least) for score in scores]
         levels = [level / least for level in LEVELS if level >= least]
-        for _ in grow(search, ensemble, bounds, levels, l2, max_clauses, may_enter):
+        for _ in grow_ensemble(search, ensemble, bounds, levels, l2, max_clauses, may_enter):
             pass
 
 
@@ -119,20 +119,20 @@ def choose_prices(
     for train, test in parts.folds:
         own = search._replace(scorer=Scorer(train, pricing=nat_pricing(train, width=width)))
         runs.append(FoldRun(own, find(own), test, PartSums(test)))
-    prices = usual_prices(search.data)
+    prices = default_prices(search.data)
     for stage in Prices._fields:
-        curves = [follow_levels(run, stage, prices, l2) for run in runs]
+        curves = [measure_levels(run, stage, prices, l2) for run in runs]
         if search.stop.is_over():
             return None
-        chosen = best_levels(
+        chosen = choose_levels(
             search.data.targets, parts.judged, np.array(curves), float(stage == "coupling")
         )
         prices = prices._replace(**{stage: chosen})
-    held = judge(search, parts, runs, prices, l2)
+    held = measure_held_out(search, parts, runs, prices, l2)
     return None if search.stop.is_over() else (prices, held)
 
 
-def follow_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) -> np.ndarray:
+def measure_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) -> np.ndarray:
     """float64[num_levels, num_targets], nats of the held-out atoms as the price falls.
 
     The second stage goes on from the model of the first at the prices chosen for it.
@@ -147,7 +147,7 @@ def follow_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) ->
     return np.array(
         [
             held_out_nats(ensemble, test, calibrates=stage == "plain")
-            for _ in grow(run.search, ensemble, scores, LEVELS, l2, None, lambda _: True)
+            for _ in grow_ensemble(run.search, ensemble, scores, LEVELS, l2, None, lambda _: True)
         ]
     )
 
@@ -159,10 +159,10 @@ def held_out_nats(ensemble: Ensemble, test: Ensemble, *, calibrates: bool = Fals
     units = {t.predicate: u for t, u in zip(ensemble.targets, ensemble.units, strict=True)}
     test.weights = ensemble.weights
     test.units = np.array([units.get(target.predicate, 0.0) for target in test.targets])
-    return nats(test, test.calibrated() if calibrates else test.values())
+    return convert_to_nats(test, test.calibrated() if calibrates else test.values())
 
 
-def nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
+def convert_to_nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
     """float64[num_targets], the log-likelihood of each target's atoms, from their means."""
     found = dict.fromkeys(ensemble.data.targets, 0.0)
     for target, value in zip(ensemble.targets, values, strict=True):
@@ -170,7 +170,7 @@ def nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
     return np.array(list(found.values()))
 
 
-def best_levels(
+def choose_levels(
     targets: Sequence[str], judged: Sequence[str], curves: np.ndarray, num_errors: float
 ) -> dict[str, float]:
     """The price of each target; the usual one if it was not judged.
@@ -178,7 +178,9 @@ def best_levels(
     Curves are float64[num_folds, num_levels, num_targets].
     """
     return {
-        name: LEVELS[choose_level(curves[:, :, at], num_errors)] if name in judged else USUAL
+        name: LEVELS[choose_level(curves[:, :, at], num_errors)]
+        if name in judged
+        else DEFAULT_PRICE
         for at, name in enumerate(targets)
     }
 
@@ -194,7 +196,7 @@ def choose_level(nats: np.ndarray, num_errors: float) -> int:
     return int(np.argmax(lead.sum(axis=0) <= num_errors * error + 1e-6))
 
 
-def judge(
+def measure_held_out(
     search: RuleSearch, parts: Parts, runs: Sequence[FoldRun], prices: Prices, l2: float | None
 ) -> HeldOut:
     """What the models at these prices gain in the parts that they were not learned from."""
@@ -202,10 +204,10 @@ def judge(
     for run in runs:
         ensemble = new_ensemble(run.search)
         test = Ensemble(run.test, run.test_joins)
-        before = held_out_nats(ensemble, test), nats(ensemble, ensemble.values())
+        before = held_out_nats(ensemble, test), convert_to_nats(ensemble, ensemble.values())
         grow_model(run.search, ensemble, run.candidates, prices, l2)
         held += held_out_nats(ensemble, test) - before[0]
-        training += nats(ensemble, ensemble.values()) - before[1]
+        training += convert_to_nats(ensemble, ensemble.values()) - before[1]
         num_held += [run.test.num_atoms[name] for name in search.data.targets]
         num_learned += [run.search.data.num_atoms[name] for name in search.data.targets]
     means = zip(held / np.maximum(1, num_held), training / np.maximum(1, num_learned), strict=True)
@@ -219,8 +221,8 @@ def judge(
 
 MAX_PARTS = 4
 SHARES = np.array([1, 2]) / 3  # of a single world; other worlds have other sizes too
-NUM_DEALS = 2  # of a single world's constants
-LEAST = 8  # constants of a part
+NUM_SPLITS = 2  # of a single world's constants
+MIN_CONSTANTS = 8  # constants of a part
 
 
 class TrainingFold(NamedTuple):
@@ -245,21 +247,21 @@ def hold_out(data: TrainingData, seed: int) -> Parts | None:
         order = generator.permutation(data.num_worlds)
         number = min(MAX_PARTS, data.num_worlds)
         parts = [[data.worlds[w] for w in sorted(order[at::number])] for at in range(number)]
-        return Parts(make_folds(data, parts), "worlds", data.targets)
-    type_name = choose_type(data)
+        return Parts(build_training_folds(data, parts), "worlds", data.targets)
+    type_name = choose_split_type(data)
     if type_name is None:
         return None
     folds: list[TrainingFold] = []
-    for _ in range(NUM_DEALS):
-        part_of = deal_constants(data, type_name, generator)
+    for _ in range(NUM_SPLITS):
+        part_of = assign_constants(data, type_name, generator)
         kept = [part_of == part for part in range(len(SHARES))]
         parts = [[restrict_world(data.worlds[0], type_name, own)] for own in kept]
-        folds += make_folds(data, parts)
+        folds += build_training_folds(data, parts)
     judged = tuple(n for n in data.targets if type_name in data.predicates[n].types)
     return Parts(tuple(folds), type_name, judged)
 
 
-def make_folds(
+def build_training_folds(
     data: TrainingData, parts: Sequence[Sequence[Interpretation]]
 ) -> tuple[TrainingFold, ...]:
     """Each part as the test of the others."""
@@ -272,16 +274,16 @@ def make_folds(
     return tuple(folds)
 
 
-def choose_type(data: TrainingData) -> str | None:
+def choose_split_type(data: TrainingData) -> str | None:
     """The type of most targets' arguments, the largest of such; None if all are too small."""
-    large = [t for t in data.offset if data.worlds[0].size(t) * SHARES.min() >= LEAST]
+    large = [t for t in data.offset if data.worlds[0].size(t) * SHARES.min() >= MIN_CONSTANTS]
     targets = [data.predicates[name] for name in data.targets]
     found = [(sum(t in p.types for p in targets), data.worlds[0].size(t), t) for t in large]
     best = max(found, default=(0, 0, ""))
     return best[2] if best[0] else None
 
 
-def deal_constants(
+def assign_constants(
     data: TrainingData, type_name: str, generator: np.random.Generator
 ) -> np.ndarray:
     """int64[size], the part of each constant: components whole where none is more than a part."""

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.runtime.kernels import allocating_entry, inner
-from lapis.structure.clauses import Candidate, Path
+from lapis.structure.candidates import Candidate, Path
 from lapis.structure.path_differences import AtomClasses, Joins, PartSums
 from lapis.structure.pricing import Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
@@ -46,7 +46,7 @@ class ClauseFit(NamedTuple):
 
 
 @inner
-def pass_over(  # type: ignore[no-untyped-def]
+def evaluate_clause_classes(  # type: ignore[no-untyped-def]
     w, units, offset, difference, truth, share, predicate, along, across, corner, values, ridge
 ):
     """The value; `along` gets the gradient, `across` and `corner` the curvature's arrow, `values`
@@ -82,7 +82,7 @@ def fit_clause(units, offset, difference, truth, share, predicate, ridge):  # ty
     along, across, corner = np.zeros(size + 1), np.zeros(size), np.zeros(size + 1)
     step, moved, values = np.zeros(size), np.zeros(size), np.zeros(size)
     w = 0.0
-    value = pass_over(
+    value = evaluate_clause_classes(
         w, units, offset, difference, truth, share, predicate, along, across, corner, values, ridge
     )
     for _ in range(MAX_STEPS):
@@ -102,7 +102,7 @@ def fit_clause(units, offset, difference, truth, share, predicate, ridge):  # ty
         length, better = 1.0, value
         while length > 1e-8:
             moved[:] = units + length * step
-            better = pass_over(
+            better = evaluate_clause_classes(
                 w + length * forward, moved, offset, difference, truth, share, predicate, along,
                 across, corner, values, ridge,
             )  # fmt: skip
@@ -114,13 +114,13 @@ def fit_clause(units, offset, difference, truth, share, predicate, ridge):  # ty
         w += length * forward
         units[:] = moved
         value = better
-    pass_over(
+    evaluate_clause_classes(
         w, units, offset, difference, truth, share, predicate, along, across, corner, values, ridge
     )
     return values, w
 
 
-def fit(
+def fit_weight(
     units: np.ndarray,
     offset: np.ndarray,
     difference: np.ndarray,
@@ -223,7 +223,7 @@ class Scorer:
             units = np.array([weight for weight, _ in alone])
             information = bend * np.bincount(predicate, share * difference**2, len(parts))
             ridge = self.pricing.ridge(shares, information.tolist())
-            fitted = fit(units, offset, difference, truth, share, predicate, ridge)
+            fitted = fit_weight(units, offset, difference, truth, share, predicate, ridge)
             if fitted is None:
                 found.append(ClauseScore(candidate, 0.0, 0.0, 0.0))
                 continue

@@ -5,9 +5,9 @@ sub-clauses (LHL, section 3.3). The retained ones then enter the model together:
 
     greedy   one at a time by decreasing score, kept if the joint WPLL rises by more than the
              penalty of its length
-    lazy     the one that adds most to what is there, again and again (`grow`). Gains shrink as the
-             model grows, so the largest known gain is looked at first, and taken when it still
-             leads
+    lazy     the clause with the largest gain in the current model, repeatedly (`grow_ensemble`).
+             Gains shrink as the model grows, so the clause with the largest known gain is evaluated
+             first, and added if its gain is still the largest
     l1       all at once; an L1 penalty sets the weights of most to zero
     l2       all at once, with small weights for what does not help
 
@@ -46,17 +46,17 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import share_parameters
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import (
+from lapis.structure.candidates import (
     Candidate,
     Path,
     has_dangling,
-    spell_unit,
     sub_clauses,
     write_clause,
+    write_unit,
 )
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.pricing import HeldOut, Prices
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
@@ -83,7 +83,7 @@ class Criteria:
 OptionsType = TypeVar("OptionsType", bound=Criteria)
 
 
-def own_options(kind: type[OptionsType], options: StructureOptions) -> OptionsType:
+def learner_options(kind: type[OptionsType], options: StructureOptions) -> OptionsType:
     """The options of one learner: its own defaults where none is set."""
     given = {own.name: getattr(options, own.name, None) for own in fields(kind)}
     return kind(**{name: value for name, value in given.items() if value is not None})
@@ -109,7 +109,7 @@ class Selection(NamedTuple):
     held_out: HeldOut | None = None
 
 
-def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object, ...]:
+def rank_score(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object, ...]:
     """Best first; of equals, what is likely said rather than what is unlikely, and rules first.
 
     Of those that couple atoms, the one that does so at true atoms of the others: they are few.
@@ -121,7 +121,7 @@ def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object
     return -round(net, 9), coupled * num_positive, score.weight < 0, num_positive != 1, candidate
 
 
-def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
+def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
     """Candidates with a positive score that beat all their retained sub-clauses."""
     best: dict[Candidate, ClauseScore] = {}
     for score in scores:
@@ -137,21 +137,23 @@ def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
     return found
 
 
-def select(search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria) -> Selection:
+def select_clauses(
+    search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria
+) -> Selection:
     """The final model from the candidates that are retained."""
     penalty, l2 = criteria.penalty, criteria.shrinkage
-    kept = retain(scores, penalty)
+    kept = retain_candidates(scores, penalty)
     ensemble = new_ensemble(search)
     unit_value = ensemble.value
     usable = [score for score in kept if criteria.allows(score.candidate.path)]
-    usable.sort(key=lambda s: rank(s, penalty, search.data))
+    usable.sort(key=lambda s: rank_score(s, penalty, search.data))
     match criteria.final:
         case "greedy":
-            add_in_order(search, ensemble, usable, criteria)
+            add_greedily(search, ensemble, usable, criteria)
         case "lazy":
             enters = partial(is_summable, search, ensemble)
             limit = criteria.max_clauses
-            for _ in grow(search, ensemble, usable, (penalty,), l2, limit, enters):
+            for _ in grow_ensemble(search, ensemble, usable, (penalty,), l2, limit, enters):
                 pass
         case _:
             for score in usable[: criteria.max_clauses]:
@@ -159,7 +161,7 @@ def select(search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria
                     ensemble.add(score.candidate)
             search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
     refit_groups(search, ensemble, l2)
-    return finish_selection(search, ensemble, usable, unit_value)
+    return build_selection(search, ensemble, usable, unit_value)
 
 
 def new_ensemble(search: RuleSearch) -> Ensemble:
@@ -167,7 +169,7 @@ def new_ensemble(search: RuleSearch) -> Ensemble:
     return Ensemble(search.data, search.scorer.joins, pricing=search.scorer.pricing)
 
 
-def finish_selection(
+def build_selection(
     search: RuleSearch, ensemble: Ensemble, scores: Sequence[ClauseScore], unit_value: float
 ) -> Selection:
     """The ensemble's clauses, heaviest first, with what they bring alone."""
@@ -182,7 +184,7 @@ def finish_selection(
     return Selection(tuple(clauses), units, ensemble.value, unit_value, not search.stop.is_over())
 
 
-def add_in_order(
+def add_greedily(
     search: RuleSearch, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
 ) -> None:
     for done, score in enumerate(scores):
@@ -197,12 +199,12 @@ def add_in_order(
             if ensemble.worth() - worth <= criteria.penalty * len(score.candidate):
                 ensemble.remove_last()
                 ensemble.weights, ensemble.units, ensemble.value = weights, units, before
-        search.tell(
+        search.report(
             "selecting", done + 1, len(scores), clauses=len(ensemble.clauses), wpll=ensemble.value
         )
 
 
-def grow(
+def grow_ensemble(
     search: RuleSearch,
     ensemble: Ensemble,
     scores: Sequence[ClauseScore],
@@ -234,7 +236,7 @@ def grow(
             if may_enter(candidate):
                 ensemble.add(candidate)
                 search.refit(ensemble, l2=l2)
-                search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
+                search.report("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
         yield penalty
 
 
@@ -256,7 +258,7 @@ class CoupledGroup(NamedTuple):
         return self.share * point.value, self.share * point.gradient
 
 
-def coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
+def find_coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
     """The groups of which some clause has several atoms."""
     data = search.data
     return [group for group in data.groups if any(data.couples(c.path, group[0]) for c in clauses)]
@@ -268,7 +270,7 @@ def ground_group(
     """The group's networks; raises TooLarge where they cannot be summed exactly."""
     data = search.data
     lines = [f"1 {write_clause(clause, data.predicates)}" for clause in clauses]
-    lines += [f"1 {spell_unit(data.predicates[name])}" for name in units]
+    lines += [f"1 {write_unit(data.predicates[name])}" for name in units]
     model = parse_model(print_model(search.model) + "\n".join(lines) + "\n")
     examples = build_examples(model, search.databases, group)
     parameters = share_parameters(model, [example.complete for example in examples])
@@ -286,7 +288,7 @@ def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) ->
     clauses = [*ensemble.clauses, candidate]
     names = [target.predicate for target in ensemble.targets]
     mentioned = {atom.predicate for atom in candidate.path}
-    for group in coupled_groups(search, clauses):
+    for group in find_coupled_groups(search, clauses):
         if mentioned.isdisjoint(group):
             continue
         try:
@@ -303,7 +305,7 @@ def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> No
     names = [target.predicate for target in ensemble.targets]
     groups = [
         ground_group(search, ensemble.clauses, names, group)
-        for group in coupled_groups(search, ensemble.clauses)
+        for group in find_coupled_groups(search, ensemble.clauses)
     ]
     if not groups:
         return

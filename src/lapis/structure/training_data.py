@@ -22,7 +22,7 @@ from lapis.counting.complete_world import base_world
 from lapis.language.model import Model, Predicate
 from lapis.problem.problem import Problem
 from lapis.relational.interpretation import Interpretation
-from lapis.structure.clauses import Path
+from lapis.structure.candidates import Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,15 @@ class TrainingData:
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
         begin, end = np.searchsorted(rows[:, 0], self.offset[first][world : world + 2])
         return rows[begin:end]
+
+    def constant_names(self, types: Sequence[str], codes: Sequence[int]) -> list[str]:
+        """Return the name of each constant, given its type and its number in the joined worlds."""
+        found = []
+        for type_name, code in zip(types, codes, strict=True):
+            world = int(np.searchsorted(self.offset[type_name], code, side="right")) - 1
+            domain = self.worlds[world].domains[type_name]
+            found.append(domain.constants[code - int(self.offset[type_name][world])])
+        return found
 
 
 def join_worlds(

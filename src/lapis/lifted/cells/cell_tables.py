@@ -1,19 +1,19 @@
-"""Cells and pair tables: what one element can be, and what two can be to each other.
+"""Cells and pair tables: the 1-types of one element, and the 2-types of a pair.
 
-A 1-type says of an element a which unary atoms P(a) and loops R(a, a) are true. Two-variable
-formulas see only some of these; elements alike in what they see, and in what is still required of
-them, are of one `CellKind`, and the rest is summed into the weight of a `Cell`.
+A 1-type of an element a gives the truth values of its unary atoms P(a) and loops R(a, a).
+Two-variable formulas depend on some of these only. Elements with the same values of those, and the
+same requirements, are of one `CellKind`; all other atoms are summed into the weight of a `Cell`.
 
-A requirement "the number of b with φ(a, b) is (=, ≤, ≥) k" is a signed sum of two simple ones, that
-so many are left to come (tracked) and none (free):
+A requirement "the number of b with φ(a, b) is (=, ≤, ≥) k" is a signed sum of requirements that are
+tracked (a number of witnesses is still missing) or free (nothing is required):
 
     [≥ k] = free − [≤ k−1],    [≠ k] = free − [= k],    [> k] = free − [≤ k].
 
-For ∃ this is Skolemisation with weight −1 (Van den Broeck, Meert and Darwiche 2014): free, minus
-"no b at all". Only = and ≤ with k > 0 need to be counted down as pairs are decided, and then never
-more than k.
+For ∃ this is the Skolemisation with weight −1 of Van den Broeck, Meert and Darwiche (2014,
+"Skolemization for weighted first-order model counting"): free, minus "there is no b". Only = and ≤
+with k > 0 are counted down as pairs are related, and never from more than k.
 
-Weights stay symbolic, as sums of monomials in the parameters, so that one table serves all weights.
+Weights are sums of monomials in the parameters, so that one table serves all weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from operator import and_, or_
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,42 +43,118 @@ from lapis.language.syntax import (
 )
 from lapis.lifted.cells.sentence import HARD, CellFormula, CountedDefinition, Sentence
 
-FREE = (1, "", 0)
-MAX_ATOMS = 18  # 2^MAX_ATOMS 1-types, or ways of two elements to be related
+MAX_ATOMS = 18  # 2^MAX_ATOMS assignments are listed
 
-Monomials = Mapping[tuple[int, ...], int]  # exponents of the parameters: how often
+Monomials = Mapping[tuple[int, ...], int]  # exponents of the parameters → coefficient
 Vector = tuple[int, ...]
-Key = TypeVar("Key")
+PlacedAtom = tuple[str, int, int]  # a predicate and the side (0 or 1) of its first, last argument
+
+
+class Requirement(NamedTuple):
+    sign: int
+    tracked: str  # "" for free, "=" or "<="
+    missing: int  # witnesses
+
+
+FREE = Requirement(1, "", 0)
 
 
 class CellKind(NamedTuple):
     group: int
-    seen: tuple[bool, ...]  # truth values of what two-variable formulas see of an element
-    tracked: tuple[str, ...]  # for each counted quantity: "" free, "=" or "<=" so many to come
+    seen: tuple[bool, ...]  # values of the atoms that two-variable formulas depend on
+    tracked: tuple[str, ...]  # `Requirement.tracked` of each counted quantity
 
 
 class Cell(NamedTuple):
     kind: int
-    to_come: Vector  # for each counted quantity
-    totals: Vector  # what the element alone adds to each total
+    missing: Vector  # witnesses, for each counted quantity
+    totals: Vector  # that the element alone adds to each total
     weight: Monomials
 
 
 class PairState(NamedTuple):
-    """One way for two elements to be related."""
+    """One way to relate two elements."""
 
-    first: Vector  # what it counts for the first element's quantities
+    first: Vector  # witnesses that the first element gains, for each counted quantity
     second: Vector
     totals: Vector
     weight: Monomials
 
 
 class Context(NamedTuple):
-    """How an element lies to one that comes later in the linear order."""
+    """The position of an element relative to one later in the linear order."""
 
-    distance: int = 0  # 0: further away than any predicate asks
-    closes: bool = False  # the earlier is the first of all, the later the last
-    neighbour: int = 0  # in another order: 1 if the later comes next to the earlier, -1 before it
+    distance: int = 0  # 0: larger than that of any predicate
+    closes: bool = False  # the earlier is the first element, the later the last
+    neighbour: int = 0  # in a second order: 1 if the later is next after the earlier, -1 before it
+
+
+CellKey = tuple[CellKind, Vector, Vector]  # kind, missing, totals
+
+
+class AtomAssignments:
+    """All assignments to the unknown atoms about one or two elements, one row each."""
+
+    def __init__(self, tables: CellTables, values: Mapping[PlacedAtom, bool | None]) -> None:
+        sentence = tables.sentence
+        self.sentence, self.propositions = sentence, tables.propositions
+        unknown = [atom for atom, value in values.items() if value is None]
+        if len(unknown) > MAX_ATOMS:
+            raise TooLarge(
+                f"{len(unknown)} atoms about one or two elements are unknown, and at most "
+                f"{MAX_ATOMS} can be enumerated",
+                code="cells",
+            )
+        self.num_rows = 1 << len(unknown)
+        rows = np.arange(self.num_rows)
+        self.column = {a: np.array(value) for a, value in values.items() if value is not None}
+        self.column |= {a: (rows >> i & 1).astype(np.bool_) for i, a in enumerate(unknown)}
+        self.possible = np.ones(self.num_rows, np.bool_)
+        self.exponents = np.zeros((self.num_rows, len(sentence.parameters)), np.int64)
+        self.totals = np.zeros((self.num_rows, len(sentence.totals)), np.int64)
+
+    def evaluate(self, formula: Formula, side: Mapping[str, int]) -> np.ndarray:
+        """Return bool[num_rows]; `side` gives the element that each variable stands for."""
+
+        def value(atom: Atom) -> np.ndarray:
+            sides = [side[name] for name in variable_names(atom)]
+            if not sides:
+                return np.array(self.propositions[atom.predicate])
+            return self.column[atom.predicate, sides[0], sides[-1]]
+
+        return evaluate_formula(formula, value, side)
+
+    def apply_factor(self, factor: CellFormula, side: Mapping[str, int]) -> None:
+        holds = self.evaluate(factor.formula, side)
+        if factor.parameter == HARD:
+            self.possible &= holds
+        else:
+            self.exponents[:, factor.parameter] += factor.times * holds.astype(np.int64)
+
+    def apply_atom(self, atom: PlacedAtom) -> None:
+        """Add the literal weights of an atom, and its coefficients in totals."""
+        name, value = atom[0], self.column[atom].astype(np.int64)
+        if name in self.sentence.literal_parameters:
+            if_true, if_false = self.sentence.literal_parameters[name]
+            self.exponents[:, if_true] += value
+            self.exponents[:, if_false] += 1 - value
+        for index, total in enumerate(self.sentence.totals):
+            for coefficient, predicate in total.parts:
+                if predicate == name:
+                    self.totals[:, index] += coefficient * value
+
+    def distinct_rows(self, *columns: np.ndarray) -> Iterator[tuple[list[Vector], int]]:
+        """Yield the distinct rows of the columns, totals and exponents, with multiplicities."""
+        blocks = [*columns, self.totals, self.exponents]
+        ends = np.cumsum([block.shape[1] for block in blocks]).tolist()
+        matrix = np.concatenate(blocks, axis=1).astype(np.int64)[self.possible]
+        if not matrix.shape[1]:  # numpy does not count empty rows
+            rows, times = matrix[:1].tolist(), [len(matrix)]
+        else:
+            found = np.unique(matrix, axis=0, return_counts=True)
+            rows, times = (array.tolist() for array in found)
+        for row, number in zip(rows, times, strict=False):
+            yield [tuple(row[a:b]) for a, b in zip([0, *ends], ends, strict=False)], number
 
 
 @dataclass
@@ -89,24 +165,24 @@ class CellTables:
     propositions: Mapping[str, bool]
     kinds: list[CellKind] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
-    seen: list[list[str]] = field(default_factory=list)  # for each group, the predicates seen
+    seen: list[list[str]] = field(default_factory=list)  # by group: predicates of `CellKind.seen`
 
     def __post_init__(self) -> None:
         self.counted = [c for c in self.sentence.counted if c.of is not None]
-        self._outcomes: dict[tuple[int, int, Context | None], list[PairState]] = {}
-        self.seen = [self.seen_of(group) for group in range(len(self.sentence.groups))]
+        self._pair_states: dict[tuple[int, int, Context | None], list[PairState]] = {}
+        groups = range(len(self.sentence.groups))
+        self.seen = [self.find_seen(group) for group in groups]
         number: dict[CellKind, int] = {}
-        for group in range(len(self.sentence.groups)):
-            for (kind, to_come, totals), weight in self.one_types(group).items():
+        for group in groups:
+            for (kind, missing, totals), weight in self.build_cells(group).items():
                 weight = {monomial: times for monomial, times in weight.items() if times}
                 if weight:
                     index = number.setdefault(kind, len(number))
-                    self.cells.append(Cell(index, to_come, totals, weight))
+                    self.cells.append(Cell(index, missing, totals, weight))
         self.kinds = list(number)
 
-    def seen_of(self, group: int) -> list[str]:
-        """Predicates of one element in formulas about two."""
-        reach = self.sentence.reach
+    def find_seen(self, group: int) -> list[str]:
+        """Return the predicates of one element in formulas about two."""
         bodies = [f.formula for f in self.sentence.factors if len(f.variables) == 2]
         bodies += [c.body for c in self.counted]
         return sorted(
@@ -114,181 +190,122 @@ class CellTables:
                 atom.predicate
                 for body in bodies
                 for atom in atoms(body)
-                if atom.terms and len(set(names_of(atom))) == 1
-                if group in reach[names_of(atom)[0]]
+                if atom.terms and len(set(variable_names(atom))) == 1
+                if group in self.sentence.reach[variable_names(atom)[0]]
             }
         )
 
-    def one_types(self, group: int) -> dict[tuple[CellKind, Vector, Vector], dict[Vector, int]]:
-        """The 1-types of a group's elements, those alike taken together."""
-        sentence = self.sentence
-        members = sentence.groups[group]
-        open_atoms: list[str] = []
-        column: dict[str, np.ndarray] = {}
-        for name, places in sentence.places.items():
-            if places and all(group in place for place in places):
-                value = self.known_loop(name, group, len(places))
-                if value is None:
-                    open_atoms.append(name)
-                else:
-                    column[name] = np.array(value)
-        column |= columns(open_atoms, f"elements of type {members.type!r}")
-        rows = 1 << len(open_atoms)
-        good, exponents, totals = self.start(rows)
-
-        def atom(found: Atom) -> np.ndarray:
-            return column[found.predicate] if found.terms else self.proposition(found)
-
+    def build_cells(self, group: int) -> dict[CellKey, dict[Vector, int]]:
+        """Sum the 1-types of a group's elements into cells."""
+        sentence, reach = self.sentence, self.sentence.reach
+        found = AtomAssignments(
+            self,
+            {
+                (name, 0, 0): self.known_loop(name, group, len(places))
+                for name, places in sentence.places.items()
+                if places and all(group in place for place in places)
+            },
+        )
         for factor in sentence.factors:
-            if factor.variables and all(group in sentence.reach[v] for v in factor.variables):
-                held = truth(factor.formula, atom, dict.fromkeys(factor.variables, 0))
-                apply(factor, held, good, exponents)
-        for name in column:
-            self.weigh(name, column[name], exponents, totals)
-        own = np.zeros((rows, len(self.counted)), np.int64)
-        asked = np.ones((rows, len(self.counted)), np.int64)
+            if factor.variables and all(group in reach[v] for v in factor.variables):
+                found.apply_factor(factor, dict.fromkeys(factor.variables, 0))
+        for atom in found.column:
+            found.apply_atom(atom)
+        own = np.zeros((found.num_rows, len(self.counted)), np.int64)  # witnesses among itself
+        required = np.ones_like(own)
         for q, counted in enumerate(self.counted):
             assert counted.of is not None
-            if group in sentence.reach[counted.of]:
+            if group in reach[counted.of]:
                 if counted.predicate is not None:
-                    asked[:, q] = column[counted.predicate]
-                if group in sentence.reach[counted.counted]:
-                    places_ = {counted.of: 0, counted.counted: 0}
-                    own[:, q] = truth(counted.body, atom, places_)
-        seen = [np.broadcast_to(column[name], rows) for name in self.seen[group]]
-        matrix = np.column_stack([*seen, totals, own, asked, exponents]).astype(np.int64)[good]
-        return self.gather(group, matrix)
-
-    def gather(
-        self, group: int, matrix: np.ndarray
-    ) -> dict[tuple[CellKind, Vector, Vector], dict[Vector, int]]:
-        """Rows (seen, totals, own, asked, exponents) to cells."""
-        sizes = [len(self.seen[group]), len(self.sentence.totals), *[len(self.counted)] * 2]
-        ends = np.cumsum(sizes).tolist()
-        found: dict[tuple[CellKind, Vector, Vector], dict[Vector, int]] = {}
-        for row, times in unique_rows(matrix):
-            seen, totals = tuple(map(bool, row[: ends[0]])), row[ends[0] : ends[1]]
-            own, asked, exponents = row[ends[1] : ends[2]], row[ends[2] : ends[3]], row[ends[3] :]
-            choices = [
-                self.requirement(counted, group, bool(asked[q]), own[q])
+                    required[:, q] = found.column[counted.predicate, 0, 0]
+                if group in reach[counted.counted]:
+                    own[:, q] = found.evaluate(counted.body, {counted.of: 0, counted.counted: 0})
+        seen = np.zeros((found.num_rows, len(self.seen[group])), np.int64)
+        for place, name in enumerate(self.seen[group]):
+            seen[:, place] = found.column[name, 0, 0]
+        cells: dict[CellKey, dict[Vector, int]] = {}
+        for (seen_row, own_row, asked, totals, exponents), times in found.distinct_rows(
+            seen, own, required
+        ):
+            requirements = [
+                self.list_requirements(counted, group, bool(asked[q]), own_row[q])
                 for q, counted in enumerate(self.counted)
             ]
-            for chosen in product(*choices):
-                sign = int(np.prod([c[0] for c in chosen], dtype=np.int64))
-                kind = CellKind(group, seen, tuple(c[1] for c in chosen))
-                to_come = tuple(c[2] for c in chosen)
-                cell = found.setdefault((kind, to_come, totals), {})
+            for chosen in product(*requirements):
+                sign = int(np.prod([each.sign for each in chosen], dtype=np.int64))
+                tracked = tuple(each.tracked for each in chosen)
+                kind = CellKind(group, tuple(map(bool, seen_row)), tracked)
+                key = kind, tuple(each.missing for each in chosen), totals
+                cell = cells.setdefault(key, {})
                 cell[exponents] = cell.get(exponents, 0) + sign * times
-        return found
+        return cells
 
-    def requirement(
-        self, counted: CountedDefinition, group: int, asked: bool, own: int
-    ) -> list[tuple[int, str, int]]:
-        """What an element of the group must meet, as in `split_requirement`."""
+    def list_requirements(
+        self, counted: CountedDefinition, group: int, is_required: bool, own: int
+    ) -> list[Requirement]:
+        """Return the requirements of an element of the group, as `split_requirement` does."""
         assert counted.of is not None
         reach = self.sentence.reach
         if group not in reach[counted.of]:
             return [FREE]
         others = self.sentence.num_elements(reach[counted.counted])
         others -= group in reach[counted.counted]
-        return split_requirement(counted, asked, own, others)
+        return split_requirement(counted, is_required, own, others)
 
-    def outcomes(self, first: int, second: int, context: Context | None = None) -> list[PairState]:
-        """How elements of two kinds can be related, the second later if there is an order."""
+    def pair_states(
+        self, first: int, second: int, context: Context | None = None
+    ) -> list[PairState]:
+        """Return the ways to relate elements of two kinds; with an order, the second is later."""
         key = first, second, context
-        if key not in self._outcomes:
-            self._outcomes[key] = self.relate(self.kinds[first], self.kinds[second], context)
-        return self._outcomes[key]
+        if key not in self._pair_states:
+            pair = self.kinds[first], self.kinds[second]
+            self._pair_states[key] = self.build_pair_states(pair, context)
+        return self._pair_states[key]
 
-    def relate(self, first: CellKind, second: CellKind, context: Context | None) -> list[PairState]:
-        sentence = self.sentence
-        pair = first, second
-        column: dict[tuple[str, int, int], np.ndarray] = {}
-        open_atoms: list[tuple[str, int, int]] = []
-        for name, places in sentence.places.items():
-            for i, j in ((0, 1), (1, 0)):
-                if len(places) != 2 or not (
-                    pair[i].group in places[0] and pair[j].group in places[1]
-                ):
-                    continue
-                value = self.known_pair(name, pair[i].group, pair[j].group, (i, j), context)
-                if value is None:
-                    open_atoms.append((name, i, j))
-                else:
-                    column[name, i, j] = np.array(value)
-        column |= columns(open_atoms, "pairs of elements")
-        rows = 1 << len(open_atoms)
-        good, exponents, totals = self.start(rows)
+    def build_pair_states(
+        self, pair: tuple[CellKind, CellKind], context: Context | None
+    ) -> list[PairState]:
+        """Sum the 2-types of two elements that agree in witnesses and totals."""
+        values: dict[PlacedAtom, bool | None] = {
+            (name, i, j): self.known_pair(name, pair[i].group, pair[j].group, (i, j), context)
+            for name, places in self.sentence.places.items()
+            if len(places) == 2
+            for i, j in ((0, 1), (1, 0))
+            if pair[i].group in places[0] and pair[j].group in places[1]
+        }
+        between = list(values)
         for side, kind in enumerate(pair):
             for name, value in zip(self.seen[kind.group], kind.seen, strict=True):
-                column[name, side, side] = np.array(value)
-        counts = [np.zeros((rows, len(self.counted)), np.int64) for _ in pair]
-
-        def evaluate(formula: Formula, place: Mapping[str, int]) -> np.ndarray:
-            def atom(found: Atom) -> np.ndarray:
-                sides = [place[name] for name in names_of(found)]
-                if not sides:
-                    return self.proposition(found)
-                return column[found.predicate, sides[0], sides[-1]]
-
-            return truth(formula, atom, place)
-
-        for factor in sentence.factors:
+                values[name, side, side] = value
+        found = AtomAssignments(self, values)
+        for factor in self.sentence.factors:
             if len(factor.variables) == 2:
-                for place in self.placements(*factor.variables, pair):
-                    apply(factor, evaluate(factor.formula, place), good, exponents)
+                for sides in self.list_sides(*factor.variables, pair):
+                    found.apply_factor(factor, sides)
+        gained = [np.zeros((found.num_rows, len(self.counted)), np.int64) for _ in pair]
         for q, counted in enumerate(self.counted):
             assert counted.of is not None
-            for place in self.placements(counted.of, counted.counted, pair):
-                side = place[counted.of]
+            for sides in self.list_sides(counted.of, counted.counted, pair):
+                side = sides[counted.of]
                 if pair[side].tracked[q]:
-                    counts[side][:, q] = evaluate(counted.body, place)
-        for name, i, j in column:
-            if i != j:
-                self.weigh(name, column[name, i, j], exponents, totals)
-        matrix = np.column_stack([*counts, totals, exponents]).astype(np.int64)[good]
-        grouped: dict[tuple[Vector, Vector, Vector], dict[Vector, int]] = {}
-        n, t = len(self.counted), len(sentence.totals)
-        for row, times in unique_rows(matrix):
-            head = row[:n], row[n : 2 * n], row[2 * n : 2 * n + t]
-            grouped.setdefault(head, {})[row[2 * n + t :]] = times
-        return [PairState(*head, weight) for head, weight in grouped.items()]
+                    gained[side][:, q] = found.evaluate(counted.body, sides)
+        for atom in between:
+            found.apply_atom(atom)
+        states: dict[tuple[Vector, Vector, Vector], dict[Vector, int]] = {}
+        for (first, second, totals, exponents), times in found.distinct_rows(*gained):
+            states.setdefault((first, second, totals), {})[exponents] = times
+        return [PairState(*key, weight) for key, weight in states.items()]
 
-    def placements(
+    def list_sides(
         self, x: str, y: str, pair: tuple[CellKind, CellKind]
     ) -> Iterator[dict[str, int]]:
-        """The ways in which two variables can stand for the two elements, one each."""
+        """Yield the assignments of two variables to the two elements, one each."""
         for i, j in ((0, 1), (1, 0)):
             if pair[i].group in self.sentence.reach[x] and pair[j].group in self.sentence.reach[y]:
                 yield {x: i, y: j}
 
-    def start(self, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which rows are possible, exponents of parameters and totals of each."""
-        sentence = self.sentence
-        return (
-            np.ones(rows, np.bool_),
-            np.zeros((rows, len(sentence.parameters)), np.int64),
-            np.zeros((rows, len(sentence.totals)), np.int64),
-        )
-
-    def weigh(
-        self, name: str, value: np.ndarray, exponents: np.ndarray, totals: np.ndarray
-    ) -> None:
-        """What a predicate's atom adds to the exponents of its parameters and to totals."""
-        if name in self.sentence.literal_parameters:
-            if_true, if_false = self.sentence.literal_parameters[name]
-            exponents[:, if_true] += value
-            exponents[:, if_false] += 1 - value.astype(np.int64)
-        for index, total in enumerate(self.sentence.totals):
-            for coefficient, predicate in total.parts:
-                if predicate == name:
-                    totals[:, index] += coefficient * value.astype(np.int64)
-
-    def proposition(self, atom: Atom) -> np.ndarray:
-        return np.array(self.propositions[atom.predicate])
-
     def known_loop(self, name: str, group: int, arity: int) -> bool | None:
-        """What is known of P(a), or of R(a, a)."""
+        """Return the known value of P(a), or of R(a, a)."""
         sentence, members = self.sentence, self.sentence.groups[group]
         if arity == 1:
             return members.known.get(name)
@@ -300,6 +317,7 @@ class CellTables:
     def known_pair(
         self, name: str, first: int, second: int, sides: tuple[int, int], context: Context | None
     ) -> bool | None:
+        """Return the known value of R(a, b) for elements of two groups."""
         order = self.sentence.order
         if order and name in order.names:
             assert context is not None
@@ -324,80 +342,55 @@ class CellTables:
 
 
 def split_requirement(
-    counted: CountedDefinition, asked: bool, own: int, others: int
-) -> list[tuple[int, str, int]]:
-    """(sign, tracked, to come) whose sum is that the number is as asked, or is not.
+    counted: CountedDefinition, is_required: bool, own: int, others: int
+) -> list[Requirement]:
+    """Write a requirement, or its negation, as a signed sum of tracked and free ones.
 
-    `own` is what counts already, `others` how many may.
+    `own` is the number of witnesses so far, `others` the number of further candidates.
     """
     operator, bound = counted.operator, counted.bound
     if operator == ">=":
-        operator, bound, asked = "<=", bound - 1, not asked
+        operator, bound, is_required = "<=", bound - 1, not is_required
     left = bound - own
     if left < 0 or (operator == "=" and left > others):
-        simple: list[tuple[int, str, int]] = []
+        simple: list[Requirement] = []
     elif operator == "<=" and left >= others:
         simple = [FREE]
     else:
-        simple = [(1, operator if left else "=", left)]
-    return simple if asked else [FREE, *((-sign, t, n) for sign, t, n in simple)]
+        simple = [Requirement(1, operator if left else "=", left)]
+    return simple if is_required else [FREE, *(each._replace(sign=-each.sign) for each in simple)]
 
 
-def columns(open_atoms: list[Key], where: str) -> dict[Key, np.ndarray]:
-    """All truth values of the atoms: bool[2^number] each."""
-    if len(open_atoms) > MAX_ATOMS:
-        raise TooLarge(
-            f"{len(open_atoms)} atoms are open for {where}, and at most {MAX_ATOMS} can be listed",
-            code="cells",
-        )
-    rows = np.arange(1 << len(open_atoms))
-    return {key: (rows >> i & 1).astype(np.bool_) for i, key in enumerate(open_atoms)}
-
-
-def apply(factor: CellFormula, held: np.ndarray, good: np.ndarray, exponents: np.ndarray) -> None:
-    if factor.parameter == HARD:
-        good &= held
-    else:
-        exponents[:, factor.parameter] += factor.times * held.astype(np.int64)
-
-
-def truth(
-    formula: Formula, atom: Callable[[Atom], np.ndarray], place: Mapping[str, int]
+def evaluate_formula(
+    formula: Formula, value: Callable[[Atom], np.ndarray], side: Mapping[str, int]
 ) -> np.ndarray:
-    """Where a formula holds; `place` says which element a variable stands for."""
+    """Return the rows in which a formula is true; variables of equal sides are equal."""
 
-    def visit(node: Formula) -> Any:
+    def visit(node: Formula) -> np.ndarray:
+        found: np.ndarray
         match node:
             case Atom():
-                return atom(node)
+                found = value(node)
             case Comparison(_, Variable(left), Variable(right)):
-                return np.array(place[left] == place[right])
-            case Truth(value):
-                return np.array(value)
+                found = np.array(side[left] == side[right])
+            case Truth(truth):
+                found = np.array(truth)
             case Not(body):
-                return ~visit(body)
+                found = ~visit(body)
             case And(parts):
-                return reduce(and_, map(visit, parts), np.array(True))
+                found = reduce(and_, map(visit, parts), np.array(True))
             case Or(parts):
-                return reduce(or_, map(visit, parts), np.array(False))
+                found = reduce(or_, map(visit, parts), np.array(False))
             case Implies(premise, conclusion):
-                return ~visit(premise) | visit(conclusion)
+                found = ~visit(premise) | visit(conclusion)
             case Iff(left_side, right_side):
-                return visit(left_side) == visit(right_side)
-        raise AssertionError(node)
+                found = np.asarray(visit(left_side) == visit(right_side))
+            case _:
+                raise AssertionError(node)
+        return found
 
-    return np.asarray(visit(formula))
-
-
-def unique_rows(matrix: np.ndarray) -> Iterator[tuple[Vector, int]]:
-    if not matrix.shape[1]:
-        if len(matrix):
-            yield (), len(matrix)
-        return
-    rows, times = np.unique(matrix, axis=0, return_counts=True)
-    for row, number in zip(rows.tolist(), times.tolist(), strict=True):
-        yield tuple(row), number
+    return visit(formula)
 
 
-def names_of(atom: Atom) -> list[str]:
+def variable_names(atom: Atom) -> list[str]:
     return [term.name for term in atom.terms if isinstance(term, Variable)]

@@ -37,13 +37,13 @@ PAIR_STEPS = 50  # steps that cost as much as the table of a pair of kinds
 MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
-def applies(tables: CellTables) -> bool:
+def has_closed_form(tables: CellTables) -> bool:
     """Nothing is ordered, totalled or counted down."""
     sentence = tables.sentence
     return (
         sentence.order is None
         and not sentence.totals
-        and not any(any(cell.to_come) for cell in tables.cells)
+        and not any(any(cell.missing) for cell in tables.cells)
     )
 
 
@@ -67,17 +67,17 @@ def sum_compositions(tables: CellTables, numbers: Numbers) -> Number:
             code="cells",
             hint="take fewer predicates, or the method 'circuit'",
         )
-    graph, factor = build_graph(tables, numbers, sizes)
+    graph, factor = build_cell_graph(tables, numbers, sizes)
     if set(graph.group) != {g for g, size in enumerate(sizes) if size}:
         return 0 * numbers.one
     while (module := smallest_module(graph)) is not None:
         if len(graph.group) == len(module):
             break
-        contract(graph, module, sizes, numbers)
-    return factor * sum_all(graph, sizes, numbers)
+        contract_module(graph, module, sizes, numbers)
+    return factor * sum_cell_graph(graph, sizes, numbers)
 
 
-def build_graph(
+def build_cell_graph(
     tables: CellTables, numbers: Numbers, sizes: Sequence[int]
 ) -> tuple[CellGraph, Number]:
     """Cells with the same relations merged; the factor is that of the gauge."""
@@ -92,7 +92,7 @@ def build_graph(
     label: list[list[Hashable]] = [[] for _ in kinds]
     for place, i in enumerate(kinds):  # relations are symmetric: half of them are worked out
         for other, j in enumerate(kinds[: place + 1]):
-            tabled = [o.weight for o in tables.outcomes(i, j) if not any(o.first + o.second)]
+            tabled = [o.weight for o in tables.pair_states(i, j) if not any(o.first + o.second)]
             value = numbers.of(tabled[0]) if tabled else 0 * numbers.one
             name = frozenset(tabled[0].items()) if tabled else None
             for row in {place, other}:
@@ -106,12 +106,12 @@ def build_graph(
         label = [list(row) for row in relation]
     kept: list[int] = []
     for i in range(len(kinds)):
-        same = next((j for j in kept if twins(label, group, i, j)), None)
+        same = next((j for j in kept if are_twins(label, group, i, j)), None)
         if same is None:
             kept.append(i)
         else:
             weights[same] += weights[i]
-    series = [powers(weights[i], relation[i][i], sizes[group[i]], numbers) for i in kept]
+    series = [list_powers(weights[i], relation[i][i], sizes[group[i]], numbers) for i in kept]
     graph = CellGraph(
         [group[i] for i in kept],
         series,
@@ -140,7 +140,7 @@ def refuse_digits(relation: list[list[Number]], weights: list[Number], size: int
         raise TooManyDigits
 
 
-def twins(label: list[list[Hashable]], group: list[int], i: int, j: int) -> bool:
+def are_twins(label: list[list[Hashable]], group: list[int], i: int, j: int) -> bool:
     return group[i] == group[j] and label[i] == label[j] and label[i][i] == label[i][j]
 
 
@@ -159,7 +159,7 @@ def change_gauge(
     return changed, moved, 1 / own ** comb(size, 2)
 
 
-def powers(weight: Number, relation: Number, size: int, numbers: Numbers) -> list[Number]:
+def list_powers(weight: Number, relation: Number, size: int, numbers: Numbers) -> list[Number]:
     """w^m r^{m (m − 1) / 2} for m = 0 … size."""
     found, step = [numbers.one], weight
     for _ in range(size):
@@ -176,7 +176,7 @@ def smallest_module(graph: CellGraph) -> list[int] | None:
         for j in range(i):
             if graph.group[i] != graph.group[j]:
                 continue
-            module = closure(graph, i, j, number if best is None else len(best))
+            module = close_module(graph, i, j, number if best is None else len(best))
             if module is not None and (best is None or len(module) < len(best)):
                 best = module
                 if len(best) == 2:
@@ -184,7 +184,7 @@ def smallest_module(graph: CellGraph) -> list[int] | None:
     return best
 
 
-def closure(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
+def close_module(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
     """The smallest module with two cells; None if it is larger than the limit or has two groups."""
     inside = [j, i]
     changed = True
@@ -199,12 +199,14 @@ def closure(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
     return sorted(inside)
 
 
-def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers) -> None:
+def contract_module(
+    graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers
+) -> None:
     """Replace the cells of a module by one."""
     first, size = module[0], sizes[graph.group[module[0]]]
     refuse_terms(len(module), size + 1 if numbers.exact else comb(size + 1, 2), numbers)
     if len(module) == 2:
-        series = join(
+        series = join_series(
             graph.series[first], graph.series[module[1]], graph.relation[first][module[1]], numbers
         )
     else:
@@ -214,7 +216,7 @@ def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers:
             [[graph.relation[i][j] for j in module] for i in module],
             [],
         )
-        series = [sum_all(part, [m], numbers) for m in range(size + 1)]
+        series = [sum_cell_graph(part, [m], numbers) for m in range(size + 1)]
     graph.series[first] = series
     for gone in reversed(module[1:]):
         del graph.group[gone], graph.series[gone], graph.relation[gone], graph.label[gone]
@@ -222,7 +224,7 @@ def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers:
             del row[gone]
 
 
-def join(
+def join_series(
     first: list[Number], second: list[Number], relation: Number, numbers: Numbers
 ) -> list[Number]:
     """f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r^{a (m − a)}."""
@@ -258,7 +260,7 @@ def sum_pair(first: list[Number], second: list[Number], relation: Number, size: 
     return total
 
 
-def sum_all(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
+def sum_cell_graph(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
     """The sum over all compositions of the groups' sizes."""
     members: dict[int, list[int]] = {}
     for i, group in enumerate(graph.group):

@@ -12,6 +12,14 @@ h = 2^−80/N puts it far below rounding. (A reverse sweep over states would be 
 weights, and needs all states in memory.)
 
 The method `cells` of `lapis lift`.
+
+Marginals of atoms by cells, a class of equally probable atoms at a time.
+
+Atoms of one predicate are of one class if their arguments are of the same groups, and equal or
+not: a permutation of each group leaves model and evidence as they are. A class gets a factor of
+weight zero on its atoms, so that ∂log Z/∂w is the expected number of true ones. Where that is close
+to none or to all of them, the same is done with the false atoms, and the logarithm of the two
+numbers' ratio is right however near to 0 or 1 the probability is.
 """
 
 from __future__ import annotations
@@ -27,13 +35,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
+from lapis.inference.marginals import Answered, InferenceOptions, Marginals
+from lapis.inference.sampling.count_gibbs import unknown_atoms
+from lapis.language.syntax import And, Atom, Comparison, Formula, Iff, Not, Variable
 from lapis.lifted.answer import Lifted, LiftedFormula
-from lapis.lifted.cells.cell_tables import CellTables, split_requirement, truth
-from lapis.lifted.cells.closed_form import applies, sum_compositions
+from lapis.lifted.cells.cell_tables import CellTables, evaluate_formula, split_requirement
+from lapis.lifted.cells.closed_form import has_closed_form, sum_compositions
+from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements, insert_in_two_orders
-from lapis.lifted.cells.meetings import eliminate_elements
 from lapis.lifted.cells.numbers import (
+    FEW_STEPS,
     MAX_STEPS,
     Number,
     Numbers,
@@ -42,9 +53,11 @@ from lapis.lifted.cells.numbers import (
     exact_numbers,
     fraction,
 )
-from lapis.lifted.cells.scott import Builder
-from lapis.lifted.cells.sentence import HARD, CellFormula, Sentence, Total
-from lapis.problem.problem import Problem
+from lapis.lifted.cells.scott import SentenceBuilder, two_variable_error
+from lapis.lifted.cells.sentence import HARD, CellFormula, Sentence, Total, WeightParameter
+from lapis.lifted.evaluation.evaluate import unsatisfiable_error
+from lapis.network.network import AtomTable
+from lapis.problem.problem import Problem, refuse_factors
 
 MAX_PROPOSITIONS = 12
 PRECISION = 128  # bits
@@ -60,10 +73,10 @@ METHODS = {
 }
 
 
-def method_of(tables: CellTables) -> str:
+def choose_sum(tables: CellTables) -> str:
     if tables.sentence.order is not None:
         return "two orders" if tables.sentence.order.path else "insertion"
-    return "compositions" if applies(tables) else "elimination"
+    return "compositions" if has_closed_form(tables) else "elimination"
 
 
 class Piece(NamedTuple):
@@ -108,7 +121,7 @@ class CellSum:
 
         Raises a LapisError for formulas of more than two variables, TooLarge for many atoms.
         """
-        return CellSum.of_sentence(Builder(problem, sizes or {}).build(), max_steps)
+        return CellSum.of_sentence(SentenceBuilder(problem, sizes or {}).build(), max_steps)
 
     @staticmethod
     def of_sentence(sentence: Sentence, max_steps: int = MAX_STEPS) -> CellSum:
@@ -127,7 +140,7 @@ class CellSum:
         else:
             sign, log, error = self.certified_log()
             count = None if sign else Fraction(0)
-        names = {method_of(piece.tables) for piece in self.pieces}
+        names = {choose_sum(piece.tables) for piece in self.pieces}
         method = next((name for name in METHODS if name in names), "compositions")
         num_cells = max((len(piece.tables.kinds) for piece in self.pieces), default=0)
         return CellCount(count, log, sign, error, num_cells, method)
@@ -144,7 +157,7 @@ class CellSum:
         """Z with the parameters' values given."""
         found = 0 * numbers.one
         for sign, exponents, tables in self.pieces:
-            inner = METHODS[method_of(tables)]
+            inner = METHODS[choose_sum(tables)]
             found += sign * numbers.of({exponents: 1}) * inner(tables, numbers)
         return found
 
@@ -158,7 +171,7 @@ class CellSum:
                 total = self.total(self.balls())
                 if not total.contains(0) and float(total.rel_accuracy_bits()) > BITS:
                     sign = 1 if total > 0 else -1
-                    return sign, *rounded(abs(total).log())
+                    return sign, *round_ball(abs(total).log())
             if total == 0 or (precision == PRECISION and self.has_no_world()):
                 return 0, -math.inf, 0.0
             precision *= 2
@@ -257,7 +270,7 @@ def proposition_exponents(sentence: Sentence, chosen: Mapping[str, bool]) -> tup
 
     for factor in sentence.factors:
         if not factor.variables:
-            held = bool(truth(factor.formula, atom, {}))
+            held = bool(evaluate_formula(factor.formula, atom, {}))
             if factor.parameter == HARD and not held:
                 return None
             if factor.parameter != HARD:
@@ -310,10 +323,10 @@ def log_fraction(number: Fraction) -> tuple[float, float]:
     from flint import arb, ctx, fmpq
 
     with ctx.workprec(PRECISION):
-        return rounded(arb(fmpq(number.numerator, number.denominator)).log())
+        return round_ball(arb(fmpq(number.numerator, number.denominator)).log())
 
 
-def rounded(ball: Number) -> tuple[float, float]:
+def round_ball(ball: Number) -> tuple[float, float]:
     """The float next to a ball's middle, and how far the true value may be from it."""
     value = float(ball.mid())
     return value, float(abs(ball - value).upper()) * (1 + 1e-15)
@@ -338,7 +351,7 @@ def lift_by_cells(
             rule.text,
             rule.weight or 0.0,
             count,
-            prod(num_constants(problem, sizes, type_name) for _, type_name in rule.variables),
+            prod(num_cell_constants(problem, sizes, type_name) for _, type_name in rule.variables),
         )
         for (number, rule), count in zip(rules.items(), counts, strict=True)
     ]
@@ -356,5 +369,119 @@ def lift_by_cells(
     )
 
 
-def num_constants(problem: Problem, sizes: Mapping[str, int], type_name: str) -> int:
+def num_cell_constants(problem: Problem, sizes: Mapping[str, int], type_name: str) -> int:
     return max(len(problem.domains[type_name]), sizes.get(type_name, 0))
+
+
+CENTRAL = 1e-3  # a probability between this and 1 − this is as good as that of its complement
+
+
+class AtomClass(NamedTuple):
+    predicate: str
+    groups: tuple[int, ...]  # of the arguments
+    loop: bool  # whether two arguments are the same element
+
+    def num_atoms(self, sentence: Sentence) -> int:
+        sizes = [sentence.groups[group].size for group in self.groups]
+        if len(sizes) < 2 or self.groups[0] != self.groups[1]:
+            return math.prod(sizes)
+        return sizes[0] if self.loop else sizes[0] * (sizes[0] - 1)
+
+
+def infer_by_cells(problem: Problem, options: InferenceOptions) -> Answered:
+    """log Z and the marginals of a problem of two variables.
+
+    Raises
+    ------
+    LapisError
+        If a formula ties more than two elements together, or has a weight for each constant.
+    TooLarge
+        If a sum over cells is long.
+    """
+    refuse_factors(problem.model)
+    for rule in problem.model.rules:
+        if rule.plus:
+            raise two_variable_error("has a weight for each constant", rule)
+    builder = SentenceBuilder(problem, {})
+    sentence = builder.build()
+    cells = CellSum.of_sentence(sentence, FEW_STEPS)
+    found = cells.evaluate()
+    if not found.sign:
+        raise unsatisfiable_error()
+    atoms = unknown_atoms(problem, options.max_memory)
+    log_odds = np.empty(len(atoms.atoms))
+    known: dict[AtomClass, float] = {}
+    for place, name in enumerate(classify_atoms(problem, builder, atoms.atoms)):
+        if name not in known:
+            options.exact_stop.check("summing over cells")
+            known[name] = find_log_odds(sentence, name)
+        log_odds[place] = known[name]
+    expected = np.zeros(len(problem.weight_table))
+    for number, count in cells.expected_counts().items():
+        expected[problem.weight_table.offset[number]] = count
+    with np.errstate(over="ignore"):
+        marginal = 1 / (1 + np.exp(-log_odds))
+    numbers = "balls" if found.count is None else "rationals"
+    notes = {
+        "classes": len(known),
+        "error_bound": found.error_bound,
+        "arithmetic": f"{found.method} in {numbers}",
+        "reasons": [],
+    }
+    return atoms, Marginals.by(
+        "cells",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=marginal,
+        log_odds=log_odds,
+        expected_count=expected,
+        diagnostics=notes,
+    )
+
+
+def classify_atoms(
+    problem: Problem, builder: SentenceBuilder, atoms: AtomTable
+) -> Iterator[AtomClass]:
+    """The class of each unknown atom."""
+    groups = {
+        name: np.array(found, np.int64) for name, found in builder.groups.of_constants.items()
+    }
+    for predicate, rows in zip(atoms.predicates, atoms.tuples, strict=False):
+        types = problem.model.predicates[predicate].types
+        columns = [groups[t][rows[:, i]].tolist() for i, t in enumerate(types)]
+        equal = len(types) == 2 and types[0] == types[1]
+        loops = (rows[:, 0] == rows[:, 1]).tolist() if equal else [False] * len(rows)
+        for place, loop in enumerate(loops):
+            yield AtomClass(predicate, tuple(column[place] for column in columns), loop)
+
+
+def find_log_odds(sentence: Sentence, name: AtomClass) -> float:
+    """log P(atom) − log P(¬atom) for the atoms of a class."""
+    number = name.num_atoms(sentence)
+    true = expected_number(sentence, name, positive=True)
+    if CENTRAL * number < true < (1 - CENTRAL) * number:
+        return math.log(true) - math.log(number - true)
+    false = expected_number(sentence, name, positive=False)
+    if not true or not false:
+        return -math.inf if not true else math.inf
+    return math.log(true) - math.log(false)
+
+
+def expected_number(sentence: Sentence, name: AtomClass, *, positive: bool) -> float:
+    """The expected number of atoms of a class that are true, or false."""
+    variables = [f"{place}.class" for place in range(1 if name.loop else len(name.groups))]
+    terms = tuple(Variable(v) for v in (variables * 2 if name.loop else variables))
+    atom: Formula = Atom(name.predicate, terms)
+    body: Formula = atom if positive else Not(atom)
+    if not name.loop and len(terms) == 2 and name.groups[0] == name.groups[1]:
+        body = And((Not(Comparison("=", terms[0], terms[1])), body))
+    own = max((p.rule for p in sentence.parameters), default=-1) + 1
+    factor = CellFormula(body, tuple(variables), len(sentence.parameters))
+    reach = {v: frozenset({group}) for v, group in zip(variables, name.groups, strict=False)}
+    counted = replace(
+        sentence,
+        reach={**sentence.reach, **reach},
+        factors=(*sentence.factors, factor),
+        parameters=(*sentence.parameters, WeightParameter(own, 0.0, Fraction(1))),
+    )
+    return CellSum.of_sentence(counted, FEW_STEPS).slope(own, relative=True)

@@ -105,7 +105,7 @@ class ElementGroups(NamedTuple):
     of_constants: dict[str, list[int]]  # the group of each constant of a type
 
 
-def tell_apart(
+def group_elements(
     problem: Problem, sizes: Mapping[str, int], facts: Facts, named: set[tuple[str, str]]
 ) -> ElementGroups:
     """Groups of each type: constants named by formulas or known pairs, the others by facts."""
@@ -133,15 +133,15 @@ def tell_apart(
                 numbers.append(len(members))
                 members.append(ElementGroup(type_name, 1, known, constant))
                 continue
-            numbers.append(join_alike(members, alike, ElementGroup(type_name, 1, known)))
+            numbers.append(add_to_group(members, alike, ElementGroup(type_name, 1, known)))
         if extra.get(type_name):
             known = closed_facts(problem, type_name)
-            join_alike(members, alike, ElementGroup(type_name, extra[type_name], known))
+            add_to_group(members, alike, ElementGroup(type_name, extra[type_name], known))
         found.of_type[type_name] = frozenset(range(first, len(members)))
     return found
 
 
-def join_alike(
+def add_to_group(
     members: list[ElementGroup], alike: dict[frozenset[tuple[str, bool]], int], new: ElementGroup
 ) -> int:
     """Add elements to the group of which the same is known; its number."""
@@ -165,7 +165,7 @@ def closed_facts(problem: Problem, type_name: str) -> dict[str, bool]:
 NEGATED = {"<=": ">=", ">=": "<="}
 
 
-def refuse(reason: str, rule: Rule | None = None) -> LapisError:
+def two_variable_error(reason: str, rule: Rule | None = None) -> LapisError:
     subject = f"{rule.text!r} " if rule else ""
     return LapisError(
         f"{subject}{reason}",
@@ -175,9 +175,9 @@ def refuse(reason: str, rule: Rule | None = None) -> LapisError:
     )
 
 
-def ties(variables: Sequence[str], rule: Rule) -> LapisError:
+def tied_elements_error(variables: Sequence[str], rule: Rule) -> LapisError:
     names = ", ".join(name.rpartition(".")[0] or name[1:] for name in variables)
-    return refuse(f"ties {len(variables)} elements together ({names})", rule)
+    return two_variable_error(f"ties {len(variables)} elements together ({names})", rule)
 
 
 class RulePart(NamedTuple):
@@ -189,7 +189,7 @@ class RulePart(NamedTuple):
 
 
 @dataclass
-class Builder:
+class SentenceBuilder:
     problem: Problem
     sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
@@ -214,7 +214,7 @@ class Builder:
                 parts += [p for p in self.parts(number, rule) if not self.take_fact(p)]
         if self.facts.contradictory:
             self.factors.append(CellFormula(Truth(False), (), HARD))
-        self.groups = tell_apart(self.problem, self.sizes, self.facts, self.named_in(parts))
+        self.groups = group_elements(self.problem, self.sizes, self.facts, self.named_in(parts))
         for name, predicate in self.model.predicates.items():
             self.places[name] = tuple(self.groups.of_type[t] for t in predicate.types)
         parameters, number_of = self.parameters()
@@ -225,7 +225,7 @@ class Builder:
         totals += self.add_blocks()
         known = self.facts.known
         if order and any(name in order.names for name, *_ in known):
-            raise refuse("facts about a linear order are known")
+            raise two_variable_error("facts about a linear order are known")
         return Sentence(
             tuple(self.groups.members), self.reach, self.places,
             tuple(self.factors), tuple(self.counted), tuple(totals),
@@ -240,17 +240,17 @@ class Builder:
     def check_model(self) -> None:
         for predicate in self.model.predicates.values():
             if predicate.arity > 2:
-                raise refuse(f"{predicate.name!r} has {predicate.arity} arguments")
+                raise two_variable_error(f"{predicate.name!r} has {predicate.arity} arguments")
         for rule in self.model.rules:
             if rule.instance_weights is not None:
-                raise refuse("has a weight for each constant", rule)
+                raise two_variable_error("has a weight for each constant", rule)
             for node in subformulas(rule.formula):
                 if isinstance(node, Comparison) and not all(
                     isinstance(t, Variable | Constant) for t in terms_of(node)
                 ):
-                    raise refuse("compares numbers", rule)
+                    raise two_variable_error("compares numbers", rule)
                 if isinstance(node, Comparison) and node.operator not in ("=", "!="):
-                    raise refuse("compares numbers", rule)
+                    raise two_variable_error("compares numbers", rule)
 
     def parts(self, number: int, rule: Rule) -> Iterator[RulePart]:
         formula = tidy(rule.formula)
@@ -258,7 +258,7 @@ class Builder:
         if not rule.hard:
             yield RulePart(number, formula, own)
             return
-        for names, part in conjuncts(formula):
+        for names, part in split_conjuncts(formula):
             yield RulePart(number, part, own + names)
 
     def take_fact(self, part: RulePart) -> bool:
@@ -361,7 +361,7 @@ class Builder:
         formula = self.require_count(formula, rule) if rule.hard else self.flatten(formula, rule)
         used = free_variables(formula)
         if len(used) > 2:
-            raise ties(used, rule)
+            raise tied_elements_error(used, rule)
         times = 1
         for name in own:
             if name not in used:
@@ -448,7 +448,7 @@ class Builder:
                 found_parts = [self.count(name, p, operator, bound, rule) for p in body.parts]
                 return Or(tuple(found_parts))
         if len(others) > 1:
-            raise ties([*others, name], rule)
+            raise tied_elements_error([*others, name], rule)
         of = others[0] if others else None
         predicate = None if must else f"_count{len(self.counted)}"
         if predicate is not None:
@@ -483,14 +483,14 @@ class Builder:
         return None
 
 
-def conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula]]:
+def split_conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula]]:
     """(more variables, formula) that must each hold everywhere; of a tidied formula."""
     match formula:
         case And(parts):
             for part in parts:
-                yield from conjuncts(part)
+                yield from split_conjuncts(part)
         case Not(Exists(variables, body)):
-            for names, part in conjuncts(tidy(negated(body))):
+            for names, part in split_conjuncts(tidy(negated(body))):
                 yield variables + names, part
         case _:
             yield (), formula

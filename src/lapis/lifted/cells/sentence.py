@@ -111,11 +111,13 @@ class LinearOrder(NamedTuple):
 
 def find_order(model: Model) -> tuple[LinearOrder | None, set[int]]:
     """The model's linear order, and the numbers of the rules that define it."""
-    hard = {canonical(rule.formula): i for i, rule in enumerate(model.rules) if rule.hard}
+    hard = {
+        canonicalize_formula(rule.formula): i for i, rule in enumerate(model.rules) if rule.hard
+    }
     orders: list[LinearOrder] = []
     used: set[int] = set()
     for name, predicate in model.predicates.items():
-        axioms = [hard.get(canonical(axiom)) for axiom in linear_order(name)]
+        axioms = [hard.get(canonicalize_formula(axiom)) for axiom in linear_order(name)]
         if predicate.arity != 2 or len(set(predicate.types)) > 1 or None in axioms:
             continue
         used |= {i for i in axioms if i is not None}
@@ -129,10 +131,10 @@ def find_order(model: Model) -> tuple[LinearOrder | None, set[int]]:
             if len(heads) != 1 or len(bounds) != 1:
                 continue
             [head], [bound] = heads, bounds
-            form = canonical(rule.formula)
-            if bound and form == canonical(predecessor(head, name, bound)):
+            form = canonicalize_formula(rule.formula)
+            if bound and form == canonicalize_formula(predecessor(head, name, bound)):
                 distance[head] = bound
-            elif form == canonical(circular_predecessor(head, name)):
+            elif form == canonicalize_formula(circular_predecessor(head, name)):
                 circular.add(head)
             else:
                 continue
@@ -161,7 +163,7 @@ def find_order(model: Model) -> tuple[LinearOrder | None, set[int]]:
     return (orders[0] if orders else None), used
 
 
-def canonical(formula: Formula) -> Formula:
+def canonicalize_formula(formula: Formula) -> Formula:
     """Variables renamed in the order in which they are met, outermost quantifiers first."""
     for number, name in enumerate(free_variables(formula)):
         formula = rename_variable(formula, name, f"free{number}")

@@ -140,7 +140,7 @@ Node = (
 ONE = FactorNode()
 
 
-def product(*parts: Node) -> Node:
+def multiply_nodes(*parts: Node) -> Node:
     """The product without factors of one, products within it opened and factors taken together."""
     flat = [
         inner
@@ -166,7 +166,7 @@ def is_one(factor: FactorNode) -> bool:
     return not (factor.exponent or factor.literals or factor.free)
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def child_nodes(node: Node) -> tuple[Node, ...]:
     match node:
         case ProductNode(parts) | SumNode(parts):
             return parts

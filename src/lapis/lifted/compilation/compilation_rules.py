@@ -34,7 +34,7 @@ from lapis.lifted.compilation.circuit import (
     PowerNode,
     RestNode,
     SumNode,
-    product,
+    multiply_nodes,
 )
 from lapis.lifted.compilation.compile import (
     MAX_STATES,
@@ -43,10 +43,10 @@ from lapis.lifted.compilation.compile import (
     CircuitCompiler,
     Parts,
     Rule,
-    describe,
+    describe_shape,
     element_name,
     shapes_of_cases,
-    transform,
+    transform_clauses,
 )
 from lapis.lifted.compilation.theory import (
     ALWAYS,
@@ -61,32 +61,32 @@ from lapis.lifted.compilation.theory import (
     TheoryAtom,
     TheoryClause,
     TheoryLiteral,
+    atom_shape,
     build_theory,
     clause_key,
     clause_shapes,
+    count_choices,
     hard_key,
     literal_key,
-    num_choices,
     rename_literal,
-    shape_of,
 )
 from lapis.runtime.progress import Report, Stop
 
 
-def contradiction(compiler: CircuitCompiler, theory: Theory) -> Node | None:
+def empty_clause(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """An empty clause: no world where its needs are met."""
     empty = [part for part in theory.hard if not part.clause.literals]
     if not empty:
         return None
     rest = Theory(theory.hard - set(empty), theory.soft)
-    return product(*(NeverNode(part.needs) for part in empty), compiler.compile(rest))
+    return multiply_nodes(*(NeverNode(part.needs) for part in empty), compiler.compile(rest))
 
 
 def unit_propagation(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """All of them at once: of opposite ones, one becomes an empty clause."""
     units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
     values = {
-        shape_of(atom, clause.regions): positive
+        atom_shape(atom, clause.regions): positive
         for clause in sorted(units, key=clause_key)
         for atom, positive in clause.literals
     }
@@ -119,7 +119,7 @@ def independence(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     if len(groups) < 2:
         return None
     parts = [Theory(frozenset(hs), frozenset(ss)) for _, (hs, ss) in sorted(groups.items())]
-    return product(*map(compiler.compile, parts))
+    return multiply_nodes(*map(compiler.compile, parts))
 
 
 def guard(compiler: CircuitCompiler, theory: Theory) -> Node | None:
@@ -152,7 +152,7 @@ def shannon(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         return None
     shape = min(uses, key=lambda s: (-uses[s], s))
     cases = tuple(compiler.decide(theory, {shape: value}) for value in (True, False))
-    return SumNode(cases, (1, 1), label=describe(shape))
+    return SumNode(cases, (1, 1), label=describe_shape(shape))
 
 
 def partial_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
@@ -165,17 +165,17 @@ def partial_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         if k == 0 or any(s.regions.count(region) != k for s in theory.shapes):
             continue
         names = [compiler.new_element() for _ in range(k)]
-        cases = partial(place, region=region, names=names)
-        rest, certain = transform(theory, cases)
+        cases = partial(ground_region, region=region, names=names)
+        rest, certain = transform_clauses(theory, cases)
         part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
-        times = num_choices((region,) * k)
+        times = count_choices((region,) * k)
         who = ", ".join(map(element_name, names))
         label = f"each {{{who}}} of {compiler.names[region]}"
         return PowerNode(part, Size(times.factors, 1, factorial(k)), label=label)
     return None
 
 
-def place(clause: TheoryClause, region: Region, names: list[str]) -> Iterator[Parts]:
+def ground_region(clause: TheoryClause, region: Region, names: list[str]) -> Iterator[Parts]:
     """The clause with its variables of a region replaced by elements, in all orders."""
     own = [v for v, r in enumerate(clause.regions) if r == region]
     others = {v: r for v, r in enumerate(clause.regions) if r != region}
@@ -193,7 +193,7 @@ def root_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         name = compiler.names[region]
         element, others = compiler.new_element(), compiler.without_one(region)
         cases = partial(place_root, roots=roots, element=element, region=region, others=others)
-        rest, certain = transform(theory, cases)
+        rest, certain = transform_clauses(theory, cases)
         node = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
         part = RestNode(node, region, others, 1)
         return PowerNode(
@@ -231,7 +231,7 @@ def find_roots(theory: Theory, region: Region) -> dict[TheoryClause, int] | None
             added: list[AtomShape] = []
             fits = True
             for literal in clause.literals:
-                shape = shape_of(literal.atom, clause.regions)
+                shape = atom_shape(literal.atom, clause.regions)
                 number = shape.slots[literal.atom.terms.index(variable)].number
                 if shape not in place_of:
                     place_of[shape] = number
@@ -259,24 +259,24 @@ def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     shape = min(uses, key=lambda s: (-uses[s], s))
     (region,) = shape.regions
     name = compiler.names[region]
-    plus, minus = compiler.cut(region, describe(shape))
+    plus, minus = compiler.cut(region, describe_shape(shape))
 
     def split(clause: TheoryClause) -> Iterator[Parts | None]:
         own = [v for v, r in enumerate(clause.regions) if r == region]
         for sides in combinations((plus, minus), repeat=len(own)):
             regions = dict(enumerate(clause.regions)) | dict(zip(own, sides, strict=True))
-            kept = [x for x in clause.literals if shape_of(x.atom, clause.regions) != shape]
-            decided = [x for x in clause.literals if shape_of(x.atom, clause.regions) == shape]
+            kept = [x for x in clause.literals if atom_shape(x.atom, clause.regions) != shape]
+            decided = [x for x in clause.literals if atom_shape(x.atom, clause.regions) == shape]
             truths = [(regions[variable_of(x.atom)] == plus) == x.positive for x in decided]
             if any(truths):
                 yield frozenset(ALWAYS), regions
             else:
                 yield frozenset(kept), regions
 
-    rest, certain = transform(theory, split)
+    rest, certain = transform_clauses(theory, split)
     compiler.check_states(rest)
     before = {
-        refined for s in theory.shapes - {shape} for refined in refine(s, region, plus, minus)
+        refined for s in theory.shapes - {shape} for refined in split_shape(s, region, plus, minus)
     }
     literals = FactorNode(
         literals=(
@@ -285,14 +285,18 @@ def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         )
     )
     part = compiler.go_on(before, rest, certain, literals)
-    return CountNode(part, region, plus, minus, label=f"number of {name} with {describe(shape)}")
+    return CountNode(
+        part, region, plus, minus, label=f"number of {name} with {describe_shape(shape)}"
+    )
 
 
 def variable_of(atom: TheoryAtom) -> int:
     return next(term for term in atom.terms if isinstance(term, int))
 
 
-def refine(shape: AtomShape, region: Region, plus: Region, minus: Region) -> Iterator[AtomShape]:
+def split_shape(
+    shape: AtomShape, region: Region, plus: Region, minus: Region
+) -> Iterator[AtomShape]:
     """The shapes that a shape falls into when a region is cut in two."""
     own = sorted({slot.number for slot in shape.slots if slot.region == region})
     for sides in combinations((plus, minus), repeat=len(own)):
@@ -308,7 +312,7 @@ def refine(shape: AtomShape, region: Region, plus: Region, minus: Region) -> Ite
 def inclusion_exclusion(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     """A hard clause of two parts without a common region: Z(C₁) + Z(C₂) − Z(C₁ ∧ C₂)."""
     for part in sorted(theory.hard, key=hard_key):
-        found = two_parts(part.clause)
+        found = split_clause(part.clause)
         if found is None:
             continue
         rest = theory.hard - {part}
@@ -324,7 +328,7 @@ def inclusion_exclusion(compiler: CircuitCompiler, theory: Theory) -> Node | Non
     return None
 
 
-def two_parts(clause: TheoryClause) -> list[Parts] | None:
+def split_clause(clause: TheoryClause) -> list[Parts] | None:
     """The literals in two groups that share no region, if there are such."""
     groups: list[tuple[set[Region], set[TheoryLiteral]]] = []
     for literal in sorted(clause.literals, key=literal_key):
@@ -362,17 +366,17 @@ def pairing(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         if one < other
     }
     for one, other in sorted(neighbours):
-        if not all(stand_together(clause, one, other) for clause in theory.clauses):
+        if not all(occur_together(clause, one, other) for clause in theory.clauses):
             continue
         pairs = compiler.new_region(f"pairs of {compiler.names[one]} and {compiler.names[other]}")
-        cases = partial(pair_up, one=one, other=other, pairs=pairs)
-        rest, certain = transform(theory, cases)
+        cases = partial(merge_pair, one=one, other=other, pairs=pairs)
+        rest, certain = transform_clauses(theory, cases)
         part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
         return PairsNode(part, one, other, pairs)
     return None
 
 
-def stand_together(clause: TheoryClause, one: Region, other: Region) -> bool:
+def occur_together(clause: TheoryClause, one: Region, other: Region) -> bool:
     """Whether a clause has no variable of two regions, or one of each in the same literals."""
     own = [v for v, region in enumerate(clause.regions) if region in (one, other)]
     if len(own) != 2:
@@ -383,7 +387,7 @@ def stand_together(clause: TheoryClause, one: Region, other: Region) -> bool:
     )
 
 
-def pair_up(clause: TheoryClause, one: Region, other: Region, pairs: Region) -> Iterator[Parts]:
+def merge_pair(clause: TheoryClause, one: Region, other: Region, pairs: Region) -> Iterator[Parts]:
     regions = dict(enumerate(clause.regions))
     if one not in clause.regions:
         yield clause.literals, regions
@@ -395,7 +399,7 @@ def pair_up(clause: TheoryClause, one: Region, other: Region, pairs: Region) -> 
 
 
 RULES: tuple[Rule, ...] = (
-    contradiction,
+    empty_clause,
     unit_propagation,
     independence,
     guard,

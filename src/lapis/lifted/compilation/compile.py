@@ -35,7 +35,7 @@ from lapis.lifted.compilation.circuit import (
     Node,
     RecursionNode,
     RestNode,
-    product,
+    multiply_nodes,
 )
 from lapis.lifted.compilation.theory import (
     AtomShape,
@@ -49,11 +49,11 @@ from lapis.lifted.compilation.theory import (
     Theory,
     TheoryClause,
     TheoryLiteral,
+    atom_shape,
     build_theory,
-    canonical,
+    canonicalize_literals,
     clause_work,
     rename_literal,
-    shape_of,
 )
 from lapis.runtime.progress import Progress, Report, Stop
 
@@ -61,8 +61,8 @@ TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 PARTNER = f"{TAKEN_OUT}·"  # stands for the second variable of a pair
 MAX_WORK = 100_000  # literals in all orders of their variables, of all theories: seconds
 MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some
-TOLD = 20  # theories from one report to the next
-MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
+REPORT_INTERVAL = 20  # theories from one report to the next
+MAX_RECURSION_CLAUSES = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[AtomShape, bool]
 Parts = tuple[frozenset[TheoryLiteral], Mapping[int, Region]]
 
@@ -114,8 +114,8 @@ class CircuitCompiler:
 
     def compile(self, theory: Theory) -> Node:
         if not theory.hard and not theory.soft:
-            return product()
-        key, regions = canonical_form(theory)
+            return multiply_nodes()
+        key, regions = canonicalize_theory(theory)
         known = self.cache.get(key)
         if known is not None:
             node, own = known
@@ -127,7 +127,7 @@ class CircuitCompiler:
         self.work += sum(map(clause_work, theory.clauses))
         if self.stop is not None:
             self.stop.check("compiling a first-order circuit")
-        if self.progress is not None and self.num_theories % TOLD == 0:
+        if self.progress is not None and self.num_theories % REPORT_INTERVAL == 0:
             self.progress(Progress("compiling", self.num_theories, text="theories"))
         if self.give_up is not None and self.num_clauses > self.give_up:
             raise NotLiftable(theory)
@@ -150,7 +150,7 @@ class CircuitCompiler:
         try:
             for region in sorted({r for clause in theory.clauses for r in clause.regions}):
                 before = set(self.cache)
-                self.give_up = self.num_clauses + MAX_OF_RECURSION
+                self.give_up = self.num_clauses + MAX_RECURSION_CLAUSES
                 node = RecursionNode(regions, region)
                 self.cache[key] = node, regions
                 try:
@@ -167,8 +167,8 @@ class CircuitCompiler:
 
     def take_out(self, theory: Theory, region: Region) -> Node:
         element, others = self.new_element(), self.without_one(region)
-        cases = partial(place_one, element=element, region=region, others=others)
-        rest, certain = transform(theory, cases)
+        cases = partial(place_element, element=element, region=region, others=others)
+        rest, certain = transform_clauses(theory, cases)
         node = self.go_on(shapes_of_cases(theory, cases), rest, certain)
         empty = Theory(
             frozenset(part for part in theory.hard if region not in part.clause.regions),
@@ -229,25 +229,25 @@ class CircuitCompiler:
         """The circuit of what is left, times what is decided, times the atoms that got lost."""
         lost = frozenset(before) - theory.shapes
         free = FactorNode(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
-        return product(*factors, free, self.compile(theory))
+        return multiply_nodes(*factors, free, self.compile(theory))
 
     def decide(self, theory: Theory, values: Values) -> Node:
         """All atoms of a shape are true, or all are false."""
-        rest, certain = condition(theory, values)
+        rest, certain = condition_theory(theory, values)
         literals = tuple((shape.predicate, v, shape.num_atoms) for shape, v in values.items())
         return self.go_on(theory.shapes - set(values), rest, certain, FactorNode(literals=literals))
 
 
-def condition(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
+def condition_theory(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
     """The theory where all atoms of some shapes have a value, and the exponent decided by it."""
-    return transform(theory, lambda clause: iter([split_off(clause, values)]))
+    return transform_clauses(theory, lambda clause: iter([drop_false_literals(clause, values)]))
 
 
-def split_off(clause: TheoryClause, values: Values) -> Parts | None:
+def drop_false_literals(clause: TheoryClause, values: Values) -> Parts | None:
     """The clause without the literals that are false; None if one is true."""
     kept: list[TheoryLiteral] = []
     for literal in clause.literals:
-        value = values.get(shape_of(literal.atom, clause.regions))
+        value = values.get(atom_shape(literal.atom, clause.regions))
         if value is None:
             kept.append(literal)
         elif value == literal.positive:
@@ -255,7 +255,7 @@ def split_off(clause: TheoryClause, values: Values) -> Parts | None:
     return frozenset(kept), dict(enumerate(clause.regions))
 
 
-def transform(
+def transform_clauses(
     theory: Theory, cases: Callable[[TheoryClause], Iterator[Parts | None]]
 ) -> tuple[Theory, Exponent]:
     """Each clause replaced by its cases; None stands for the clause itself, being true."""
@@ -278,7 +278,7 @@ def transform(
     return built, tuple(sorted([*certain, *more]))
 
 
-def place_one(
+def place_element(
     clause: TheoryClause, element: str, region: Region, others: Region
 ) -> Iterator[Parts]:
     """The clause with none or one of its variables being the element, the others elsewhere."""
@@ -295,7 +295,7 @@ def shapes_of_cases(
     theory: Theory, cases: Callable[[TheoryClause], Iterator[Parts]]
 ) -> set[AtomShape]:
     return {
-        shape_of(literal.atom, regions)
+        atom_shape(literal.atom, regions)
         for clause in theory.clauses
         for literals, regions in cases(clause)
         for literal in literals
@@ -306,7 +306,7 @@ def element_name(element: str) -> str:
     return element.replace(TAKEN_OUT, "x")
 
 
-def describe(shape: AtomShape) -> str:
+def describe_shape(shape: AtomShape) -> str:
     """A shape as people write atoms; elements that were taken out are x1, x2, …"""
     letters = "yzuvw"
     words = (
@@ -327,7 +327,7 @@ class ClauseLines(NamedTuple):
     names: frozenset[Name]
 
 
-def canonical_form(theory: Theory) -> tuple[object, tuple[Region, ...]]:
+def canonicalize_theory(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     """A key, equal for isomorphic theories at best, and our regions in the key's order."""
     parts = [*map(part_of_hard, theory.hard), *map(part_of_soft, theory.soft)]
     names = sorted(
@@ -358,12 +358,15 @@ def canonical_form(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     renamed = {element: f"#{index}" for index, element in enumerate(elements)}
     key = (
         frozenset(
-            (rename(part.clause, number, renamed), frozenset((number[r], k) for r, k in part.needs))
+            (
+                rename_clause(part.clause, number, renamed),
+                frozenset((number[r], k) for r, k in part.needs),
+            )
             for part in theory.hard
         ),
         frozenset(
             (
-                rename(part.clause, number, renamed),
+                rename_clause(part.clause, number, renamed),
                 tuple(sorted((w, size.rename(number)) for w, size in part.exponent)),
             )
             for part in theory.soft
@@ -372,7 +375,7 @@ def canonical_form(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     return key, regions
 
 
-def rename(
+def rename_clause(
     clause: TheoryClause, regions: Mapping[Region, Region], elements: Mapping[str, str]
 ) -> TheoryClause:
     literals = frozenset(
@@ -385,7 +388,7 @@ def rename(
         for atom, sign in clause.literals
     )
     own = {v: regions[r] for v, r in enumerate(clause.regions)}
-    return canonical(literals, tuple(own), own)
+    return canonicalize_literals(literals, tuple(own), own)
 
 
 def part_of_hard(part: Hard) -> ClauseLines:
@@ -411,7 +414,7 @@ def new_part(lines: list[tuple[int, tuple[Name, ...]]]) -> ClauseLines:
 def lines_of(clause: TheoryClause) -> list[tuple[int, tuple[Name, ...]]]:
     return [
         (
-            hash((word(atom.predicate), sign, len(atom.terms))),
+            hash((hash_predicate(atom.predicate), sign, len(atom.terms))),
             tuple(t if isinstance(t, str) else clause.regions[t] for t in atom.terms),
         )
         for atom, sign in clause.literals
@@ -419,5 +422,5 @@ def lines_of(clause: TheoryClause) -> list[tuple[int, tuple[Name, ...]]]:
 
 
 @cache
-def word(predicate: str) -> int:
+def hash_predicate(predicate: str) -> int:
     return crc32(predicate.encode())

@@ -58,7 +58,7 @@ class Size(NamedTuple):
         """The number; 0 where a region is too small for as many different elements."""
         value = np.asarray(self.coefficient)
         for region, offset in self.factors:
-            value = value * fewer(sizes[region], offset)
+            value = value * subtract_size(sizes[region], offset)
         # The division is exact, in floats as long as the product before it is.
         return value if self.divisor == 1 else value // self.divisor
 
@@ -67,13 +67,13 @@ class Size(NamedTuple):
         return self._replace(factors=factors)
 
 
-def fewer(size: np.ndarray, number: int) -> np.ndarray:
+def subtract_size(size: np.ndarray, number: int) -> np.ndarray:
     """max(size − number, 0); whole numbers of any length (objects) stay such."""
     kind = np.asarray(size).dtype
     return np.asarray(np.maximum(np.asarray(size - number), 0)).astype(kind)
 
 
-def num_choices(regions: Iterable[Region], taken: Mapping[Region, int] | None = None) -> Size:
+def count_choices(regions: Iterable[Region], taken: Mapping[Region, int] | None = None) -> Size:
     """In how many ways variables of these regions can be different elements, some being taken."""
     used = dict(taken or {})
     factors: list[tuple[Region, int]] = []
@@ -120,7 +120,7 @@ class AtomShape(NamedTuple):
 
     @property
     def num_atoms(self) -> Size:
-        return num_choices(self.regions)
+        return count_choices(self.regions)
 
 
 class TheoryClause(NamedTuple):
@@ -131,7 +131,7 @@ class TheoryClause(NamedTuple):
 
     @property
     def num_groundings(self) -> Size:
-        return num_choices(self.regions)
+        return count_choices(self.regions)
 
 
 Need = tuple[Region, int]  # the region has at least so many elements
@@ -170,7 +170,7 @@ class Theory:
         return frozenset(shape for clause in self.clauses for shape in clause_shapes(clause))
 
 
-def shape_of(atom: TheoryAtom, regions: Mapping[int, Region] | tuple[Region, ...]) -> AtomShape:
+def atom_shape(atom: TheoryAtom, regions: Mapping[int, Region] | tuple[Region, ...]) -> AtomShape:
     numbers: dict[int, int] = {}
     slots: list[Slot] = []
     for term in atom.terms:
@@ -183,7 +183,7 @@ def shape_of(atom: TheoryAtom, regions: Mapping[int, Region] | tuple[Region, ...
 
 @lru_cache(maxsize=1 << 16)
 def clause_shapes(clause: TheoryClause) -> frozenset[AtomShape]:
-    return frozenset(shape_of(literal.atom, clause.regions) for literal in clause.literals)
+    return frozenset(atom_shape(literal.atom, clause.regions) for literal in clause.literals)
 
 
 def make_clause(
@@ -198,10 +198,10 @@ def make_clause(
         return None
     used = sorted({t for literal in distinct for t in literal.atom.terms if isinstance(t, int)})
     unused = tuple(sorted(regions[v] for v in regions if v not in set(used)))
-    return canonical(distinct, tuple(used), regions), unused
+    return canonicalize_literals(distinct, tuple(used), regions), unused
 
 
-def canonical(
+def canonicalize_literals(
     literals: frozenset[TheoryLiteral], used: tuple[int, ...], regions: Mapping[int, Region]
 ) -> TheoryClause:
     """The least of the clauses that differ in the variables' order alone, regions ascending."""
@@ -222,7 +222,7 @@ def canonical(
 
 @lru_cache(maxsize=1 << 16)
 def clause_work(clause: TheoryClause) -> int:
-    """The literals that `canonical` renames: all of them, in all orders of the variables."""
+    """Return how many literals `canonicalize_literals` renames: all, in each variable order."""
     orders = prod(factorial(number) for number in Counter(clause.regions).values())
     return orders * max(1, len(clause.literals))
 
@@ -261,24 +261,24 @@ def build_theory(
         made = make_clause(literals, regions)
         if made is not None:
             clause, unused = made
-            hards.add(Hard(clause, needs | needs_of(clause.regions, unused)))
+            hards.add(Hard(clause, needs | collect_needs(clause.regions, unused)))
     softs: dict[TheoryClause, Counter[tuple[int, Size]]] = {}
     certain: Counter[tuple[int, Size]] = Counter()
     for literals, regions, exponent in soft:
         made = make_clause(literals, regions)
         if made is None:
-            times = num_choices(regions.values())
+            times = count_choices(regions.values())
             add_exponent(certain, exponent, times)
             continue
         clause, unused = made
         if clause.literals:
-            times = num_choices(unused, Counter(clause.regions))
+            times = count_choices(unused, Counter(clause.regions))
             add_exponent(softs.setdefault(clause, Counter()), exponent, times)
     merged = frozenset(Soft(clause, exponent_of(total)) for clause, total in softs.items())
-    return Theory(strengthen(hards), merged), exponent_of(certain)
+    return Theory(simplify_hard(hards), merged), exponent_of(certain)
 
 
-def needs_of(regions: Iterable[Region], unused: Iterable[Region]) -> frozenset[Need]:
+def collect_needs(regions: Iterable[Region], unused: Iterable[Region]) -> frozenset[Need]:
     total = Counter(regions)
     total.update(unused)
     return frozenset((region, total[region]) for region in set(unused))
@@ -296,22 +296,22 @@ def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
     )
 
 
-def strengthen(hards: set[Hard]) -> frozenset[Hard]:
+def simplify_hard(hards: set[Hard]) -> frozenset[Hard]:
     """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
     while True:
         needs: dict[TheoryClause, list[frozenset[Need]]] = {}
         for hard in hards:
             needs.setdefault(hard.clause, []).append(hard.needs)
         ordered = sorted(hards, key=hard_key)
-        shorter = next((pair for part in ordered for pair in resolve(part, needs)), None)
+        shorter = next((pair for part in ordered for pair in resolve_clause(part, needs)), None)
         if shorter is None:
             break
         longer, clause = shorter
         hards = (hards - {longer}) | {clause}
-    return leave_out_implied(hards)
+    return drop_subsumed(hards)
 
 
-def leave_out_implied(hards: set[Hard]) -> frozenset[Hard]:
+def drop_subsumed(hards: set[Hard]) -> frozenset[Hard]:
     """Without the clauses that hold all literals of another; each waits at its rarest literal."""
     times = Counter(literal for hard in hards for literal in hard.clause.literals)
     waiting: dict[TheoryLiteral | None, list[Hard]] = {}
@@ -332,7 +332,7 @@ def leave_out_implied(hards: set[Hard]) -> frozenset[Hard]:
     )
 
 
-def resolve(
+def resolve_clause(
     part: Hard, needs: Mapping[TheoryClause, Sequence[frozenset[Need]]]
 ) -> Iterator[tuple[Hard, Hard]]:
     """(part, part without a literal) for each literal that another clause denies."""
@@ -341,9 +341,9 @@ def resolve(
     for literal in sorted(clause.literals, key=literal_key):
         rest = clause.literals - {literal}
         opposite = rest | {literal._replace(positive=not literal.positive)}
-        other = canonical(opposite, tuple(regions), regions)
+        other = canonicalize_literals(opposite, tuple(regions), regions)
         if any(needed <= part.needs for needed in needs.get(other, ())):
             made = make_clause(rest, regions)
             assert made is not None
             found, unused = made
-            yield part, Hard(found, part.needs | needs_of(found.regions, unused))
+            yield part, Hard(found, part.needs | collect_needs(found.regions, unused))

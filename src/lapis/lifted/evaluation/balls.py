@@ -17,16 +17,18 @@ import numpy as np
 from flint import arb, fmpz
 
 from lapis.lifted.compilation.circuit import FactorNode
-from lapis.lifted.compilation.theory import fewer
-from lapis.lifted.evaluation.frames import (
+from lapis.lifted.compilation.theory import subtract_size
+from lapis.lifted.evaluation.walk import (
+    CircuitSweep,
     Frame,
     Number,
+    Numbers,
+    Weights,
     add_within,
-    innermost,
+    innermost_frame,
     number_at,
-    spread,
+    spread_to_frame,
 )
-from lapis.lifted.evaluation.walk import CircuitWalk, Numbers, Weights
 
 ZERO, ONE = arb(0), arb(1)
 exp_of = np.frompyfunc(lambda ball: ball.exp(), 1, 1)
@@ -46,7 +48,7 @@ class BallValue:
         self.slope = self.slope + add_within(as_row(slope), frame, self.frame, len(self.ball))
 
 
-class Balls(CircuitWalk[BallValue]):
+class Balls(CircuitSweep[BallValue]):
     """An evaluation with balls of the precision that flint is set to."""
 
     def __init__(self, weights: Weights) -> None:
@@ -63,26 +65,28 @@ class Balls(CircuitWalk[BallValue]):
             (arb(self.weights.of(p)[0]) + arb(self.weights.of(p)[1]), number_at(s, sizes))
             for p, s in node.free
         ]
-        frame = innermost(n.frame for _, n in (*numbers, *bases))
+        frame = innermost_frame(n.frame for _, n in (*numbers, *bases))
         score = np.full(frame.size, ZERO, object)
         for weight, (own, number) in numbers:
-            score = score + spread(as_ball(self.weights.value[weight]) * number, own, frame)
+            score = score + spread_to_frame(
+                as_ball(self.weights.value[weight]) * number, own, frame
+            )
         ball = as_row(exp_of(score))
         for base, (own, number) in bases:
-            ball = ball * spread(as_row(power_of(base, number)), own, frame)
+            ball = ball * spread_to_frame(as_row(power_of(base, number)), own, frame)
         result = BallValue(frame, ball)
 
         def back() -> None:
             slope = result.slope * result.ball
             for weight, (own, number) in numbers:
-                self.slopes[weight] += (slope * spread(number, own, frame)).sum()
+                self.slopes[weight] += (slope * spread_to_frame(number, own, frame)).sum()
 
         self.tape.append(back)
         return result
 
     def product(self, parts: Sequence[BallValue]) -> BallValue:
-        frame = innermost(part.frame for part in parts)
-        balls = [spread(part.ball, part.frame, frame) for part in parts]
+        frame = innermost_frame(part.frame for part in parts)
+        balls = [spread_to_frame(part.ball, part.frame, frame) for part in parts]
         one = np.full(frame.size, ONE, object)
         result = BallValue(frame, reduce(lambda a, b: a * b, balls, one))
 
@@ -102,10 +106,10 @@ class Balls(CircuitWalk[BallValue]):
         return result
 
     def sum(self, parts: Sequence[BallValue], signs: Sequence[int]) -> BallValue:
-        frame = innermost(part.frame for part in parts)
+        frame = innermost_frame(part.frame for part in parts)
         total = np.full(frame.size, ZERO, object)
         for sign, part in zip(signs, parts, strict=True):
-            total = total + sign * spread(part.ball, part.frame, frame)
+            total = total + sign * spread_to_frame(part.ball, part.frame, frame)
         result = BallValue(frame, total)
 
         def back() -> None:
@@ -116,14 +120,14 @@ class Balls(CircuitWalk[BallValue]):
         return result
 
     def power(self, part: BallValue, exponent: Number) -> BallValue:
-        frame = innermost((part.frame, exponent.frame))
-        times = spread(exponent.value, exponent.frame, frame)
-        ball = spread(part.ball, part.frame, frame)
+        frame = innermost_frame((part.frame, exponent.frame))
+        times = spread_to_frame(exponent.value, exponent.frame, frame)
+        ball = spread_to_frame(part.ball, part.frame, frame)
         one = np.full(frame.size, ONE, object)
         result = BallValue(frame, one * power_of(ball, times))
 
         def back() -> None:
-            less = power_of(ball, fewer(times, 1))
+            less = power_of(ball, subtract_size(times, 1))
             part.add_slope(result.slope * (one * less * times), frame)
 
         self.tape.append(back)
@@ -133,21 +137,23 @@ class Balls(CircuitWalk[BallValue]):
         frame = number.frame
         assert frame.parent is not None
         assert frame.start is not None
-        choices = as_row(binomial(spread(whole, frame.parent, frame), number.value))
-        terms = spread(part.ball, part.frame, frame) * choices
+        choices = as_row(binomial(spread_to_frame(whole, frame.parent, frame), number.value))
+        terms = spread_to_frame(part.ball, part.frame, frame) * choices
         result = BallValue(frame.parent, np.add.reduceat(terms, frame.start))
 
         def back() -> None:
             assert frame.parent is not None
-            part.add_slope(spread(as_row(result.slope), frame.parent, frame) * choices, frame)
+            part.add_slope(
+                spread_to_frame(as_row(result.slope), frame.parent, frame) * choices, frame
+            )
 
         self.tape.append(back)
         return result
 
     def choose(self, is_met: Number, met: BallValue, unmet: BallValue) -> BallValue:
-        frame = innermost((is_met.frame, met.frame, unmet.frame))
-        where = np.broadcast_to(spread(is_met.value, is_met.frame, frame), (frame.size,))
-        both = (spread(part.ball, part.frame, frame) for part in (met, unmet))
+        frame = innermost_frame((is_met.frame, met.frame, unmet.frame))
+        where = np.broadcast_to(spread_to_frame(is_met.value, is_met.frame, frame), (frame.size,))
+        both = (spread_to_frame(part.ball, part.frame, frame) for part in (met, unmet))
         result = BallValue(frame, np.where(where, *both))
 
         def back() -> None:

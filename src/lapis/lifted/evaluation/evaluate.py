@@ -20,9 +20,8 @@ from lapis.errors import LapisError, TooLarge
 from lapis.lifted.compilation.circuit import Node
 from lapis.lifted.compilation.compile import MAX_STATES
 from lapis.lifted.compilation.theory import Region
-from lapis.lifted.evaluation.floats import Floats, Value
-from lapis.lifted.evaluation.frames import num_states
-from lapis.lifted.evaluation.walk import Weights
+from lapis.lifted.evaluation.floats import Floats, FloatValue
+from lapis.lifted.evaluation.walk import Weights, count_index_states
 
 if TYPE_CHECKING:
     from flint import arb
@@ -55,9 +54,9 @@ class LiftedPartition:
         return f"balls of {self.bits} bits"
 
 
-def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
+def evaluate_circuit(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
     """log Z and the expected counts. Raises LapisError if no world is possible."""
-    states = num_states(root, sizes)
+    states = count_index_states(root, sizes)
     if states > MAX_STATES:
         raise TooLarge(
             f"log Z is a sum over {states:,} combinations of numbers, more than the "
@@ -71,7 +70,7 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Lifte
         bound = found.bound + math.ulp(log)
         good_enough = ABSOLUTE if bits == DOUBLE_BITS else max(ABSOLUTE, RELATIVE * abs(log))
         if found.sign[0] == 0 and found.bound == 0.0:
-            raise impossible()
+            raise unsatisfiable_error()
         refuse_infinite(log)
         if found.sign[0] > 0 and bound <= good_enough:
             return LiftedPartition(log, bound, slopes.astype(float), bits)
@@ -80,7 +79,7 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Lifte
 
 def run_floats(
     root: Node, weights: Weights, sizes: Mapping[Region, int], dtype: np.dtype
-) -> tuple[Value, np.ndarray]:
+) -> tuple[FloatValue, np.ndarray]:
     """Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
     walk = Floats(weights, dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # log Z is infinite then, and refused
@@ -92,7 +91,7 @@ def run_floats(
 
 def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
     """Balls of twice the bits until the one of log Z is small."""
-    states = num_states(root, sizes)
+    states = count_index_states(root, sizes)
     if states > MAX_BALLS:
         raise TooLarge(
             "positive and negative terms cancel beyond the digits of floating point, and sums over "
@@ -108,7 +107,7 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Lift
                 "with these weights the worlds sum to a negative number", code="negative"
             )
         if not ball > 0 and is_impossible(root, weights, sizes, bits):
-            raise impossible()
+            raise unsatisfiable_error()
         if ball > 0 and all(map(is_sharp, slopes)):
             log = ball.log()
             middle = float(log.mid())
@@ -163,7 +162,7 @@ def log_counts(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.maximum(counts, 0.0))
-    if num_states(root, sizes) <= MAX_BALLS:
+    if count_index_states(root, sizes) <= MAX_BALLS:
         _, slopes = balls_of_bits(root, weights, sizes, 4 * FIRST_BITS)
         for number in np.flatnonzero(counts <= 0).tolist():
             if slopes[number] > 0:
@@ -179,7 +178,7 @@ def refuse_infinite(log: float) -> None:
         )  # fmt: skip
 
 
-def impossible() -> LapisError:
+def unsatisfiable_error() -> LapisError:
     return LapisError(
         "the hard formulas leave no possible world", code="unsatisfiable",
         hint="lapis infer --method exact names the formulas that contradict each other",
@@ -190,7 +189,7 @@ def hessian_product(
     root: Node, weights: Weights, sizes: Mapping[Region, int], direction: np.ndarray
 ) -> np.ndarray:
     """float64[num_weights], ∂²log Z / ∂w² · direction: the counts' covariance with a direction."""
-    bits = evaluate(root, weights, sizes).bits
+    bits = evaluate_circuit(root, weights, sizes).bits
     if bits <= EXTENDED_BITS:
         dtype = np.result_type(FLOATS[bits], np.complex64)
         moved = weights.value.astype(dtype) + 1j * STEP * direction

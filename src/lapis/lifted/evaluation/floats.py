@@ -28,17 +28,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lapis.lifted.compilation.circuit import CountNode, FactorNode
-from lapis.lifted.evaluation.frames import (
+from lapis.lifted.evaluation.walk import (
+    CircuitSweep,
     Frame,
     Number,
+    Numbers,
+    Weights,
     add_within,
-    cut,
-    innermost,
+    cut_ranges,
+    innermost_frame,
     number_at,
-    spread,
+    spread_to_frame,
     states_within,
 )
-from lapis.lifted.evaluation.walk import CircuitWalk, Numbers, Weights
 
 HELD_STATES = 1 << 17  # index combinations that are held at a time
 ULPS = 2.0  # of exp and log
@@ -47,7 +49,7 @@ PAIRWISE = 20.0  # roundings of a pairwise sum beside the logarithm of its lengt
 
 
 @dataclass
-class Value:
+class FloatValue:
     """A number for each combination of a frame; the backward sweep fills in the derivative.
 
     Sign and error may have one entry for all.
@@ -71,7 +73,7 @@ class Value:
         self.slope = self.slope + add_within(slope, frame, self.frame, len(self.log))
 
 
-class Floats(CircuitWalk[Value]):
+class Floats(CircuitSweep[FloatValue]):
     """An evaluation in float64 or long doubles; `dtype` may be complex."""
 
     def __init__(self, weights: Weights, dtype: np.dtype, max_states: int = HELD_STATES) -> None:
@@ -83,7 +85,7 @@ class Floats(CircuitWalk[Value]):
         self.slopes = np.zeros(len(weights.value), dtype)
         self.factorials = np.zeros(1, self.real)  # log n! for n = 0, 1, …, as far as needed
 
-    def factor(self, node: FactorNode, sizes: Numbers) -> Value:
+    def factor(self, node: FactorNode, sizes: Numbers) -> FloatValue:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         terms = [
             Number(n.frame, self.dtype.type(self.weights.value[weight]) * n.value)
@@ -94,24 +96,24 @@ class Floats(CircuitWalk[Value]):
             for p, positive, size in node.literals
         ]
         bases += [(sum(self.weights.of(p)), number_at(size, sizes)) for p, size in node.free]
-        frame = innermost(n.frame for _, n in (*numbers, *bases))
+        frame = innermost_frame(n.frame for _, n in (*numbers, *bases))
         sign = np.ones(1)
         for base, (own, exponent) in bases:
             if base == 0.0:
-                sign = sign * spread((exponent == 0).astype(float), own, frame)
+                sign = sign * spread_to_frame((exponent == 0).astype(float), own, frame)
             elif base != 1.0:
                 terms.append(Number(own, np.log(self.real.type(abs(base))) * exponent))
             if base < 0.0:
                 odd = (exponent % 2 == 1).astype(float)
-                sign = sign * spread(1.0 - 2.0 * odd, own, frame)
+                sign = sign * spread_to_frame(1.0 - 2.0 * odd, own, frame)
         log, total = self.add_logs([(term.value, term.frame) for term in terms], frame)
         steps = 3 + len(node.exponent) + len(bases)
-        result = Value(frame, log, sign, growth(self.eps * steps * total) * np.abs(sign))
+        result = FloatValue(frame, log, sign, bound_expm1(self.eps * steps * total) * np.abs(sign))
 
         def back() -> None:
             slope = np.broadcast_to(result.slope, (frame.size,))
             for weight, (own, number) in numbers:
-                self.slopes[weight] += (slope * spread(number, own, frame)).sum()
+                self.slopes[weight] += (slope * spread_to_frame(number, own, frame)).sum()
 
         self.tape.append(back)
         return result
@@ -122,22 +124,22 @@ class Floats(CircuitWalk[Value]):
         """Σ terms in a frame, and float64, Σ |terms|."""
         log, total = np.zeros(frame.size, self.dtype), np.zeros(1)
         for term, own in terms:
-            log += spread(term, own, frame)
-            total = total + spread(np.abs(term).astype(float), own, frame)
+            log += spread_to_frame(term, own, frame)
+            total = total + spread_to_frame(np.abs(term).astype(float), own, frame)
         return log, total
 
-    def product(self, parts: Sequence[Value]) -> Value:
-        frame = innermost(part.frame for part in parts)
+    def product(self, parts: Sequence[FloatValue]) -> FloatValue:
+        frame = innermost_frame(part.frame for part in parts)
         log, total = self.add_logs([(part.log, part.frame) for part in parts], frame)
         sign, error = np.ones(1), np.zeros(1)
         for part in parts:
-            own_sign = spread(part.sign, part.frame, frame)
-            own_error = spread(part.error, part.frame, frame)
-            error = both_errors(sign, error, own_sign, own_error)
+            own_sign = spread_to_frame(part.sign, part.frame, frame)
+            own_error = spread_to_frame(part.error, part.frame, frame)
+            error = product_error(sign, error, own_sign, own_error)
             sign = sign * own_sign
-        rounding = growth(self.eps * len(parts) * total)
+        rounding = bound_expm1(self.eps * len(parts) * total)
         error = error + (np.abs(sign) + error) * rounding
-        result = Value(frame, log, sign, error)
+        result = FloatValue(frame, log, sign, error)
 
         def back() -> None:
             slope = np.broadcast_to(result.slope, (frame.size,))
@@ -147,19 +149,19 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return result
 
-    def sum(self, parts: Sequence[Value], signs: Sequence[int]) -> Value:
-        frame = innermost(part.frame for part in parts)
+    def sum(self, parts: Sequence[FloatValue], signs: Sequence[int]) -> FloatValue:
+        frame = innermost_frame(part.frame for part in parts)
 
         def row(arrays: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
             """The parts' entries for one combination beside each other."""
             found = np.empty((frame.size, len(parts)), dtype)
             for place, (part, array) in enumerate(zip(parts, arrays, strict=True)):
-                found[:, place] = spread(array, part.frame, frame)
+                found[:, place] = spread_to_frame(array, part.frame, frame)
             return found.ravel()
 
         double = np.dtype(float)
         inner = frame.branch(np.full(frame.size, len(parts)))
-        terms = Value(
+        terms = FloatValue(
             inner,
             row([part.log for part in parts], self.dtype),
             row([s * part.sign for s, part in zip(signs, parts, strict=True)], double),
@@ -176,20 +178,22 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return result
 
-    def power(self, part: Value, exponent: Number) -> Value:
-        frame = innermost((part.frame, exponent.frame))
-        times = spread(exponent.value, exponent.frame, frame)
-        log = np.zeros(frame.size, self.dtype) + spread(part.log, part.frame, frame) * times
+    def power(self, part: FloatValue, exponent: Number) -> FloatValue:
+        frame = innermost_frame((part.frame, exponent.frame))
+        times = spread_to_frame(exponent.value, exponent.frame, frame)
+        log = (
+            np.zeros(frame.size, self.dtype) + spread_to_frame(part.log, part.frame, frame) * times
+        )
         sign, error = part.sign, part.error
-        roundings = growth(3 * self.eps * np.abs(log).astype(float))
+        roundings = bound_expm1(3 * self.eps * np.abs(log).astype(float))
         if (sign == 1).all():
             # (1 + e)ⁿ − 1
-            grown = growth(grown_error(spread(error, part.frame, frame), times))
+            grown = bound_expm1(power_error(spread_to_frame(error, part.frame, frame), times))
             result_sign, result_error = np.ones(1), grown + (1 + grown) * roundings
         else:
-            sign, error = (spread(x, part.frame, frame) for x in (sign, error))
+            sign, error = (spread_to_frame(x, part.frame, frame) for x in (sign, error))
             real = times.astype(float)
-            grown = growth(grown_error(error, times))
+            grown = bound_expm1(power_error(error, times))
             with np.errstate(divide="ignore", invalid="ignore"):
                 vanished = np.where(error == 0, 0.0, np.exp(real * np.log(error)))
             odd = np.where(times % 2 == 1, sign, sign**2)
@@ -197,7 +201,7 @@ class Floats(CircuitWalk[Value]):
             result_error = np.where(sign == 0, vanished, grown)
             result_error = np.where(times == 0, 0.0, result_error)
             result_error = result_error + (np.abs(result_sign) + result_error) * roundings
-        result = Value(frame, log, result_sign, result_error)
+        result = FloatValue(frame, log, result_sign, result_error)
 
         def back() -> None:
             slope = np.broadcast_to(result.slope, (frame.size,))
@@ -206,7 +210,7 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return result
 
-    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> Value:
+    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> FloatValue:
         """Σ_m in ranges of m that fit, where there is one combination of sizes."""
         if frame.size > 1:
             return super().count_in(node, sizes, frame)
@@ -214,11 +218,11 @@ class Floats(CircuitWalk[Value]):
         numbers = np.arange(int(whole[0]) + 1).astype(self.real)
         inner = frame.branch(np.array([len(numbers)]))
         split = {node.plus: Number(inner, numbers), node.minus: Number(inner, whole - numbers)}
-        ranges = cut(states_within(node.part, {**sizes, **split}, inner), self.max_states)
+        ranges = cut_ranges(states_within(node.part, {**sizes, **split}, inner), self.max_states)
         self.need_factorials(len(numbers))
         if len(ranges) == 1:
             return self.count_row(node, sizes, whole, Number(inner, numbers))
-        parts: list[Value] = []
+        parts: list[FloatValue] = []
         slopes: list[np.ndarray] = []
         for first, last in ranges:
             walk = Floats(self.weights, self.dtype, self.max_states)
@@ -227,7 +231,7 @@ class Floats(CircuitWalk[Value]):
             found = walk.count_row(node, sizes, whole, some)
             found.slope = np.ones(1, self.dtype)
             walk.sweep_back()
-            parts.append(Value(frame, found.log, found.sign, found.error))
+            parts.append(FloatValue(frame, found.log, found.sign, found.error))
             slopes.append(walk.slopes)
 
         def back() -> None:
@@ -237,25 +241,25 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return self.sum(parts, [1] * len(parts))
 
-    def add_choices(self, part: Value, whole: np.ndarray, number: Number) -> Value:
+    def add_choices(self, part: FloatValue, whole: np.ndarray, number: Number) -> FloatValue:
         frame = number.frame
         assert frame.parent is not None
         table = self.need_factorials(int(whole.max(initial=0)) + 1)
         taken = number.value.astype(np.int64)
-        size = spread(whole, frame.parent, frame).astype(np.int64)
+        size = spread_to_frame(whole, frame.parent, frame).astype(np.int64)
         parts = table[size], table[taken], table[size - taken]
         choices = parts[0] - parts[1] - parts[2]
         units = np.asarray(8 * (parts[0] + parts[1] + parts[2] + 3), float)
-        log = spread(part.log, part.frame, frame) + choices
-        sign, error = (spread(x, part.frame, frame) for x in (part.sign, part.error))
+        log = spread_to_frame(part.log, part.frame, frame) + choices
+        sign, error = (spread_to_frame(x, part.frame, frame) for x in (part.sign, part.error))
         units = units + np.abs(log).astype(float)
-        error = error + (np.abs(sign) + error) * growth(self.eps * units)
-        result, share = self.add_up(Value(frame, log, sign, error))
+        error = error + (np.abs(sign) + error) * bound_expm1(self.eps * units)
+        result, share = self.add_up(FloatValue(frame, log, sign, error))
 
         def back() -> None:
             assert frame.parent is not None
             slope = np.broadcast_to(result.slope, (frame.parent.size,))
-            part.add_slope(spread(slope, frame.parent, frame) * share, frame)
+            part.add_slope(spread_to_frame(slope, frame.parent, frame) * share, frame)
 
         self.tape.append(back)
         return result
@@ -266,15 +270,19 @@ class Floats(CircuitWalk[Value]):
             self.factorials = log_factorial(np.arange(length).astype(self.real))
         return self.factorials
 
-    def choose(self, is_met: Number, met: Value, unmet: Value) -> Value:
-        frame = innermost((is_met.frame, met.frame, unmet.frame))
-        where = np.broadcast_to(spread(is_met.value, is_met.frame, frame), (frame.size,))
+    def choose(self, is_met: Number, met: FloatValue, unmet: FloatValue) -> FloatValue:
+        frame = innermost_frame((is_met.frame, met.frame, unmet.frame))
+        where = np.broadcast_to(spread_to_frame(is_met.value, is_met.frame, frame), (frame.size,))
 
         def pick(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-            return np.where(where, spread(one, met.frame, frame), spread(other, unmet.frame, frame))
+            return np.where(
+                where,
+                spread_to_frame(one, met.frame, frame),
+                spread_to_frame(other, unmet.frame, frame),
+            )
 
         log, sign = pick(met.log, unmet.log), pick(met.sign, unmet.sign)
-        result = Value(frame, log, sign, pick(met.error, unmet.error))
+        result = FloatValue(frame, log, sign, pick(met.error, unmet.error))
 
         def back() -> None:
             met.add_slope(np.where(where, result.slope, 0.0), frame)
@@ -283,12 +291,12 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return result
 
-    def gather(self, values: Sequence[Value], where: np.ndarray, frame: Frame) -> Value:
+    def gather(self, values: Sequence[FloatValue], where: np.ndarray, frame: Frame) -> FloatValue:
         def row(name: str) -> np.ndarray:
             own = (np.broadcast_to(getattr(v, name), (v.frame.size,)) for v in values)
             return np.asarray(np.concatenate(list(own))[where])
 
-        result = Value(frame, row("log"), row("sign"), row("error"))
+        result = FloatValue(frame, row("log"), row("sign"), row("error"))
 
         def back() -> None:
             totals = np.zeros(sum(value.frame.size for value in values), self.dtype)
@@ -302,11 +310,11 @@ class Floats(CircuitWalk[Value]):
         self.tape.append(back)
         return result
 
-    def indicator(self, holds: Number) -> Value:
+    def indicator(self, holds: Number) -> FloatValue:
         sign = holds.value.astype(float)
-        return Value(holds.frame, np.zeros(holds.frame.size, self.dtype), sign, np.zeros(1))
+        return FloatValue(holds.frame, np.zeros(holds.frame.size, self.dtype), sign, np.zeros(1))
 
-    def add_up(self, terms: Value) -> tuple[Value, np.ndarray]:
+    def add_up(self, terms: FloatValue) -> tuple[FloatValue, np.ndarray]:
         """Σ of the terms in the parent of their frame, and each term's share of it."""
         inner = terms.frame
         frame, start = inner.parent, inner.start
@@ -317,7 +325,7 @@ class Floats(CircuitWalk[Value]):
         log = terms.log.real
         top = np.maximum.reduceat(np.where(vanished, -np.inf, log), start)
         top = np.where(np.isfinite(top), top, self.real.type(0))
-        below = terms.log - spread(top, frame, inner)
+        below = terms.log - spread_to_frame(top, frame, inner)
         if vanished.any():
             below = np.where(vanished, -np.inf, below)
         size = np.exp(below.real)
@@ -333,25 +341,25 @@ class Floats(CircuitWalk[Value]):
         # A term's exponent is rounded to eps · |below|, and exp of it to ULPS.
         distance = np.where(dead, 0.0, below.real.astype(float))
         relative = terms.error + np.abs(terms.sign) * self.eps * (ULPS + roundings - distance)
-        wrong = scaled(size.astype(float), below.real, relative)
+        wrong = scale_errors(size.astype(float), below.real, relative)
         error = wrong.sum().reshape(1) if frame.size == 1 else np.add.reduceat(wrong, start)
         log = np.where(sign == 0, top, np.log(safe) + top)
         error = error / np.where(sign == 0, 1.0, np.abs(safe).astype(float))
         units = ULPS + 2 * np.abs(log).astype(float)
-        error = error + (np.abs(sign) + error) * growth(self.eps * units)
-        found = Value(frame, log.astype(self.dtype), sign.astype(float), error)
+        error = error + (np.abs(sign) + error) * bound_expm1(self.eps * units)
+        found = FloatValue(frame, log.astype(self.dtype), sign.astype(float), error)
         shares = np.where(sign == 0, 0, 1 / (safe * np.where(sign == 0, 1, sign)))
-        return found, values * spread(shares, frame, inner)
+        return found, values * spread_to_frame(shares, frame, inner)
 
 
-def grown_error(error: np.ndarray, times: np.ndarray) -> np.ndarray:
+def power_error(error: np.ndarray, times: np.ndarray) -> np.ndarray:
     """n · log(1 + e)."""
     with np.errstate(invalid="ignore"):
         found = np.log1p(error) * times.astype(float)
     return found if np.isfinite(error).all() else np.where(times == 0, 0.0, found)
 
 
-def scaled(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> np.ndarray:
+def scale_errors(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> np.ndarray:
     """size · error; by logarithms where an error is so large that the size may have vanished."""
     if error.max(initial=0.0) < LARGE:
         return np.asarray(size * error)
@@ -360,7 +368,7 @@ def scaled(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> np.ndar
     return np.where(error == 0, 0.0, np.where(error == np.inf, np.inf, product))
 
 
-def both_errors(
+def product_error(
     sign: np.ndarray, error: np.ndarray, other_sign: np.ndarray, other_error: np.ndarray
 ) -> np.ndarray:
     """The error of (sign ± error) · (other sign ± other error)."""
@@ -372,7 +380,7 @@ def both_errors(
     return np.where(is_zero, 0.0, np.where(np.isnan(found), np.inf, found))
 
 
-def growth(exponent: np.ndarray) -> np.ndarray:
+def bound_expm1(exponent: np.ndarray) -> np.ndarray:
     """An upper bound of exp(x) − 1 for x ≥ 0, close to x where x is small."""
     if len(exponent) == 0 or exponent.max() < 1:
         return np.asarray(exponent / (1 - exponent / 2))

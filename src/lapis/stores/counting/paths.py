@@ -31,13 +31,13 @@ from lapis.stores.load_to_store import (
 from lapis.stores.store import Store, fetch_number
 from lapis.stores.store_engine import StoreEngine
 from lapis.stores.stored_world import StoredWorld
-from lapis.structure.clauses import Path, PathAtom, variable_types
+from lapis.structure.candidates import Path, PathAtom, variable_types
 from lapis.structure.path_differences import (
     Joins,
     PathColumn,
     PathDifferences,
+    build_columns,
     group_columns,
-    open_path,
     plan_join,
 )
 from lapis.structure.training_data import TrainingData
@@ -81,7 +81,7 @@ class StoredJoins(Joins[StoredColumn]):
         )
 
     def differences(self, path: Path, predicate: str) -> PathDifferences:
-        opened = open_path(self, path, predicate)
+        opened = build_columns(self, path, predicate)
         return StoredPath(self.data, path, predicate, *opened, self.scratch.store)
 
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> StoredColumn:

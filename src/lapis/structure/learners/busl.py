@@ -22,11 +22,11 @@ import numpy as np
 
 from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator_factor
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
+from lapis.structure.candidates import Path, PathAtom, canonicalize_clause, is_connected
 from lapis.structure.path_differences import PathColumn, count_values
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, own_options, select
+from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 
 Node = tuple[PathAtom, ...]
 MAX_BLANKET = 6  # beyond, strata are too thin for χ²
@@ -41,7 +41,7 @@ class BuslOptions(Criteria):
 
 def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by BUSL."""
-    options = own_options(BuslOptions, given)
+    options = learner_options(BuslOptions, given)
     paths: dict[Path, None] = {}
     names = [n for n, p in search.data.predicates.items() if p.arity and search.data.num_atoms[n]]
     for done, name in enumerate(names, 1):
@@ -49,7 +49,7 @@ def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
             break
         for path in clique_paths(search, name, options):
             paths[path] = None
-        search.tell("template nodes", done, len(names), paths=len(paths))
+        search.report("template nodes", done, len(names), paths=len(paths))
     scores = search.score_paths([path for path in paths if options.allows(path)])
     return select_heavy(search, chain.from_iterable(scores), options)
 
@@ -60,7 +60,7 @@ def select_heavy(
     """The model of candidates whose weights are not under minWeight, alone and together."""
     heavy = [score for score in scores if abs(score.weight) >= options.min_weight]
     while True:
-        found = select(search, heavy, options)
+        found = select_clauses(search, heavy, options)
         light = {c.candidate for c in found.clauses if abs(c.weight) < options.min_weight}
         if not light:
             return found
@@ -87,7 +87,7 @@ def clique_paths(search: RuleSearch, name: str, options: BuslOptions) -> Iterato
                 variables = {v for atom in path for v in atom.variables}
                 is_within = not options.max_variables or len(variables) <= options.max_variables
                 if is_within and is_connected(path):
-                    yield canonical(path).path
+                    yield canonicalize_clause(path).path
 
 
 def template_nodes(search: RuleSearch, name: str) -> list[Node]:

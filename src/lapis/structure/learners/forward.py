@@ -24,33 +24,33 @@ from itertools import chain
 from math import inf
 
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Path, is_condensed, is_range_restricted
-from lapis.structure.find_paths import find_paths
+from lapis.structure.candidates import Path, is_condensed, is_range_restricted
+from lapis.structure.learners.find_paths import find_paths
 from lapis.structure.learners.lift_graph import ground_graph
-from lapis.structure.learners.msl import connected_paths
+from lapis.structure.learners.msl import list_connected_paths
 from lapis.structure.penalty_choice import (
     LEVELS,
     PenaltyCandidates,
     choose_prices,
+    default_prices,
     grow_model,
     hold_out,
     repeats_target,
-    usual_prices,
 )
 from lapis.structure.pricing import WIDTH, Pricing, flat_pricing, nat_pricing
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import (
     Criteria,
     Selection,
-    finish_selection,
+    build_selection,
     is_summable,
+    learner_options,
     new_ensemble,
-    own_options,
-    rank,
+    rank_score,
     refit_groups,
-    retain,
-    select,
+    retain_candidates,
+    select_clauses,
 )
 
 
@@ -64,14 +64,14 @@ class ForwardOptions(Criteria):
 
 def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by exact scores and forward selection."""
-    options = own_options(ForwardOptions, given)
+    options = learner_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
     if given.penalty is not None or options.final != "lazy":
         priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
-        return select(priced, score_candidates(priced, options), options)
+        return select_clauses(priced, score_candidates(priced, options), options)
     search = search.with_pricing(nat_pricing(search.data, width=width))
     candidates = find_candidates(search, options)
-    prices, held = usual_prices(search.data), None
+    prices, held = default_prices(search.data), None
     parts = hold_out(search.data, options.seed)
     if parts is not None:
         chosen = choose_prices(
@@ -87,15 +87,15 @@ def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
     )  # fmt: skip
     refit_groups(search, ensemble, options.shrinkage)
     scores = [*candidates.plain, *candidates.coupling]
-    return finish_selection(search, ensemble, scores, unit_value)._replace(
+    return build_selection(search, ensemble, scores, unit_value)._replace(
         prices=prices, held_out=held
     )
 
 
 def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandidates:
     """Candidates that beat their sub-clauses at the lowest price."""
-    kept = retain(score_candidates(search, options), LEVELS[-1])
-    kept.sort(key=lambda score: rank(score, LEVELS[-1], search.data))
+    kept = retain_candidates(score_candidates(search, options), LEVELS[-1])
+    kept.sort(key=lambda score: rank_score(score, LEVELS[-1], search.data))
     coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
     return PenaltyCandidates(
         [score for score, own in zip(kept, coupling, strict=True) if not own],
@@ -106,7 +106,7 @@ def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandi
 def score_candidates(search: RuleSearch, options: ForwardOptions) -> list[ClauseScore]:
     """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
-    for path in connected_paths(search, min(3, options.max_literals), options.max_variables):
+    for path in list_connected_paths(search, min(3, options.max_literals), options.max_variables):
         paths[path] = None
     if options.max_literals > 3:
         found = find_paths(

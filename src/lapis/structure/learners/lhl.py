@@ -31,12 +31,12 @@ import numpy as np
 from lapis.data.keys import contains
 from lapis.errors import Warning, announce
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import Path, sign_patterns
-from lapis.structure.find_paths import FoundPath, find_paths
+from lapis.structure.candidates import Path, sign_patterns
+from lapis.structure.learners.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import AtomSample, Sample, fit_unit
-from lapis.structure.select import Criteria, Selection, own_options, select
+from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 from lapis.structure.training_data import TrainingData
 
 GROUND_EXAMPLES = 1000
@@ -68,9 +68,9 @@ class LhlOptions(Criteria):
 
 def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by LHL."""
-    options = own_options(LhlOptions, given)
+    options = learner_options(LhlOptions, given)
     data = search.data
-    search.tell("lifting", 0, None)
+    search.report("lifting", 0, None)
     graph = (
         lift_graph(data, options.cluster_prior, search.stop)
         if options.lifting == "lifted"
@@ -96,9 +96,9 @@ def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
         trial = partial(try_path, search, graph, each, options, generator)
         if search.log.call(each.path, trial) == [1.0]:
             paths.append(each.path)
-        search.tell("trying paths", done, len(supported), kept=len(paths))
+        search.report("trying paths", done, len(supported), kept=len(paths))
     scores = search.score_paths(paths, options.flips)
-    return select(search, chain.from_iterable(scores), options)
+    return select_clauses(search, chain.from_iterable(scores), options)
 
 
 def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:

@@ -36,6 +36,8 @@ rule is not in the paper: it makes the joint distribution P(clusters) Π P(r | c
 unknown constants are weighed by likelihoods; without it, combinations with many true atoms draw
 constants to themselves whatever is known. The prior on the number of combinations, which chose
 the clusters, is not kept.
+
+The lifted hypergraph as a picture: a column of clusters for each type, an edge where related.
 """
 
 from __future__ import annotations
@@ -51,10 +53,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.registry.options import StructureOptions
+from lapis.results.graph import GraphEdge, GraphNode, Picture
 from lapis.runtime.progress import Stop
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.explain import constant_names
 from lapis.structure.learned_rules import LearnedRule
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import fit_unit
 from lapis.structure.training_data import TrainingData
 
@@ -69,7 +71,7 @@ class Hyperedge(NamedTuple):
     nodes: tuple[int, ...]
 
 
-class Hole(NamedTuple):
+class OpenEdge(NamedTuple):
     """A hyperedge without one of its arguments."""
 
     predicate: str
@@ -87,6 +89,9 @@ class LiftedGraph:
     def num_atoms(self, edge: Hyperedge) -> int:
         """Ground atoms, true and false, that a hyperedge contains."""
         return prod([len(self.members[node]) for node in edge.nodes])
+
+    def member_names(self, data: TrainingData, node: int) -> list[str]:
+        return data.constant_names(*zip(*self.members[node], strict=True))
 
 
 @cache
@@ -110,7 +115,7 @@ class Lifting:
         self.edges: dict[Hyperedge, int] = {}
         # Dicts as ordered sets: sums over sets would differ in rounding from run to run.
         self.touching: dict[int, dict[Hyperedge, None]] = defaultdict(dict)
-        self.filling: dict[Hole, dict[int, None]] = defaultdict(dict)  # nodes that fill a hole
+        self.filling: dict[OpenEdge, dict[int, None]] = defaultdict(dict)  # nodes that fill a hole
         for name, predicate in data.predicates.items():
             for row in data.tuples[name].tolist():
                 nodes = tuple(
@@ -143,7 +148,7 @@ class Lifting:
     def merge(self, left: int, right: int) -> None:
         """Make `right` part of `left`."""
         for edge in list(self.touching[right]):
-            self._add(rename(edge, right, left), self._remove(edge))
+            self._add(replace_node(edge, right, left), self._remove(edge))
         del self.touching[right]
         self.size[left] += self.size.pop(right)
         self.parent[right] = left
@@ -155,7 +160,7 @@ class Lifting:
             for edge in self.touching[node]
             for place, own in enumerate(edge.nodes)
             if own == node
-            for other in self.filling[hole_of(edge, place)]
+            for other in self.filling[open_edge(edge, place)]
         }
         return found - {node}
 
@@ -167,22 +172,22 @@ class Lifting:
         self.edges[edge] = self.edges.get(edge, 0) + true
         for place, node in enumerate(edge.nodes):
             self.touching[node][edge] = None
-            self.filling[hole_of(edge, place)][node] = None
+            self.filling[open_edge(edge, place)][node] = None
 
     def _remove(self, edge: Hyperedge) -> int:
         """The edge's number of true atoms."""
         for place, node in enumerate(edge.nodes):
             self.touching[node].pop(edge, None)
-            del self.filling[hole_of(edge, place)][node]
+            del self.filling[open_edge(edge, place)][node]
         return self.edges.pop(edge)
 
 
-def rename(edge: Hyperedge, old: int, new: int) -> Hyperedge:
+def replace_node(edge: Hyperedge, old: int, new: int) -> Hyperedge:
     return Hyperedge(edge.predicate, tuple(new if node == old else node for node in edge.nodes))
 
 
-def hole_of(edge: Hyperedge, place: int) -> Hole:
-    return Hole(edge.predicate, place, edge.nodes[:place] + edge.nodes[place + 1 :])
+def open_edge(edge: Hyperedge, place: int) -> OpenEdge:
+    return OpenEdge(edge.predicate, place, edge.nodes[:place] + edge.nodes[place + 1 :])
 
 
 def lift_graph(data: TrainingData, prior: float = PRIOR, stop: Stop | None = None) -> LiftedGraph:
@@ -191,7 +196,7 @@ def lift_graph(data: TrainingData, prior: float = PRIOR, stop: Stop | None = Non
     for _ in merge_best_pairs(state):
         if stop is not None and stop():
             break
-    return finish(state)
+    return build_lifted_graph(state)
 
 
 def merge_best_pairs(state: Lifting) -> Iterator[tuple[int, int]]:
@@ -250,7 +255,7 @@ class PairHeap:
         self.changed.clear()
 
 
-def finish(state: Lifting) -> LiftedGraph:
+def build_lifted_graph(state: Lifting) -> LiftedGraph:
     members: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for constant, node in state.number.items():
         while state.parent[node] != node:
@@ -261,10 +266,10 @@ def finish(state: Lifting) -> LiftedGraph:
 
 def ground_graph(data: TrainingData) -> LiftedGraph:
     """Every constant in a cluster of its own: what LHL-FindPaths searches."""
-    return finish(Lifting(data, PRIOR))
+    return build_lifted_graph(Lifting(data, PRIOR))
 
 
-NOBODY = 0  # the cluster of constants of which nothing is true
+EMPTY_CLUSTER = 0  # the cluster of constants of which nothing is true
 MAX_NAMES = 3  # members of a cluster that are named
 
 
@@ -281,24 +286,26 @@ class ClusterModel(NamedTuple):
 
 def learn_clusters(search: RuleSearch, options: StructureOptions) -> ClusterModel:
     """The lifted hypergraph as a model."""
-    search.tell("lifting", 0, None)
+    search.report("lifting", 0, None)
     prior = PRIOR if options.cluster_prior is None else options.cluster_prior
     graph = lift_graph(search.data, prior, search.stop)
-    return write_model(search.data, graph, not search.stop.is_over())
+    return build_cluster_model(search.data, graph, not search.stop.is_over())
 
 
-def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> ClusterModel:
+def build_cluster_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> ClusterModel:
     """The rules of combinations by weight, then those of predicates and of clusters."""
     clusters: dict[str, list[int]] = {name: [] for name in data.offset}
     for node in sorted(graph.members, key=lambda node: (-len(graph.members[node]), node)):
         clusters[graph.members[node][0][0]].append(node)
-    number = {node: at for own in clusters.values() for at, node in enumerate(own, NOBODY + 1)}
+    number = {
+        node: at for own in clusters.values() for at, node in enumerate(own, EMPTY_CLUSTER + 1)
+    }
     rules: list[LearnedRule] = []
     others: list[LearnedRule] = []
     value = unit_value = of_defaults = 0.0
     for name in data.targets:
         if data.num_atoms[name]:
-            alone, by_default, found = write_predicate(data, graph, number, name)
+            alone, by_default, found = build_predicate_rules(data, graph, number, name)
             rules += (rule for rule in found if rule.gain is not None)
             others += (rule for rule in found if rule.gain is None)
             unit_value += alone
@@ -309,7 +316,7 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
     for name, nodes in clusters.items():
         sizes = [len(graph.members[node]) for node in nodes]
         every = int(data.offset[name][-1])
-        sizes.insert(NOBODY, every - sum(sizes))
+        sizes.insert(EMPTY_CLUSTER, every - sum(sizes))
         words = [cluster_name(name, at) for at in range(len(sizes))]
         declared.append(f"{name}_cluster = {{{', '.join(words)}}}")
         declared.append(f"in_{name}({name}, {name}_cluster!)")
@@ -318,7 +325,7 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
             others.append(LearnedRule(f"in_{name}(x0, {word})", weight, None, None, size, every))
     rules.sort(key=lambda rule: -abs(rule.weight))
     members = {
-        name: {cluster_name(name, number[n]): spell(data, graph.members[n]) for n in nodes}
+        name: {cluster_name(name, number[n]): graph.member_names(data, n) for n in nodes}
         for name, nodes in clusters.items()
     }
     return ClusterModel(
@@ -326,7 +333,7 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
     )
 
 
-def write_predicate(
+def build_predicate_rules(
     data: TrainingData, graph: LiftedGraph, number: Mapping[int, int], name: str
 ) -> tuple[float, float, list[LearnedRule]]:
     """A predicate's part of the WPLL of unit clauses, what its default rule gains on atoms in no
@@ -336,24 +343,27 @@ def write_predicate(
     total_of = {nodes: prod(len(graph.members[n]) for n in nodes) for nodes, _ in edges}
     rest = num_atoms - sum(total_of.values())
     odds, alone = fit_unit(sum(true for _, true in edges) / num_atoms)
-    by_default = log_likelihood(0, rest, logit(0, rest)) - log_likelihood(0, rest, odds)
+    by_default = log_likelihood_at(0, rest, logit(0, rest)) - log_likelihood_at(0, rest, odds)
     atom = f"{name}({', '.join(f'x{place}' for place in range(len(types)))})"
     rules = [LearnedRule(atom, logit(0, rest), None, None, len(data.tuples[name]), num_atoms)]
     for nodes, true in edges:
         total = total_of[nodes]
-        gain = log_likelihood(true, total, logit(true, total)) - log_likelihood(true, total, odds)
+        gain = log_likelihood_at(true, total, logit(true, total)) - log_likelihood_at(
+            true, total, odds
+        )
         inside = " ^ ".join(
             f"in_{t}(x{place}, {cluster_name(t, number[node])})"
             for place, (t, node) in enumerate(zip(types, nodes, strict=True))
         )
         weight = logit(true, total) - logit(0, rest)
-        words = say(data, atom, [graph.members[node] for node in nodes], true, total)
+        members = [graph.member_names(data, node) for node in nodes]
+        words = describe_combination(atom, members, true, total)
         rules.append(
             LearnedRule(
                 f"{inside} ^ {atom}", weight, gain / num_atoms, true, true, num_atoms, words
             )
         )
-        norm = log_chance(False, logit(true, total)) - log_chance(False, logit(0, rest))
+        norm = log_probability(False, logit(true, total)) - log_probability(False, logit(0, rest))
         rules.append(LearnedRule(inside, norm, None, None, total, num_atoms))
     return alone, by_default / num_atoms, rules
 
@@ -372,30 +382,55 @@ def logit(true: int, total: int) -> float:
     return log(true + 0.5) - log(total - true + 0.5)
 
 
-def log_chance(truth: bool, odds: float) -> float:
+def log_probability(truth: bool, odds: float) -> float:
     """log P(truth) at log-odds."""
     return float(-np.logaddexp(0.0, -odds if truth else odds))
 
 
-def log_likelihood(true: int, total: int, odds: float) -> float:
-    return true * log_chance(True, odds) + (total - true) * log_chance(False, odds)
+def log_likelihood_at(true: int, total: int, odds: float) -> float:
+    return true * log_probability(True, odds) + (total - true) * log_probability(False, odds)
 
 
-def spell(data: TrainingData, members: tuple[tuple[str, int], ...]) -> list[str]:
-    numbers = np.array([constant for _, constant in members])
-    return constant_names(data, [name for name, _ in members], numbers)
-
-
-def say(
-    data: TrainingData,
-    atom: str,
-    members: list[tuple[tuple[str, int], ...]],
-    true: int,
-    total: int,
-) -> str:
-    """Which atoms the rule is about."""
+def describe_combination(atom: str, members: list[list[str]], true: int, total: int) -> str:
+    """Describe the atoms that a rule is about, by members of the clusters at each argument."""
     parts = []
-    for place, own in enumerate(members):
-        more = f" and {len(own) - MAX_NAMES} more" if len(own) > MAX_NAMES else ""
-        parts.append(f"x{place} like {', '.join(spell(data, own[:MAX_NAMES]))}{more}")
+    for place, names in enumerate(members):
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        parts.append(f"x{place} like {', '.join(names[:MAX_NAMES])}{more}")
     return f"{true:,} of {total:,} {atom}, {'; '.join(parts)}"
+
+
+MAX_CLUSTERS = 60
+EDGE = "#bcc3cc"
+FILLS = ("#dbe6f2", "#fde4cc", "#dcefd9", "#f9dcdc", "#dff0ee", "#efe2ec", "#ebe2dc", "#fbf3d3")
+
+
+def draw_cluster_graph(data: TrainingData, graph: LiftedGraph) -> Picture:
+    """The largest clusters, each with its first constants; edges say how many facts relate them."""
+    order = sorted(graph.members, key=lambda node: (-len(graph.members[node]), node))
+    shown = sorted(order[:MAX_CLUSTERS])
+    number = {node: place for place, node in enumerate(shown)}
+    types = {name: place for place, name in enumerate(data.offset)}
+    nodes = []
+    for node in shown:
+        members = graph.members[node]
+        kind = members[0][0]
+        names = graph.member_names(data, node)[:3]
+        more = f" +{len(members) - 3}" if len(members) > 3 else ""
+        fill = FILLS[types[kind] % len(FILLS)]
+        nodes.append(GraphNode(f"{kind}: {', '.join(names)}{more}", fill, layer=types[kind]))
+    links: dict[tuple[int, int], dict[str, int]] = defaultdict(dict)
+    for edge, true in graph.edges.items():
+        for left, right in zip(edge.nodes, edge.nodes[1:], strict=False):
+            if left in number and right in number:
+                links[number[left], number[right]][edge.predicate] = true
+    edges = [
+        GraphEdge(
+            *ends,
+            colour=EDGE,
+            width=min(6.0, 1 + sum(found.values()) ** 0.5 / 4),
+            title=", ".join(f"{name} ({true})" for name, true in found.items()),
+        )
+        for ends, found in links.items()
+    ]
+    return Picture(tuple(nodes), tuple(edges), "right")

@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from itertools import product
 
 from lapis.registry.options import StructureOptions
-from lapis.structure.candidates import RuleSearch
-from lapis.structure.clauses import (
+from lapis.structure.candidates import (
     Candidate,
     Path,
     PathAtom,
-    canonical,
+    canonicalize_clause,
     is_connected,
     variable_types,
 )
 from lapis.structure.ensemble import Ensemble
+from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, finish_selection, own_options
+from lapis.structure.select import Criteria, Selection, build_selection, learner_options
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class GainBounds:
     def prepare(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Candidates with their bounds, scored alone where they are new."""
         found = list(dict.fromkeys(candidates))
-        new = dict.fromkeys(canonical(c.path).path for c in found)
+        new = dict.fromkeys(canonicalize_clause(c.path).path for c in found)
         paths = [path for path in new if path not in self.scored]
         self.scored.update(paths)
         for scores in self.search.score_paths(paths):
@@ -85,7 +85,7 @@ class GainBounds:
 
 def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Rules by beam search."""
-    options = own_options(MslOptions, given)
+    options = learner_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
     bounds = GainBounds(search, options)
@@ -95,8 +95,8 @@ def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
             break
         ensemble.add(best)
         search.refit(ensemble, l2=options.shrinkage)
-        search.tell("beam search", len(ensemble.clauses), None, wpll=ensemble.value)
-    return finish_selection(search, ensemble, list(bounds.alone.values()), unit_value)
+        search.report("beam search", len(ensemble.clauses), None, wpll=ensemble.value)
+    return build_selection(search, ensemble, list(bounds.alone.values()), unit_value)
 
 
 def search_clause(
@@ -105,17 +105,17 @@ def search_clause(
     """The best clause that the beam comes to."""
     known = set(ensemble.clauses)
     beam = bounds.best(
-        ensemble, bounds.prepare(c for c in pairs(search, options) if c not in known)
+        ensemble, bounds.prepare(c for c in list_pair_clauses(search, options) if c not in known)
     )
-    best = choose(beam, options)
+    best = choose_clause(beam, options)
     while beam and not search.stop.is_over():
-        near = {c for _, own in beam for c in neighbours(search, own, options)} - known
+        near = {c for _, own in beam for c in neighbour_clauses(search, own, options)} - known
         longer = bounds.prepare(sorted(near | {c for _, c in beam}))
         improved = bounds.best(ensemble, longer)
         if improved == beam:
             break
         beam = improved
-        found = choose(beam, options)
+        found = choose_clause(beam, options)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
         elif all(len(c) >= options.max_literals for _, c in beam):
@@ -123,7 +123,7 @@ def search_clause(
     return None if best is None else best[1]
 
 
-def choose(
+def choose_clause(
     beam: Sequence[tuple[float, Candidate]], options: MslOptions
 ) -> tuple[float, Candidate] | None:
     """The best that gains more than its penalty and may be in the model."""
@@ -133,46 +133,50 @@ def choose(
     return None
 
 
-def pairs(search: RuleSearch, options: MslOptions) -> Iterator[Candidate]:
+def list_pair_clauses(search: RuleSearch, options: MslOptions) -> Iterator[Candidate]:
     """All connected clauses of two literals."""
-    for path in connected_paths(search, 2, options.max_variables):
+    for path in list_connected_paths(search, 2, options.max_variables):
         for positive in range(4):
-            yield canonical(path, positive)
+            yield canonicalize_clause(path, positive)
 
 
-def connected_paths(search: RuleSearch, max_literals: int, max_variables: int) -> Iterator[Path]:
+def list_connected_paths(
+    search: RuleSearch, max_literals: int, max_variables: int
+) -> Iterator[Path]:
     """All connected paths of 2 … max_literals atoms in the language, shortest first."""
     level = {
-        canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
+        canonicalize_clause((PathAtom(name, tuple(range(predicate.arity))),)).path: None
         for name, predicate in search.data.predicates.items()
     }
     for _ in range(max_literals - 1):
         level = {
-            canonical(longer).path: None
+            canonicalize_clause(longer).path: None
             for path in level
-            for longer in extensions(search, path, max_variables)
+            for longer in extend_path(search, path, max_variables)
         }
         yield from level
 
 
-def neighbours(search: RuleSearch, clause: Candidate, options: MslOptions) -> Iterator[Candidate]:
+def neighbour_clauses(
+    search: RuleSearch, clause: Candidate, options: MslOptions
+) -> Iterator[Candidate]:
     """Clauses one literal longer or shorter, or with one sign flipped."""
     size = len(clause)
     for bit in range(size):
-        yield canonical(clause.path, clause.positive ^ 1 << bit)
+        yield canonicalize_clause(clause.path, clause.positive ^ 1 << bit)
     if size > 2:
         for bit in range(size):
             path = clause.path[:bit] + clause.path[bit + 1 :]
             low = clause.positive & (1 << bit) - 1
             if is_connected(path):
-                yield canonical(path, low | clause.positive >> bit + 1 << bit)
+                yield canonicalize_clause(path, low | clause.positive >> bit + 1 << bit)
     if size < options.max_literals:
-        for path in extensions(search, clause.path, options.max_variables):
+        for path in extend_path(search, clause.path, options.max_variables):
             for sign in (0, 1):
-                yield canonical(path, clause.positive | sign << size)
+                yield canonicalize_clause(path, clause.positive | sign << size)
 
 
-def extensions(search: RuleSearch, path: Path, max_variables: int) -> Iterator[Path]:
+def extend_path(search: RuleSearch, path: Path, max_variables: int) -> Iterator[Path]:
     """The path with one atom more that shares a variable with it; or that has none."""
     types = variable_types(path, search.data.predicates)
     fresh = max(types, default=-1) + 1

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lapis.runtime.progress import Progress, Report, Stop
-from lapis.structure.clauses import Path, PathAtom, canonical_variables, has_dangling
+from lapis.structure.candidates import Path, PathAtom, canonicalize_path, has_dangling
 from lapis.structure.learners.lift_graph import Hyperedge, LiftedGraph
 
 MAX_EXAMPLES = 30
@@ -98,7 +98,7 @@ def find_paths(
             max_examples if left else -1,
             None if keeps_dangling else left * max_arity,
         )
-        level = extend(level, touching, limits, stop)
+        level = extend_paths(level, touching, limits, stop)
         found += [
             FoundPath(path, frozenset(own.edges))
             for path, own in level.items()
@@ -125,7 +125,7 @@ class PathLimits(NamedTuple):
         return self.max_dangling is None or list(times.values()).count(1) <= self.max_dangling
 
 
-def extend(
+def extend_paths(
     level: Mapping[Path, PathExamples],
     touching: Mapping[int, list[Hyperedge]],
     limits: PathLimits,
@@ -160,7 +160,7 @@ def extend(
                 if atom not in extended:
                     extended[atom] = None
                     if limits.allow((*path, atom)):
-                        new, order = canonical_variables((*path, atom))
+                        new, order = canonicalize_path((*path, atom))
                         extended[atom] = longer[new], order
                 target = extended[atom]
                 if target is not None:

@@ -1,0 +1,138 @@
+"""From paths to scored clauses, on all cores; each path once, all its sign patterns together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.language.model import Model
+from lapis.optimisation.replay_log import ReplayLog
+from lapis.runtime.processes import worker_pool
+from lapis.runtime.progress import Progress, Report, Stop
+from lapis.structure.candidates import Candidate, Path, sign_patterns
+from lapis.structure.ensemble import Ensemble
+from lapis.structure.pricing import Pricing
+from lapis.structure.scores import ClauseScore, Sample, Scorer
+from lapis.structure.training_data import TrainingData
+
+CHUNK = 20  # paths handed to a process at a time
+MIN_PARALLEL_PATHS = 400  # paths for which other processes are not worth starting
+
+
+class RuleSearch(NamedTuple):
+    """What every learner of rules is given to work with."""
+
+    model: Model  # the declarations
+    databases: Sequence[Database]
+    scorer: Scorer
+    jobs: int
+    started: float  # time.monotonic()
+    progress: Report | None
+    stop: Stop
+    log: ReplayLog
+
+    @property
+    def data(self) -> TrainingData:
+        return self.scorer.data
+
+    def with_pricing(self, pricing: Pricing) -> RuleSearch:
+        """The search with gains priced otherwise."""
+        scorer = copy(self.scorer)
+        scorer.pricing = pricing
+        return self._replace(scorer=scorer)
+
+    def report(self, phase: str, done: int, total: int | None, **figures: float) -> None:
+        if self.progress is not None:
+            seconds = time.monotonic() - self.started
+            self.progress(Progress(phase, done, total, seconds, figures))
+
+    def score_paths(
+        self, paths: Sequence[Path], flips: int | None = None
+    ) -> Iterator[list[ClauseScore]]:
+        """The scores of all clauses of each path, in the order of the paths."""
+        best, kept = 0.0, 0
+        for done, found in enumerate(self._scores(paths, flips), 1):
+            kept += sum(score.gain > 0 for score in found)
+            best = max([best, *(score.gain for score in found)])
+            if done % CHUNK == 0 or done == len(paths):
+                self.report("scoring", done, len(paths), clauses=kept, best=best)
+            yield found
+            if self.stop.is_over():
+                return
+
+    def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
+        """The worth of what a clause would add to the ensemble at its best weight."""
+        question = len(ensemble.clauses), candidate
+        return self.log.call(question, lambda: [ensemble.gain_of(candidate)])[0]
+
+    def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float | None) -> float:
+        """Best weights of the ensemble's clauses together; the WPLL there."""
+
+        def weights() -> list[float]:
+            value = ensemble.refit(l1=l1, l2=l2)
+            return [*ensemble.weights.tolist(), *ensemble.units.tolist(), value]
+
+        found = self.log.call(ensemble.clauses, weights)
+        size = len(ensemble.weights)
+        ensemble.weights, ensemble.units = np.array(found[:size]), np.array(found[size:-1])
+        ensemble.value = found[-1]
+        return ensemble.value
+
+    def _scores(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
+        """The logged scores of an earlier run, then those that are computed now."""
+        replayed = 0
+        for path in paths:
+            known = self.log.replay(path)
+            if known is None:
+                break
+            replayed += 1
+            yield read_scores(path, flips, known.tolist())
+        rest = paths[replayed:]
+        for path, found in zip(rest, self._run(rest, flips), strict=True):
+            self.log.record(path, write_scores(path, flips, found))
+            yield found
+
+    def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
+        if self.jobs == 1 or len(paths) < MIN_PARALLEL_PATHS or not self.scorer.is_here:
+            for path in paths:
+                yield score_path(self.scorer, path, flips)
+            return
+        given = (self.data, self.scorer.sample, self.scorer.pricing)
+        with worker_pool(self.jobs, start_scoring_worker, given) as pool:
+            chunks = [list(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
+            results = [pool.submit(score_chunk, chunk, flips) for chunk in chunks]
+            for result in results:
+                yield from result.result()
+
+
+def score_path(scorer: Scorer, path: Path, flips: int | None) -> list[ClauseScore]:
+    return scorer.score(path, sign_patterns(path, flips))
+
+
+def write_scores(path: Path, flips: int | None, scores: Sequence[ClauseScore]) -> list[float]:
+    """Scores as numbers: the signs in the path's order, and all that is beside the candidate."""
+    signs = sign_patterns(path, flips)
+    return [number for score in scores for number in (signs[score.candidate], *score[1:])]
+
+
+def read_scores(path: Path, flips: int | None, numbers: Sequence[float]) -> list[ClauseScore]:
+    candidates = {float(signs): each for each, signs in sign_patterns(path, flips).items()}
+    size = len(ClauseScore._fields)
+    rows = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    return [ClauseScore(candidates[signs], *others) for signs, *others in rows]
+
+
+_own: list[Scorer] = []  # of this process
+
+
+def start_scoring_worker(data: TrainingData, sample: Sample | None, pricing: Pricing) -> None:
+    _own[:] = [Scorer(data, sample, pricing=pricing)]
+
+
+def score_chunk(paths: Sequence[Path], flips: int | None) -> list[list[ClauseScore]]:
+    return [score_path(_own[0], path, flips) for path in paths]
