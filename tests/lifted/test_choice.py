@@ -178,11 +178,11 @@ COUNTED = "F(p, p)\nEXIST{=3} y F(x,y).\nEXIST{=3} x F(x,y).\n0.3 F(x,y) ^ F(y,x
             COUNTED,
             {"p": 40},
             [
-                "<text>:2:1: more than 100,000 steps are needed, one for each way in which an "
-                "element meets others; 'EXIST{=3} y F(x, y)' counts elements",
+                "<text>:2:1: the sum over cells needs more than 100,000 steps; 'EXIST{=3} y F(x, "
+                "y)' counts elements",
                 "    EXIST{=3} y F(x,y).",
                 "    ^^^^^^^^^^^^^^^^^^^",
-                "    lapis lift --method cells goes on to 100,000,000 steps",
+                "    lapis lift --method cells allows 100,000,000 steps",
             ],
         ),
         (

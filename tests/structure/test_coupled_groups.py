@@ -185,16 +185,16 @@ def test_learned_values_are_conditional_likelihoods() -> None:
     [
         (
             "--conditioning atoms --joint-targets Smokes,Cancer",
-            "error: predicates are asked together only where others are given, not other atoms\n"
-            "    say --conditioning predicates\n",
+            "error: joint targets are conditioned on other predicates, not on other atoms\n"
+            "    use --conditioning predicates\n",
         ),
         (
             "--joint-targets Smokes,Cancer -q Smokes",
-            "error: 'Cancer' cannot be asked together with others: it is no target\n",
+            "error: 'Cancer' cannot be a joint target: it is not a target\n",
         ),
         (
             "--joint-targets Smokes,Cancer --joint-targets Cancer,Friends",
-            "error: 'Cancer' cannot be asked together with others: it is in two groups\n",
+            "error: 'Cancer' cannot be a joint target: it is in two groups\n",
         ),
         (
             "--method msl --conditioning predicates",

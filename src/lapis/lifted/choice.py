@@ -36,10 +36,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.marginals import Answered, InferenceOptions, Marginals
+from lapis.inference.marginals import Answered, InferenceOptions
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.lifted.answer import Lifted, lift_by_circuit
-from lapis.lifted.cells.count import infer_by_cells, lift_by_cells
+from lapis.lifted.cells.count import build_marginals, infer_by_cells, lift_by_cells
 from lapis.lifted.cells.numbers import FEW_STEPS, MAX_STEPS
 from lapis.lifted.compilation.theory import AtomShape
 from lapis.lifted.evaluation.evaluate import log_counts
@@ -131,7 +131,7 @@ def locate_refusal(problem: Problem, error: LapisError) -> TooLarge:
     """
     message, span, hint = error.message, error.span, error.hint
     if error.code == "cells":
-        hint = f"lapis lift --method cells goes on to {MAX_STEPS:,} steps"
+        hint = f"lapis lift --method cells allows {MAX_STEPS:,} steps"
     for rule in problem.model.rules:
         if span is None and error.code == "cells" and counts_elements(rule.formula):
             message, span = f"{message}; {rule.text!r} counts elements", rule.span
@@ -194,23 +194,14 @@ def infer_by_circuit(
         types = lifted.problem.model.predicates[predicate].types
         shapes, which = shapes_of_rows(predicate, types, rows, lifted.encoding.kinds)
         log_odds[first : first + len(rows)] = np.array([odds[shape] for shape in shapes])[which]
-    notes = {
+    diagnostics = {
         "classes": len(odds),
         "error_bound": found.error_bound,
         "arithmetic": found.arithmetic,
         "reasons": list(lifted.reasons),
     }
-    with np.errstate(over="ignore"):
-        marginal = 1 / (1 + np.exp(-log_odds))
-    return atoms, Marginals.by(
-        "lifted",
-        exact=True,
-        log_partition=found.log_partition,
-        marginal=marginal,
-        log_odds=log_odds,
-        expected_count=lifted.by_weight(found.expected_count),
-        diagnostics=notes,
-    )
+    counts = lifted.by_weight(found.expected_count)
+    return atoms, build_marginals("lifted", found.log_partition, log_odds, counts, diagnostics)
 
 
 def shape_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[AtomShape, float]:

@@ -95,14 +95,16 @@ CellKey = tuple[CellKind, Vector, Vector]  # kind, missing, totals
 class AtomAssignments:
     """All assignments to the unknown atoms about one or two elements, one row each."""
 
-    def __init__(self, tables: CellTables, values: Mapping[PlacedAtom, bool | None]) -> None:
+    def __init__(
+        self, tables: CellTables, values: Mapping[PlacedAtom, bool | None], subject: str
+    ) -> None:
         sentence = tables.sentence
         self.sentence, self.propositions = sentence, tables.propositions
         unknown = [atom for atom, value in values.items() if value is None]
         if len(unknown) > MAX_ATOMS:
             raise TooLarge(
-                f"{len(unknown)} atoms about one or two elements are unknown, and at most "
-                f"{MAX_ATOMS} can be enumerated",
+                f"{len(unknown)} atoms about {subject} are unknown, and at most {MAX_ATOMS} can be "
+                "enumerated",
                 code="cells",
             )
         self.num_rows = 1 << len(unknown)
@@ -205,6 +207,7 @@ class CellTables:
                 for name, places in sentence.places.items()
                 if places and all(group in place for place in places)
             },
+            f"an element of type {sentence.groups[group].type!r}",
         )
         for factor in sentence.factors:
             if factor.variables and all(group in reach[v] for v in factor.variables):
@@ -277,7 +280,7 @@ class CellTables:
         for side, kind in enumerate(pair):
             for name, value in zip(self.seen[kind.group], kind.seen, strict=True):
                 values[name, side, side] = value
-        found = AtomAssignments(self, values)
+        found = AtomAssignments(self, values, "two elements")
         for factor in self.sentence.factors:
             if len(factor.variables) == 2:
                 for sides in self.list_sides(*factor.variables, pair):

@@ -1,25 +1,26 @@
-"""The sum over compositions, by modules of cells.
+"""Sum over compositions of the domain into cells, with modules of cells merged.
 
-If k_i of the elements are of cell i, with weight w_i, and two elements of cells i and j relate in
-ways that weigh r_ij together,
+Let k_i elements be of cell i, with weight w_i, and let r_ij be the total weight of the relations of
+two elements of cells i and j. Then
 
     Z = Σ_k  n! / Π k_i!  ·  Π_i w_i^{k_i} r_ii^{k_i (k_i − 1) / 2}  ·  Π_{i<j} r_ij^{k_i k_j}
 
-(Beame, Van den Broeck, Gribkoff and Suciu 2015). Listing all k takes n^{cells − 1} terms. Van
-Bremen and Kuželka (2021) merge cliques and independent sets of the graph of cells. Both are
-modules: cells that every cell outside relates to alike. From outside only the number m of elements
-inside a module matters, so it is a cell with f(m) in place of w^m r^{m(m−1)/2}, and two cells A, B
-of one group that form a module become one by
+(Beame, Van den Broeck, Gribkoff and Suciu 2015, "Symmetric weighted first-order model counting").
+Listing all k takes n^{cells − 1} terms. Van Bremen and Kuželka (2021, "Faster lifting for
+two-variable logic using cell graphs") merge cliques and independent sets of the graph of cells.
+Both are modules: sets of cells that have the same relation to every cell outside. From outside only
+the number m of elements in a module matters, so a module is a cell with f(m) in place of
+w^m r^{m(m−1)/2}, and two cells A, B of one group that form a module become one by
 
     f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r_AB^{a (m − a)},
 
-a product of polynomials, as a(m − a) = C(m,2) − C(a,2) − C(m−a,2). Smallest modules come first; a
-set of cells without any (a prime) is summed over its compositions.
+a product of polynomials, because a(m − a) = C(m,2) − C(a,2) − C(m−a,2). The smallest modules are
+merged first. A set of cells without modules (a prime) is summed over its compositions.
 
-More cells look alike after a change of gauge: r_ij → r_ij / (u_i u_j), w_i → w_i u_i^{n − 1} leaves
-Z as it is, and with u_i = r_0i it makes a row of the table constant, so that cells which differ by
-factors are one. For ∀x∃y F(x, y) nothing remains to be summed: Z = (2^n − 1)^n. Gauges divide,
-and are compared for equality, so they are for exact numbers only; balls go by equal formulas.
+A change of gauge, r_ij → r_ij / (u_i u_j) and w_i → w_i u_i^{n − 1}, keeps Z. With u_i = r_0i it
+makes a row of the table constant, so that cells whose relations differ by factors become equal. For
+∀x∃y F(x, y) this leaves one cell: Z = (2^n − 1)^n. A change of gauge divides and compares numbers,
+so it needs rationals; balls are compared by their formulas.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
 def has_closed_form(tables: CellTables) -> bool:
-    """Nothing is ordered, totalled or counted down."""
+    """Return whether a sentence has no order, no totals and no missing witnesses."""
     sentence = tables.sentence
     return (
         sentence.order is None
@@ -49,12 +50,12 @@ def has_closed_form(tables: CellTables) -> bool:
 
 @dataclass
 class CellGraph:
-    """Cells, or modules of them, with what they weigh and how they relate."""
+    """Cells, or modules of cells, with their weights and relations."""
 
     group: list[int]
     series: list[list[Number]]  # f(0), f(1), …, f(size of the group)
-    relation: list[list[Number]]
-    label: list[list[Hashable]]  # equal where relations are
+    relation: list[list[Number]]  # r_ij
+    label: list[list[Hashable]]  # equal labels have equal relations
 
 
 def sum_compositions(tables: CellTables, numbers: Numbers) -> Number:
@@ -63,7 +64,7 @@ def sum_compositions(tables: CellTables, numbers: Numbers) -> Number:
     refuse_terms(num_kinds, max(sizes, default=0) + 1, numbers)
     if num_kinds**2 * PAIR_STEPS > numbers.max_steps:
         raise TooLarge(
-            f"there are {num_kinds:,} kinds of elements, too many for a table of each pair",
+            f"the sum has {num_kinds:,} kinds of elements, too many for a table of each pair",
             code="cells",
             hint="take fewer predicates, or the method 'circuit'",
         )
@@ -80,7 +81,7 @@ def sum_compositions(tables: CellTables, numbers: Numbers) -> Number:
 def build_cell_graph(
     tables: CellTables, numbers: Numbers, sizes: Sequence[int]
 ) -> tuple[CellGraph, Number]:
-    """Cells with the same relations merged; the factor is that of the gauge."""
+    """Build the graph, with cells of equal relations merged; return it and the gauge factor."""
     kinds = list(dict.fromkeys(cell.kind for cell in tables.cells))
     weight = dict.fromkeys(kinds, 0 * numbers.one)
     for cell in tables.cells:
@@ -90,7 +91,7 @@ def build_cell_graph(
     group = [tables.kinds[kind].group for kind in kinds]
     relation: list[list[Number]] = [[] for _ in kinds]
     label: list[list[Hashable]] = [[] for _ in kinds]
-    for place, i in enumerate(kinds):  # relations are symmetric: half of them are worked out
+    for place, i in enumerate(kinds):  # relations are symmetric: half of them are computed
         for other, j in enumerate(kinds[: place + 1]):
             tabled = [o.weight for o in tables.pair_states(i, j) if not any(o.first + o.second)]
             value = numbers.of(tabled[0]) if tabled else 0 * numbers.one
@@ -126,14 +127,14 @@ def refuse_terms(num_cells: int, terms: int, numbers: Numbers) -> None:
     if terms > most:
         raise TooLarge(
             f"the sum over {num_cells} kinds of elements has {terms:,} terms, and at most "
-            f"{most:,} are taken",
+            f"{most:,} are allowed",
             code="cells",
             hint="take smaller domains, or the method 'circuit'",
         )
 
 
 def refuse_digits(relation: list[list[Number]], weights: list[Number], size: int) -> None:
-    """Of w^m r^{m (m − 1) / 2} for all m, before any of them is worked out."""
+    """Raise TooManyDigits if all w^m r^{m (m − 1) / 2} together have too many bits."""
     of_pair = max((num_bits(r) for row in relation for r in row), default=0)
     of_one = max(map(num_bits, weights), default=0)
     if len(weights) * size**2 * (of_one + size * of_pair) > 2 * MAX_BITS:
@@ -147,7 +148,7 @@ def are_twins(label: list[list[Hashable]], group: list[int], i: int, j: int) -> 
 def change_gauge(
     relation: list[list[Number]], weights: list[Number], size: int, numbers: Numbers
 ) -> tuple[list[list[Number]], list[Number], Number]:
-    """Divide r_ij by r_0i r_0j / r_00, for a cell 0 that can be related to all."""
+    """Divide r_ij by r_0i r_0j / r_00, for a cell 0 without zero relations."""
     base = next((row for i, row in enumerate(relation) if all(r != 0 for r in row)), None)
     if base is None or size < 2:
         return relation, weights, numbers.one
@@ -160,7 +161,7 @@ def change_gauge(
 
 
 def list_powers(weight: Number, relation: Number, size: int, numbers: Numbers) -> list[Number]:
-    """w^m r^{m (m − 1) / 2} for m = 0 … size."""
+    """Return w^m r^{m (m − 1) / 2} for m = 0 … size."""
     found, step = [numbers.one], weight
     for _ in range(size):
         found.append(found[-1] * step)
@@ -169,7 +170,7 @@ def list_powers(weight: Number, relation: Number, size: int, numbers: Numbers) -
 
 
 def smallest_module(graph: CellGraph) -> list[int] | None:
-    """A set of at least two cells of one group that no cell outside tells apart."""
+    """Find the smallest set of two or more cells of one group with equal relations outside."""
     best: list[int] | None = None
     number = len(graph.group)
     for i in range(number):
@@ -185,7 +186,7 @@ def smallest_module(graph: CellGraph) -> list[int] | None:
 
 
 def close_module(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
-    """The smallest module with two cells; None if it is larger than the limit or has two groups."""
+    """Find the smallest module with two cells; None if it exceeds the limit or has two groups."""
     inside = [j, i]
     changed = True
     while changed:
@@ -202,7 +203,7 @@ def close_module(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | No
 def contract_module(
     graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers
 ) -> None:
-    """Replace the cells of a module by one."""
+    """Replace the cells of a module by one cell."""
     first, size = module[0], sizes[graph.group[module[0]]]
     refuse_terms(len(module), size + 1 if numbers.exact else comb(size + 1, 2), numbers)
     if len(module) == 2:
@@ -227,7 +228,7 @@ def contract_module(
 def join_series(
     first: list[Number], second: list[Number], relation: Number, numbers: Numbers
 ) -> list[Number]:
-    """f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r^{a (m − a)}."""
+    """Return f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r^{a (m − a)} for all m."""
     if numbers.exact and relation == 0:
         return [numbers.one, *(a + b for a, b in zip(first[1:], second[1:], strict=True))]
     if not numbers.exact:
@@ -246,7 +247,7 @@ def join_series(
 
 
 def sum_pair(first: list[Number], second: list[Number], relation: Number, size: int) -> Number:
-    """Σ_a C(n, a) f_A(a) f_B(n − a) r^{a (n − a)}, each coefficient from the one before."""
+    """Return Σ_a C(n, a) f_A(a) f_B(n − a) r^{a (n − a)}; coefficients by recurrence."""
     if not size:
         return first[0] * second[0]
     if relation == 0:
@@ -261,7 +262,7 @@ def sum_pair(first: list[Number], second: list[Number], relation: Number, size: 
 
 
 def sum_cell_graph(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
-    """The sum over all compositions of the groups' sizes."""
+    """Sum over all compositions of the groups' sizes."""
     members: dict[int, list[int]] = {}
     for i, group in enumerate(graph.group):
         members.setdefault(group, []).append(i)

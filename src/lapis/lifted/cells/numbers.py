@@ -1,35 +1,33 @@
-"""The numbers that sums over cells are made of: exact rationals, or balls that hold the true value.
+"""Numbers of sums over cells: rationals, or balls that contain the true value (python-flint).
 
-Both are python-flint's. Which one decides nothing else: the algorithms only add, multiply, divide
-and raise to powers.
+The algorithms only add, multiply, divide and raise to powers, so they work with both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from lapis.lifted.cells.cell_tables import Monomials
 from lapis.lifted.cells.sentence import WeightParameter
 
 MAX_STEPS = 100_000_000  # of a sum: about a quarter of an hour
-FEW_STEPS = 100_000  # where cells are not asked for by name
-Number = Any  # fmpq or arb; flint does not say which of them a sum or a product is
+FEW_STEPS = 100_000  # for the methods `auto` and `lifted`
+Number = Any  # fmpq, arb, or a polynomial of them; flint has no types for mixed operations
 
 
 class TooManyDigits(Exception):
-    """Exact numbers would fill the memory; balls do not."""
+    """Rationals would need too much memory; balls do not."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Values of the parameters, in one kind of number."""
+    """Values of the parameters, all rationals or all balls."""
 
     values: tuple[Number, ...]
     exact: bool
-    max_steps: int = MAX_STEPS  # that a sum of them may take
+    max_steps: int = MAX_STEPS  # of a sum
 
     @property
     def one(self) -> Number:
@@ -38,7 +36,7 @@ class Numbers:
         return fmpq(1) if self.exact else arb(1)
 
     def of(self, weight: Monomials) -> Number:
-        """Σ times · Π parameter^exponent."""
+        """Return Σ coefficient · Π parameter^exponent."""
         total = 0 * self.one
         for exponents, times in weight.items():
             term = times * self.one
@@ -52,7 +50,7 @@ class Numbers:
 def exact_numbers(
     parameters: Sequence[WeightParameter], max_steps: int = MAX_STEPS
 ) -> Numbers | None:
-    """Rationals, if all parameters are."""
+    """Return rationals; None if a parameter is irrational."""
     from flint import fmpq
 
     found = [p.value for p in parameters]
@@ -64,12 +62,9 @@ def exact_numbers(
 
 
 def balls(
-    parameters: Sequence[WeightParameter],
-    moved: int = -1,
-    by: Number = 0,
-    max_steps: int = MAX_STEPS,
+    parameters: Sequence[WeightParameter], max_steps: int, rule: int = -1, shift: Number = 0
 ) -> Numbers:
-    """Balls at the working precision; the weight of one rule may be moved."""
+    """Return balls at the working precision; the weight of one rule may be shifted."""
     from flint import arb, fmpq
 
     values = []
@@ -78,15 +73,11 @@ def balls(
             value = arb(fmpq(p.value.numerator, p.value.denominator))
         else:
             value = arb(p.weight).exp()
-        values.append(value * by.exp() if by and p.rule == moved else value)
+        values.append(value * shift.exp() if shift and p.rule == rule else value)
     return Numbers(tuple(values), exact=False, max_steps=max_steps)
 
 
 def num_bits(number: Number) -> int:
-    """By how many bits a rational's powers grow; 0 for 0, 1 and −1."""
+    """Return by how many bits the powers of a rational grow; 0 for 0, 1 and −1."""
     largest = int(max(abs(number.p), number.q))
     return largest.bit_length() if largest > 1 else 0
-
-
-def fraction(number: Number) -> Fraction:
-    return Fraction(int(number.p), int(number.q))

@@ -1,19 +1,18 @@
-"""What is known of elements, and which of them nothing known tells apart.
+"""Translate a problem to Scott normal form: formulas about one or two elements, not nested.
 
-A problem in Scott normal form: every formula about one element or a pair, nothing nested.
-
-A quantified part with one free variable becomes an atom with a `CountedDefinition` definition,
+A quantified part with one free variable becomes an atom with a `CountedDefinition`,
 
     A(x) ⇔ the number of y with φ(x, y) is (=, ≤, ≥) k,
 
-innermost first (Scott 1962; Grädel, Kolaitis and Vardi 1997), so that rules, whatever their
-weights, are quantifier-free `CellFormula`s of at most two variables. ∃ is ≥ 1, ∀ is ¬∃¬, a block is
-= 1. A hard formula that is itself quantified needs no atom.
+innermost first (Scott 1962, "A decision method for validity of sentences in two variables"; Grädel,
+Kolaitis and Vardi 1997), so that rules become quantifier-free `CellFormula`s of at most two
+variables. ∃ is ≥ 1, ∀ is ¬∃¬, a block is = 1. A hard formula that is itself quantified needs no
+atom.
 
-Elements are told apart by type, by what is known of them alone, and by name where a formula or a
-known pair names them: each set of elements that remain alike is a `ElementGroup`, and a variable
-ranges over the groups it can reach. A constant in a formula is a variable that reaches one group of
-one element, so that F(x, A) is a formula about pairs like any other.
+Elements are grouped by type and by the known values of their unary atoms. A constant that a formula
+or a known binary atom names has a group of its own. A variable ranges over the groups that it
+reaches. A constant in a formula becomes a variable that reaches one group of one element, so that
+F(x, A) is a formula about pairs.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
+
+import numpy as np
 
 from lapis.errors import LapisError
 from lapis.language.formulas import rename_variable
@@ -66,12 +67,12 @@ class Facts:
     """Known atoms, as (predicate, *constants)."""
 
     known: dict[tuple[str, ...], bool] = field(default_factory=dict)
-    unknown: set[tuple[str, ...]] = field(default_factory=set)  # exceptions of closed predicates
-    closed: set[str] = field(default_factory=set)  # predicates of pairs, false where data is silent
+    unknown: set[tuple[str, ...]] = field(default_factory=set)  # of closed predicates
+    closed: set[str] = field(default_factory=set)  # binary predicates, false by default
     contradictory: bool = False
 
-    def know(self, predicate: str, constants: list[str], value: bool) -> None:
-        """What a formula says, after the data."""
+    def add(self, predicate: str, constants: list[str], value: bool) -> None:
+        """Add a hard literal of the model to the facts of the data."""
         atom = predicate, *constants
         before = self.known.get(atom)
         if before is None and predicate in self.closed and atom not in self.unknown:
@@ -80,16 +81,21 @@ class Facts:
         self.known.setdefault(atom, value)
 
     def read_evidence(self, problem: Problem) -> None:
-        """What the data says; of closed predicates of one element, all else is false."""
+        """Read the data; atoms of closed unary predicates are false by default."""
         for name, evidence in problem.evidence.items():
             domains = [problem.domains[t].constants for t in evidence.predicate.types]
 
-            def spelled(row: list[int], domains: list[tuple[str, ...]] = domains) -> list[str]:
-                return [domain[code] for domain, code in zip(domains, row, strict=True)]
+            def list_atoms(
+                rows: np.ndarray, name: str = name, domains: list[tuple[str, ...]] = domains
+            ) -> list[tuple[str, ...]]:
+                return [
+                    (name, *(domain[code] for domain, code in zip(domains, row, strict=True)))
+                    for row in rows.tolist()
+                ]
 
-            for rows, value in ((evidence.true, True), (evidence.false, False)):
-                self.known |= {(name, *spelled(row)): value for row in rows.tolist()}
-            self.unknown |= {(name, *spelled(row)) for row in evidence.unknown.tolist()}
+            self.known |= dict.fromkeys(list_atoms(evidence.true), True)
+            self.known |= dict.fromkeys(list_atoms(evidence.false), False)
+            self.unknown |= set(list_atoms(evidence.unknown))
             if not evidence.open and evidence.predicate.arity == 2:
                 self.closed.add(name)
             elif not evidence.open:
@@ -101,22 +107,20 @@ class Facts:
 class ElementGroups(NamedTuple):
     members: list[ElementGroup]
     of_type: dict[str, frozenset[int]]
-    of_constant: dict[tuple[str, str], int]  # of constants that are told apart: (type, constant)
-    of_constants: dict[str, list[int]]  # the group of each constant of a type
+    of_constant: dict[tuple[str, str], int]  # (type, constant) of groups of one constant
+    of_constants: dict[str, list[int]]  # by type: the group of each constant
 
 
 def group_elements(
     problem: Problem, sizes: Mapping[str, int], facts: Facts, named: set[tuple[str, str]]
 ) -> ElementGroups:
-    """Groups of each type: constants named by formulas or known pairs, the others by facts."""
+    """Group the constants of each type; those named, or in a binary fact, are single."""
     predicates = problem.model.predicates
-    alone: dict[tuple[str, str], dict[str, bool]] = {}
+    unary: dict[tuple[str, str], dict[str, bool]] = {}
     for (name, *constants), value in facts.known.items():
-        if len(constants) == 2:
-            named.update(zip(predicates[name].types, constants, strict=True))
-        elif constants:
-            alone.setdefault((predicates[name].types[0], constants[0]), {})[name] = value
-    for name, *constants in facts.unknown:
+        if len(constants) == 1:
+            unary.setdefault((predicates[name].types[0], constants[0]), {})[name] = value
+    for name, *constants in (*facts.known, *facts.unknown):
         if len(constants) == 2:
             named.update(zip(predicates[name].types, constants, strict=True))
     found = ElementGroups([], {}, {}, {})
@@ -127,7 +131,7 @@ def group_elements(
         alike: dict[frozenset[tuple[str, bool]], int] = {}
         numbers = found.of_constants[type_name] = []
         for constant in domain.constants:
-            known = alone.get((type_name, constant), {})
+            known = unary.get((type_name, constant), {})
             if (type_name, constant) in named:
                 found.of_constant[type_name, constant] = len(members)
                 numbers.append(len(members))
@@ -144,7 +148,7 @@ def group_elements(
 def add_to_group(
     members: list[ElementGroup], alike: dict[frozenset[tuple[str, bool]], int], new: ElementGroup
 ) -> int:
-    """Add elements to the group of which the same is known; its number."""
+    """Add elements to the group with the same known atoms; return its number."""
     group = alike.setdefault(frozenset(new.known.items()), len(members))
     if group == len(members):
         members.append(new)
@@ -154,7 +158,7 @@ def add_to_group(
 
 
 def closed_facts(problem: Problem, type_name: str) -> dict[str, bool]:
-    """What is known of an element without a name."""
+    """Return the known unary atoms of an element that the data does not name."""
     return {
         name: False
         for name, evidence in problem.evidence.items()
@@ -181,7 +185,7 @@ def tied_elements_error(variables: Sequence[str], rule: Rule) -> LapisError:
 
 
 class RulePart(NamedTuple):
-    """What a rule says, tidied; a hard rule may have several parts."""
+    """A rule, or a conjunct of a hard rule."""
 
     number: int
     formula: Formula
@@ -190,6 +194,8 @@ class RulePart(NamedTuple):
 
 @dataclass
 class SentenceBuilder:
+    """Translates a problem to a `Sentence`."""
+
     problem: Problem
     sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
@@ -204,23 +210,25 @@ class SentenceBuilder:
         return self.problem.model
 
     def build(self) -> Sentence:
-        """Raises a LapisError, with the formula, for what two variables cannot say."""
+        """Build the sentence. Raises LapisError for formulas about more than two elements."""
         self.check_model()
         order, used = find_order(self.model)
         self.facts.read_evidence(self.problem)
         parts: list[RulePart] = []
         for number, rule in enumerate(self.model.rules):
             if number not in used:
-                parts += [p for p in self.parts(number, rule) if not self.take_fact(p)]
+                parts += [p for p in self.split_rule(number, rule) if not self.read_fact(p)]
         if self.facts.contradictory:
             self.factors.append(CellFormula(Truth(False), (), HARD))
-        self.groups = group_elements(self.problem, self.sizes, self.facts, self.named_in(parts))
+        self.groups = group_elements(
+            self.problem, self.sizes, self.facts, self.find_constants(parts)
+        )
         for name, predicate in self.model.predicates.items():
             self.places[name] = tuple(self.groups.of_type[t] for t in predicate.types)
-        parameters, number_of = self.parameters()
+        parameters, number_of = self.list_parameters()
         for part in parts:
             self.add_part(part, number_of)
-        literal_parameters = self.literal_parameters(parameters)
+        literal_parameters = self.add_literal_parameters(parameters)
         totals = [Total(c.parts, c.operator, c.bound) for c in self.model.constraints]
         totals += self.add_blocks()
         known = self.facts.known
@@ -252,7 +260,7 @@ class SentenceBuilder:
                 if isinstance(node, Comparison) and node.operator not in ("=", "!="):
                     raise two_variable_error("compares numbers", rule)
 
-    def parts(self, number: int, rule: Rule) -> Iterator[RulePart]:
+    def split_rule(self, number: int, rule: Rule) -> Iterator[RulePart]:
         formula = tidy(rule.formula)
         own = tuple(name for name, _ in rule.variables)
         if not rule.hard:
@@ -261,8 +269,8 @@ class SentenceBuilder:
         for names, part in split_conjuncts(formula):
             yield RulePart(number, part, own + names)
 
-    def take_fact(self, part: RulePart) -> bool:
-        """A hard literal about constants is known; whether the part was one."""
+    def read_fact(self, part: RulePart) -> bool:
+        """Read a hard ground literal as a fact; return whether the part is one."""
         positive = not isinstance(part.formula, Not)
         atom = part.formula.body if isinstance(part.formula, Not) else part.formula
         if not self.model.rules[part.number].hard or not isinstance(atom, Atom):
@@ -270,12 +278,12 @@ class SentenceBuilder:
         names = [term.name for term in atom.terms if isinstance(term, Constant)]
         if len(names) < len(atom.terms) or not self.has_groundings(part):
             return False
-        self.facts.know(atom.predicate, names, positive)
+        self.facts.add(atom.predicate, names, positive)
         return True
 
     def has_groundings(self, part: RulePart) -> bool:
-        """Whether all variables have values: `A ^ P(x)` says nothing of A where there is no x."""
-        types = self.types(part)
+        """Return whether no variable has an empty domain, so that the formula has groundings."""
+        types = self.find_types(part)
         return all(
             self.sizes.get(types[name]) or len(self.problem.domains[types[name]])
             for name in part.variables
@@ -284,30 +292,30 @@ class SentenceBuilder:
     def num_elements(self, variable: str) -> int:
         return sum(self.groups.members[g].size for g in self.reach[variable])
 
-    def named_in(self, parts: list[RulePart]) -> set[tuple[str, str]]:
-        """(type, constant) of constants in formulas."""
+    def find_constants(self, parts: list[RulePart]) -> set[tuple[str, str]]:
+        """Return (type, constant) of the constants in formulas."""
         return {
             (type_name, term.name)
             for part in parts
             for node in subformulas(part.formula)
-            for term, type_name in self.typed_terms(node, self.types(part))
+            for term, type_name in self.typed_terms(node, self.find_types(part))
             if isinstance(term, Constant)
         }
 
-    def types(self, part: RulePart) -> dict[str, str]:
+    def find_types(self, part: RulePart) -> dict[str, str]:
         rule = self.model.rules[part.number]
         return dict(rule.variables + rule.bound)
 
     def typed_terms(self, node: Formula, types: Mapping[str, str]) -> list[tuple[Term, str]]:
-        """The terms of an atom or an equation with their types; two constants have none."""
+        """Return the terms of an atom or an equation with types; [] for two constants."""
         if isinstance(node, Atom):
             return list(zip(node.terms, self.model.predicates[node.predicate].types, strict=True))
         sides = terms_of(node)
         found = [types[side.name] for side in sides if isinstance(side, Variable)]
         return [(side, found[0]) for side in sides] if found else []
 
-    def parameters(self) -> tuple[list[WeightParameter], dict[int, int]]:
-        """One for each soft rule with a weight other than 0."""
+    def list_parameters(self) -> tuple[list[WeightParameter], dict[int, int]]:
+        """Return a parameter for each soft rule, and its number by rule."""
         found: list[WeightParameter] = []
         number_of: dict[int, int] = {}
         for number, rule in enumerate(self.model.rules):
@@ -317,8 +325,10 @@ class SentenceBuilder:
                 found.append(WeightParameter(number, weight, rational_factor(weight)))
         return found, number_of
 
-    def literal_parameters(self, parameters: list[WeightParameter]) -> dict[str, tuple[int, int]]:
-        """Weights of predicates that are no rules, because one is not positive."""
+    def add_literal_parameters(
+        self, parameters: list[WeightParameter]
+    ) -> dict[str, tuple[int, int]]:
+        """Add the literal weights of predicates that cannot be rules: one is not positive."""
         found: dict[str, tuple[int, int]] = {}
         for predicate in self.model.predicates.values():
             if predicate.factors is not None:
@@ -329,7 +339,7 @@ class SentenceBuilder:
         return found
 
     def add_blocks(self) -> list[Total]:
-        """P(x, y!) is ∃=1 y P(x, y); where all arguments are in the block, a total."""
+        """Translate P(x, y!) to ∃=1 y P(x, y), or to a total if the block has all arguments."""
         totals: list[Total] = []
         for predicate in self.model.predicates.values():
             if not predicate.block:
@@ -348,17 +358,21 @@ class SentenceBuilder:
         return totals
 
     def add_part(self, part: RulePart, number_of: Mapping[int, int]) -> None:
-        """The factor of a part, or the quantity counted that a hard part is about."""
+        """Add the factor of a part."""
         rule = self.model.rules[part.number]
-        types = self.types(part)
+        types = self.find_types(part)
         rename = {name: f"{name}.{part.number}" for name in types}
         for name, type_name in types.items():
             self.reach[rename[name]] = self.groups.of_type[type_name]
         own = [rename[name] for name in part.variables]
         if not all(self.reach[name] for name in own):
             return  # no grounding
-        formula = self.localise(part.formula, types, rename)
-        formula = self.require_count(formula, rule) if rule.hard else self.flatten(formula, rule)
+        formula = self.rename_terms(part.formula, types, rename)
+        formula = (
+            self.require_count(formula, rule)
+            if rule.hard
+            else self.remove_quantifiers(formula, rule)
+        )
         used = free_variables(formula)
         if len(used) > 2:
             raise tied_elements_error(used, rule)
@@ -369,11 +383,11 @@ class SentenceBuilder:
         parameter = HARD if rule.hard else number_of[part.number]
         self.factors.append(CellFormula(formula, used, parameter, times))
 
-    def localise(
+    def rename_terms(
         self, formula: Formula, types: Mapping[str, str], rename: Mapping[str, str]
     ) -> Formula:
-        """Variables by names of their own, constants as variables."""
-        formula = map_children(formula, lambda child: self.localise(child, types, rename))
+        """Rename variables to unique names, and replace constants by variables."""
+        formula = map_children(formula, lambda child: self.rename_terms(child, types, rename))
         if isinstance(formula, Exists | CountExists):
             return replace(formula, variables=tuple(rename[name] for name in formula.variables))
         typed = self.typed_terms(formula, types)
@@ -384,7 +398,7 @@ class SentenceBuilder:
             return Atom(formula.predicate, tuple(moved))
         if isinstance(formula, Comparison):
             if not all(self.reach[variable.name] for variable in moved):
-                return Truth(False)  # a constant of another type
+                return Truth(False)  # one side is a constant of another type
             return Comparison("=", moved[0], moved[1])
         return formula
 
@@ -398,40 +412,45 @@ class SentenceBuilder:
         return name
 
     def require_count(self, formula: Formula, rule: Rule) -> Formula:
-        """A hard formula without its outermost quantifier, which becomes a requirement."""
+        """Turn the outermost quantifier of a hard formula into a requirement."""
         operator, bound, inner = ">=", 1, formula
         if isinstance(formula, Not) and isinstance(formula.body, CountExists):
             count = formula.body
             if count.operator == "=" or (count.operator, count.bound) == (">=", 0):
-                return self.flatten(formula, rule)
+                return self.remove_quantifiers(formula, rule)
             operator = NEGATED[count.operator]
             bound, inner = count.bound + (1 if operator == ">=" else -1), count
         elif isinstance(formula, CountExists):
             operator, bound = formula.operator, formula.bound
         elif not isinstance(formula, Exists):
-            return self.flatten(formula, rule)
+            return self.remove_quantifiers(formula, rule)
         assert isinstance(inner, Exists | CountExists)
         first, *more = inner.variables
         body = inner.body if not more else Exists(tuple(more), inner.body)
-        return self.count(first, self.flatten(body, rule), operator, bound, rule, must=True)
+        return self.define_count(
+            first, self.remove_quantifiers(body, rule), operator, bound, rule, must=True
+        )
 
-    def flatten(self, formula: Formula, rule: Rule) -> Formula:
-        """Without quantifiers: atoms of counted quantities in their place, innermost first."""
+    def remove_quantifiers(self, formula: Formula, rule: Rule) -> Formula:
+        """Replace quantified parts by the atoms of their definitions, innermost first."""
         if isinstance(formula, Exists | CountExists):
-            found = self.flatten(formula.body, rule)
+            found = self.remove_quantifiers(formula.body, rule)
             if isinstance(formula, CountExists):
-                return self.count(
+                return self.define_count(
                     formula.variables[0], found, formula.operator, formula.bound, rule
                 )
             for name in reversed(formula.variables):
-                found = self.count(name, found, ">=", 1, rule)
+                found = self.define_count(name, found, ">=", 1, rule)
             return found
-        return map_children(formula, lambda child: self.flatten(child, rule))
+        return map_children(formula, lambda child: self.remove_quantifiers(child, rule))
 
-    def count(
+    def define_count(
         self, name: str, body: Formula, operator: str, bound: int, rule: Rule, *, must: bool = False
     ) -> Formula:
-        """The atom that says so many values of `name` make the body true."""
+        """Define "the number of `name` with `body` is (operator) bound"; return its atom.
+
+        With `must` the definition is required to hold, and the result is true.
+        """
         others = [variable for variable in free_variables(body) if variable != name]
         size = self.num_elements(name)
         if len(others) == len(free_variables(body)):
@@ -442,17 +461,19 @@ class SentenceBuilder:
             outside = [part for part in body.parts if name not in free_variables(part)]
             if isinstance(body, And) and outside:
                 rest = inside[0] if len(inside) == 1 else And(tuple(inside))
-                found = self.count(name, rest, operator, bound, rule)
+                found = self.define_count(name, rest, operator, bound, rule)
                 return And((*outside, found))
             if isinstance(body, Or) and len(others) > 1:
-                found_parts = [self.count(name, p, operator, bound, rule) for p in body.parts]
+                found_parts = [
+                    self.define_count(name, p, operator, bound, rule) for p in body.parts
+                ]
                 return Or(tuple(found_parts))
         if len(others) > 1:
             raise tied_elements_error([*others, name], rule)
         of = others[0] if others else None
         predicate = None if must else f"_count{len(self.counted)}"
         if predicate is not None:
-            again = self.known_count(body, of, name, operator, bound)
+            again = self.find_count(body, of, name, operator, bound)
             if again is not None:
                 return again
             self.places[predicate] = (self.reach[of],) if of else ()
@@ -461,10 +482,10 @@ class SentenceBuilder:
             return Truth(True)
         return Atom(predicate, (Variable(of),) if of else ())
 
-    def known_count(
+    def find_count(
         self, body: Formula, of: str | None, name: str, operator: str, bound: int
     ) -> Atom | None:
-        """The atom of the same quantity, if it was counted before."""
+        """Return the atom of an equal definition, if there is one."""
         for other in self.counted:
             if (
                 other.predicate is None
@@ -484,7 +505,7 @@ class SentenceBuilder:
 
 
 def split_conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula]]:
-    """(more variables, formula) that must each hold everywhere; of a tidied formula."""
+    """Yield (universal variables, formula) of the conjuncts of a tidied formula."""
     match formula:
         case And(parts):
             for part in parts:
@@ -497,7 +518,7 @@ def split_conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula
 
 
 def rational_factor(weight: float) -> Fraction | None:
-    """exp(weight) if the weight is the logarithm of a number of at most twelve digits."""
+    """Return exp(weight) if the weight is the logarithm of a number of at most twelve digits."""
     import math
 
     if abs(weight) > 30.0:

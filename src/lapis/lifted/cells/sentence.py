@@ -1,9 +1,7 @@
-"""A sentence about elements and pairs of elements, in Scott normal form (see scott.py).
+"""`Sentence`: formulas about elements and pairs, in Scott normal form (see scott.py).
 
-Which rules of a model make a predicate a linear order, and others its neighbours.
-
-The axioms are recognised as they are written in `language/sugar.py`, up to the names of
-variables.
+`find_order` recognises the axioms of linear orders and predecessors as `language/sugar.py` writes
+them, up to the names of variables.
 """
 
 from __future__ import annotations
@@ -31,16 +29,16 @@ HARD = -1
 
 
 class ElementGroup(NamedTuple):
-    """Elements that nothing known tells apart."""
+    """Interchangeable elements."""
 
     type: str
     size: int
     known: Mapping[str, bool]  # by unary predicate
-    constant: str | None = None  # of a group of one that formulas or known pairs name
+    constant: str | None = None  # of a group of one that a formula or a known binary atom names
 
 
 class CellFormula(NamedTuple):
-    """A formula without quantifiers; each grounding multiplies by a parameter where it is true."""
+    """A quantifier-free formula; each true grounding multiplies the weight by a parameter."""
 
     formula: Formula
     variables: tuple[str, ...]  # at most two
@@ -56,7 +54,7 @@ class CountedDefinition(NamedTuple):
     counted: str
     operator: str
     bound: int
-    predicate: str | None  # None: it must be
+    predicate: str | None  # None: the right-hand side must hold
 
 
 class Total(NamedTuple):
@@ -68,18 +66,18 @@ class Total(NamedTuple):
 
 
 class WeightParameter(NamedTuple):
-    """A factor of the weight of a world: exp(weight) of a rule, or one of a predicate."""
+    """A factor of the weight of a world: exp(weight) of a rule, or a literal weight."""
 
-    rule: int  # -1: of a predicate
+    rule: int  # -1 for a literal weight
     weight: float
-    value: Fraction | None  # exp(weight), where it is a rational number
+    value: Fraction | None  # exp(weight), if it is rational
 
 
 @dataclass(frozen=True)
 class Sentence:
     groups: tuple[ElementGroup, ...]
     reach: Mapping[str, frozenset[int]]  # the groups that a variable ranges over
-    places: Mapping[str, tuple[frozenset[int], ...]]  # and each argument of a predicate
+    places: Mapping[str, tuple[frozenset[int], ...]]  # the same for each argument of a predicate
     factors: tuple[CellFormula, ...]
     counted: tuple[CountedDefinition, ...]
     totals: tuple[Total, ...]
@@ -87,8 +85,8 @@ class Sentence:
     literal_parameters: Mapping[str, tuple[int, int]]  # of a true and a false atom
     known_propositions: Mapping[str, bool]
     known_pairs: Mapping[tuple[str, str, str], bool]
-    unknown_pairs: frozenset[tuple[str, ...]]  # exceptions of closed predicates
-    closed: frozenset[str]  # binary predicates false wherever no pair is known
+    unknown_pairs: frozenset[tuple[str, ...]]  # of closed predicates
+    closed: frozenset[str]  # binary predicates, false by default
     order: LinearOrder | None
 
     def num_elements(self, groups: frozenset[int]) -> int:
@@ -96,13 +94,13 @@ class Sentence:
 
 
 class LinearOrder(NamedTuple):
-    """x ≤ y of one type, and which predicates hold of elements so many places apart."""
+    """A linear order x ≤ y of one type, and its predecessor predicates."""
 
     predicate: str
     type: str
-    distance: Mapping[str, int]
-    circular: frozenset[str]
-    path: frozenset[str] = frozenset()  # neighbours in another order, and that order
+    distance: Mapping[str, int]  # of predecessor predicates
+    circular: frozenset[str]  # predecessor predicates that also relate the last to the first
+    path: frozenset[str] = frozenset()  # predecessors in a second order, and that order
 
     @property
     def names(self) -> frozenset[str]:
@@ -110,61 +108,69 @@ class LinearOrder(NamedTuple):
 
 
 def find_order(model: Model) -> tuple[LinearOrder | None, set[int]]:
-    """The model's linear order, and the numbers of the rules that define it."""
-    hard = {
-        canonicalize_formula(rule.formula): i for i, rule in enumerate(model.rules) if rule.hard
-    }
+    """Return the model's linear order, and the numbers of the rules that define it."""
+    numbers: dict[Formula, list[int]] = {}  # hard rules by canonical formula
+    bounds: set[int] = set()
+    for number, rule in enumerate(model.rules):
+        if rule.hard:
+            numbers.setdefault(canonicalize_formula(rule.formula), []).append(number)
+            counts = (n for n in subformulas(rule.formula) if isinstance(n, CountExists))
+            bounds |= {count.bound for count in counts if count.bound}
     orders: list[LinearOrder] = []
     used: set[int] = set()
+
+    def find_rules(formula: Formula) -> list[int]:
+        return numbers.get(canonicalize_formula(formula), [])
+
     for name, predicate in model.predicates.items():
-        axioms = [hard.get(canonicalize_formula(axiom)) for axiom in linear_order(name)]
-        if predicate.arity != 2 or len(set(predicate.types)) > 1 or None in axioms:
+        axioms = [find_rules(axiom) for axiom in linear_order(name)]
+        if predicate.arity != 2 or len(set(predicate.types)) > 1 or [] in axioms:
             continue
-        used |= {i for i in axioms if i is not None}
-        distance: dict[str, int] = {}
-        circular: set[str] = set()
-        for number, rule in enumerate(model.rules):
-            if not rule.hard or name not in {atom.predicate for atom in atoms(rule.formula)}:
-                continue
-            heads = {a.predicate for a in atoms(rule.formula)} - {name}
-            bounds = [n.bound for n in subformulas(rule.formula) if isinstance(n, CountExists)]
-            if len(heads) != 1 or len(bounds) != 1:
-                continue
-            [head], [bound] = heads, bounds
-            form = canonicalize_formula(rule.formula)
-            if bound and form == canonicalize_formula(predecessor(head, name, bound)):
-                distance[head] = bound
-            elif form == canonicalize_formula(circular_predecessor(head, name)):
-                circular.add(head)
-            else:
-                continue
-            used.add(number)
-        orders.append(LinearOrder(name, predicate.types[0], distance, frozenset(circular)))
-    if len(orders) == 2:
-        spoken_of = {
-            atom.predicate
-            for number, rule in enumerate(model.rules)
-            if number not in used
-            for atom in atoms(rule.formula)
+        others = [head for head in model.predicates if head != name]
+        distance = {
+            (head, bound): find_rules(predecessor(head, name, bound))
+            for head in others
+            for bound in sorted(bounds)
         }
-        spoken_of |= {name for constraint in model.constraints for _, name in constraint.parts}
-        for order, other in (orders, orders[::-1]):
-            only_neighbours = set(other.distance.values()) == {1} and not other.circular
-            hidden = other.predicate not in spoken_of
-            if only_neighbours and hidden and order.type == other.type:
-                return order._replace(path=other.names), used
-    if len(orders) > 1:
-        names = " and ".join(repr(order.predicate) for order in orders)
-        raise LapisError(
-            f"{names} are linear orders of their own, and counting by cells takes one, and "
-            "neighbours in a second",
-            code="two-variables",
+        circular = {head: find_rules(circular_predecessor(head, name)) for head in others}
+        for found in (*axioms, *distance.values(), *circular.values()):
+            used.update(found)
+        orders.append(
+            LinearOrder(
+                name,
+                predicate.types[0],
+                {head: bound for (head, bound), found in distance.items() if found},
+                frozenset(head for head, found in circular.items() if found),
+            )
         )
-    return (orders[0] if orders else None), used
+    return choose_order(model, orders, used), used
+
+
+def choose_order(model: Model, orders: list[LinearOrder], used: set[int]) -> LinearOrder | None:
+    """Return the only order; of two, one of which only neighbours are mentioned is the path."""
+    if len(orders) < 2:
+        return orders[0] if orders else None
+    mentioned = {
+        atom.predicate
+        for number, rule in enumerate(model.rules)
+        if number not in used
+        for atom in atoms(rule.formula)
+    }
+    mentioned |= {name for constraint in model.constraints for _, name in constraint.parts}
+    for order, other in (orders, orders[::-1]) if len(orders) == 2 else ():
+        only_neighbours = set(other.distance.values()) == {1} and not other.circular
+        if only_neighbours and other.predicate not in mentioned and order.type == other.type:
+            return order._replace(path=other.names)
+    names = " and ".join(repr(order.predicate) for order in orders)
+    raise LapisError(
+        f"{names} are linear orders, and counting by cells supports one, and neighbours in a "
+        "second",
+        code="two-variables",
+    )
 
 
 def canonicalize_formula(formula: Formula) -> Formula:
-    """Variables renamed in the order in which they are met, outermost quantifiers first."""
+    """Rename variables in the order of their occurrence, outermost quantifiers first."""
     for number, name in enumerate(free_variables(formula)):
         formula = rename_variable(formula, name, f"free{number}")
     numbers = iter(range(len(list(subformulas(formula))) * 2))
