@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 def canonicalize_clause(path: Path, positive: int = 0) -> Candidate:
     """The same clause with its atoms and variables in the least order.
 
-    >>> canonical((PathAtom("R", (5, 3)), PathAtom("Q", (3,))), 1)
+    >>> canonicalize_clause((PathAtom("R", (5, 3)), PathAtom("Q", (3,))), 1)
     Candidate(path=(PathAtom(predicate='Q', variables=(0,)), \
 PathAtom(predicate='R', variables=(1, 0))), positive=2)
     """
@@ -55,7 +55,7 @@ PathAtom(predicate='R', variables=(1, 0))), positive=2)
 def canonicalize_path(path: Path) -> tuple[Path, tuple[int, ...]]:
     """The canonical path, and the variables of the given one in the order of its own.
 
-    >>> canonical_variables((PathAtom("R", (5, 3)), PathAtom("Q", (3,))))[1]
+    >>> canonicalize_path((PathAtom("R", (5, 3)), PathAtom("Q", (3,))))[1]
     (3, 5)
     """
     found, variables = order_literals(path, 0)
@@ -262,7 +262,8 @@ def write_clause(candidate: Candidate, predicates: Mapping[str, Predicate]) -> s
     """The clause as text, a rule where some literals are negated and some are not.
 
     >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
-    >>> write_clause(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    >>> clause = canonicalize_clause((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2)
+    >>> write_clause(clause, people)
     'Smokes(p) => Ill(p)'
     """
     body, head = write_literals(candidate, predicates)
@@ -275,7 +276,8 @@ def write_failure(candidate: Candidate, predicates: Mapping[str, Predicate]) -> 
     """The conjunction that makes the clause false: with weight w it is the clause with −w.
 
     >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
-    >>> write_failure(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    >>> clause = canonicalize_clause((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2)
+    >>> write_failure(clause, people)
     'Smokes(p) ^ !Ill(p)'
     """
     body, head = write_literals(candidate, predicates)
