@@ -147,7 +147,7 @@ def test_a_log_that_grows_too_large_is_dropped() -> None:
 def test_after_a_stop_nothing_is_replayed_or_logged() -> None:
     stop = Stop()
     log = ReplayLog([hash_arguments("first")], [np.ones(1)], stop=stop)
-    stop.press()
+    stop.request()
     assert log.call("other", lambda: [3.0]) == [3.0]
     assert len(log.results) == 1
 

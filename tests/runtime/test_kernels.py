@@ -20,7 +20,13 @@ from numba.core.registry import CPUDispatcher, cpu_target
 import lapis
 from lapis.counting.nested_loops import to_python_function
 from lapis.runtime import kernels, progress
-from lapis.runtime.kernels import drop_other_versions, entry, find_place, inner, private_folder
+from lapis.runtime.kernels import (
+    choose_cache_folder,
+    drop_other_versions,
+    entry,
+    inner,
+    private_folder,
+)
 from lapis.runtime.progress import Progress, Stop, compilations, work_clock
 
 
@@ -140,7 +146,7 @@ def test_kernels_are_kept_in_a_private_folder_where_nothing_else_can_be_written(
     monkeypatch.setattr(kernels, "njit", refuse)
     monkeypatch.setattr(kernels.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    find_place()
+    choose_cache_folder()
     folder = Path(numba.config.CACHE_DIR)
     assert folder.parent == tmp_path
     assert folder.stat().st_mode & 0o077 == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lapis.runtime import processes
-from lapis.runtime.processes import WORTH, give_back, trimmer
+from lapis.runtime.processes import MIN_TRIMMED_BYTES, find_malloc_trim, trim_heap
 
 
 def resident_bytes() -> int:
@@ -19,27 +19,27 @@ def resident_bytes() -> int:
 
 def test_little_is_not_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(processes, "trimmer", lambda: asked.append)
-    give_back(WORTH - 1)
+    monkeypatch.setattr(processes, "find_malloc_trim", lambda: asked.append)
+    trim_heap(MIN_TRIMMED_BYTES - 1)
     assert asked == []
-    give_back(WORTH)
+    trim_heap(MIN_TRIMMED_BYTES)
     assert asked == [0]
 
 
 def test_a_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    trimmer.cache_clear()
-    give_back(WORTH)
-    trimmer.cache_clear()
+    find_malloc_trim.cache_clear()
+    trim_heap(MIN_TRIMMED_BYTES)
+    find_malloc_trim.cache_clear()
 
 
 def test_holes_between_arrays_are_given_back() -> None:
-    if not sys.platform.startswith("linux") or trimmer() is bool:
+    if not sys.platform.startswith("linux") or find_malloc_trim() is bool:
         return  # nothing is promised there
     size = 1 << 16  # bytes: from the heap
     arrays = [np.ones(size, np.uint8) for _ in range(2000)]
     kept = arrays[::2]
     del arrays
     before = resident_bytes()
-    give_back(WORTH)
+    trim_heap(MIN_TRIMMED_BYTES)
     assert resident_bytes() < before - size * len(kept) // 2

@@ -559,13 +559,13 @@ def cross_validate(
                 seconds = time.monotonic() - began
                 progress(Progress("folds", len(finished), len(tasks), seconds, text=text))
     except KeyboardInterrupt:
-        halt.press()
+        halt.request()
     finally:
         running.close()
-    if halt.pressed and not finished:
+    if halt.requested and not finished:
         raise KeyboardInterrupt
     finished.sort(key=lambda fold: fold.number)
-    return CrossValidation(names, tuple(finished), len(tasks), halt.pressed)
+    return CrossValidation(names, tuple(finished), len(tasks), halt.requested)
 
 
 def check_names(options: Mapping[str, Any]) -> None:

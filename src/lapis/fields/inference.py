@@ -158,7 +158,7 @@ def solve_worlds(
         ground = ground_field(field, world.problem, options.max_memory)
         found = chosen(ground, field.weights, options)
         if found.diagnostics.get("interrupted") and options.stop is not None:
-            options.stop.press()
+            options.stop.request()
         yield world, ground, found
 
 

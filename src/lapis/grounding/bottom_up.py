@@ -54,13 +54,13 @@ from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.relational.conjunction import RelationAtom
-from lapis.runtime.processes import collector_paused, give_back
+from lapis.runtime.processes import pause_collector, trim_heap
 from lapis.runtime.progress import Progress, Report
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
 
-@collector_paused
+@pause_collector
 def ground(
     problem: Problem,
     *,
@@ -113,7 +113,7 @@ def ground(
         refuse_unsatisfiable(session, rows, assembled)
     network = assembled.network
     del rows, assembled, session
-    give_back(network.literal.nbytes)
+    trim_heap(network.literal.nbytes)
     if cache_dir is not None:
         save_grounding(problem, network, Path(cache_dir))
     return network

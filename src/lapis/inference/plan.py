@@ -36,7 +36,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
-from lapis.runtime.progress import STOPPED, Progress, Stop, tell, work_clock
+from lapis.runtime.progress import STOPPED, Progress, Stop, report_progress, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
@@ -212,7 +212,9 @@ def plan_ground(
         options = replace(options, time_limit=half)
         relaxed = relax(problem, "auto", options)
         network, notes = relaxed.network, relaxed.diagnostics
-    tell(options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
+    report_progress(
+        options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms")
+    )
     row = replace(
         describe(network, ("ground",), f"{network.num_clauses:,} clauses"),
         num_bytes=network_bytes(network), seconds=work_clock() - began,
@@ -415,7 +417,7 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
     """A step for each large component, and for each kind of the others."""
     from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.by_counts import atom_classes
-    from lapis.runtime.processes import give_back
+    from lapis.runtime.processes import trim_heap
 
     assert step.atoms is not None
     network = step.network
@@ -440,7 +442,7 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
                 classes=atom_classes(reduction),  # before there are samples, which need memory too
             )
         )
-    give_back(network.literal.nbytes)
+    trim_heap(network.literal.nbytes)
     return steps
 
 

@@ -65,7 +65,7 @@ def mix(word):  # type: ignore[no-untyped-def]
     return word ^ (word >> np.uint64(31))
 
 
-mix_all = mix.py_func  # of arrays
+mix_all = mix.py_func  # type: ignore[attr-defined]  # of arrays
 
 
 @entry

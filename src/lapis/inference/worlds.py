@@ -37,7 +37,7 @@ from lapis.problem.task import Task, World
 from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.plan_report import PlanReport, join_plans
-from lapis.runtime.progress import Progress, tell
+from lapis.runtime.progress import Progress, report_progress
 
 if TYPE_CHECKING:
     from lapis.inference.map.solver import MapResult
@@ -49,7 +49,7 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
     for world in task.worlds:
         parts.append(infer_world(world, method, options))
         if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
-            options.stop.press()  # the worlds that follow are not sampled to the end either
+            options.stop.request()  # the worlds that follow are not sampled to the end either
     return merge_answers(task, parts)
 
 
@@ -89,7 +89,9 @@ def add_bounds(
     """Certified bounds beside an answer, which is moved between them where it was not."""
     from lapis.inference.bounds.certified import bound_answer
 
-    tell(options.progress, Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms"))
+    report_progress(
+        options.progress, Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms")
+    )
     bounds = bound_answer(network, found, options.stop)
     asked = select_atoms(network, world)
     lower, upper = asked.values(bounds.lower), asked.values(bounds.upper)
@@ -145,7 +147,7 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
     for world in task.worlds:
         network, found = map_problem(world.problem, method, options)
         if found.interrupted and options.stop is not None:
-            options.stop.press()
+            options.stop.request()
         parts.append(world_found(world, network, found))
     return merge_worlds(task, parts)
 

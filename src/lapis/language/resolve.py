@@ -55,13 +55,13 @@ from lapis.language.syntax import (
     subformulas,
 )
 from lapis.language.type_inference import Declarations, TypeInference, variable_like
-from lapis.runtime.processes import collector_paused
+from lapis.runtime.processes import pause_collector
 
 # What names data, though facts without signs would be read as declarations.
 DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
 
 
-@collector_paused
+@pause_collector
 def parse_model(text: str, name: str = "<text>") -> Model:
     """Parse a Markov logic model from its text.
 
@@ -91,7 +91,7 @@ def parse_model(text: str, name: str = "<text>") -> Model:
     return resolve(*parse_statements(text, name), name=name)
 
 
-@collector_paused
+@pause_collector
 def read_model(path: str | Path) -> Model:
     """Read a Markov logic model from a file.
 

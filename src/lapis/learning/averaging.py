@@ -30,7 +30,14 @@ from lapis.problem.task import Task, World
 from lapis.registry.method_table import find_method
 from lapis.registry.options import InferOptions
 from lapis.results.answer import Answer
-from lapis.runtime.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, work_clock
+from lapis.runtime.progress import (
+    STOPPED,
+    Progress,
+    Stop,
+    report_progress,
+    stop_on_interrupt,
+    work_clock,
+)
 
 AVERAGE = "posterior"  # the method's name in answers
 # InferenceOptions of `infer` that an average does not have, with the values that leave them out.
@@ -83,7 +90,7 @@ def infer_average(
     size = min(posterior.least_size, float(len(draws)))
     number = {key: column for column, key in enumerate(posterior.keys)}
     parts = []
-    with pressed_by_interrupt(stop):
+    with stop_on_interrupt(stop):
         for done, world in enumerate(task.worlds):
             columns = np.array([number.get(key, -1) for key in weight_keys(task, world)], np.int64)
             found = Average(world, method, replace(options, stop=stop, progress=None))
@@ -136,7 +143,9 @@ class Average:
                 self.is_cut = True
                 break
             done, total = share[0] * len(draws) + number + 1, share[1] * len(draws)
-            tell(options.progress, Progress("averaging", done, total, work_clock() - began))
+            report_progress(
+                options.progress, Progress("averaging", done, total, work_clock() - began)
+            )
         return self
 
     def answer_at(self, draw: np.ndarray, columns: np.ndarray, number: int, left: int) -> Answer:

@@ -49,7 +49,14 @@ from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.objective import PenalizedObjective
 from lapis.registry.method_table import find_method
-from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
+from lapis.runtime.progress import (
+    Progress,
+    Report,
+    Stop,
+    report_progress,
+    stop_on_interrupt,
+    work_clock,
+)
 
 WARM_UP = 200  # draws of each chain before those that are kept
 STEP = 1e-4  # of finite differences, in standard deviations
@@ -299,7 +306,9 @@ def judge_gaussian(target: LogPosterior, places: np.ndarray, sampling: Sampling)
             break
         logs.append(target.evaluate(place)[0] + 0.5 * float(place @ place))
         seconds = work_clock() - began
-        tell(sampling.progress, Progress("judging laplace", number + 1, len(places), seconds))
+        report_progress(
+            sampling.progress, Progress("judging laplace", number + 1, len(places), seconds)
+        )
     if len(logs) < 10:
         return None
     ratio = np.exp(np.array(logs) - max(logs))
@@ -318,7 +327,7 @@ def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
         [(len(target.mode),)], ["place"], make_initial_point_fn=watched.start,
     )  # fmt: skip
     began = work_clock()
-    with pressed_by_interrupt(sampling.stop), warnings.catch_warnings():
+    with stop_on_interrupt(sampling.stop), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of arviz, about few draws
         sampler = nutpie.sample(
             model, draws=sampling.num_draws, tune=WARM_UP, chains=sampling.num_chains,
@@ -420,7 +429,7 @@ class Watched:
         total = self.sampling.num_chains * (WARM_UP + self.sampling.num_draws)
         figures = {"evaluations": float(self.num_evaluations)}
         event = Progress("posterior", self.num_drawn, total, seconds, figures)
-        tell(self.sampling.progress, event)
+        report_progress(self.sampling.progress, event)
 
 
 def require_nutpie() -> Any:

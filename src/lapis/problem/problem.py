@@ -23,7 +23,7 @@ from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
 from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
-from lapis.runtime.processes import collector_paused
+from lapis.runtime.processes import pause_collector
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
     return values
 
 
-@collector_paused
+@pause_collector
 def build_problem(
     model: Model,
     database: Database | None = None,

@@ -50,7 +50,7 @@ from lapis.problem.soft_evidence import (
     unknown_rows,
     with_beliefs,
 )
-from lapis.runtime.processes import collector_paused
+from lapis.runtime.processes import pause_collector
 
 ModelLike = Model | str | Path
 WorldLike = Database | str | Path
@@ -159,7 +159,7 @@ def name_apart(databases: Sequence[Database]) -> list[Database]:
     return named
 
 
-@collector_paused
+@pause_collector
 def build_task(
     model: ModelLike,
     data: DataLike = None,

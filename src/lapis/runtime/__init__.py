@@ -1,1 +1,1 @@
-"""What every stage runs on: compiled kernels and worker processes."""
+"""Compiled kernels, worker processes, memory, progress and cancellation."""

@@ -1,21 +1,20 @@
 """Kernels: functions that numba compiles on first use and keeps on disk.
 
-`@entry` marks a kernel that Python calls. `@inner` marks one that only kernels call: numba builds
-no Python wrapper for it, which for a NamedTuple of a dozen arrays takes as long to compile as the
-function, does not keep it on disk, and inlines it (`forceinline`): left to its own judgement, LLVM
-made answers for eliminated atoms 4 times slower and compiled no faster. Kernels index with
-non-negative integers and never raise.
+`@entry` marks a kernel that Python calls. `@inner` marks a kernel that only kernels call. Numba
+builds no Python wrapper for it (for a NamedTuple of a dozen arrays, the wrapper takes as long to
+compile as the function), does not store it, and inlines it (`forceinline`; without it, recovering
+eliminated atoms was 4 times slower and compilation no faster). Kernels index with non-negative
+integers and never raise.
 
-Kernels that make arrays are `@allocating_entry` and `@allocating_inner`. The others are compiled
-without reference counts (`_nrt=False`, as numba compiles its own string functions): else numba
-counts the arrays of a NamedTuple at each inner call, which made MaxWalkSAT 36 times slower, MC-SAT
-5 times and Gibbs sampling 3 times.
+Kernels that allocate arrays are `@allocating_entry` and `@allocating_inner`. The others are
+compiled without reference counting (`_nrt=False`, as numba compiles its own string functions).
+Counting the arrays of a NamedTuple at each inner call made MaxWalkSAT 36 times slower, MC-SAT 5
+times and Gibbs sampling 3 times.
 
-Numba keeps compiled kernels beside the source or in the user's cache folder; `NUMBA_CACHE_DIR`
-names another place. Where none of these can be written to, they are kept in a private temporary
-folder.
+Numba stores compiled kernels beside the source or in the user's cache folder, or in
+`NUMBA_CACHE_DIR`. If none of these is writable, they are stored in a private temporary folder.
 
-Importing this module imports numba. Modules that small commands load import kernels in functions.
+Importing this module imports numba. Modules that fast commands load import kernels in functions.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from lapis.runtime.progress import Progress, compilations, work_clock
 
 
 def private_folder(parent: Path) -> Path:
-    """A folder that only the user can write to; later runs use the same one."""
+    """Return a folder that only the user can write to; later runs use the same one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = parent / f"lapis-kernels-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -48,34 +47,35 @@ def private_folder(parent: Path) -> Path:
     return folder if is_ours else Path(tempfile.mkdtemp(prefix="lapis-kernels-", dir=parent))
 
 
+Kernel = Callable[..., Any]
 PACKAGE = Path(lapis.__file__).parent
 VERSION_FILE = "lapis-version.txt"  # in each folder of kernels
 COMPILING = "compiling for the first use, kernel"
 LINE_WIDTH = 79
-num_kernels = 0  # defined by the modules imported so far: at most these are compiled
+num_kernels = 0  # kernels defined by the modules imported so far
 
 
-def entry(function: Callable[..., Any]) -> Any:
+def entry(function: Kernel) -> Kernel:
     """Compile a function that Python calls."""
-    return define(function, cache=True, _nrt=False)
+    return define_kernel(function, cache=True, _nrt=False)
 
 
-def allocating_entry(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls and that makes arrays."""
-    return define(function, cache=True)
+def allocating_entry(function: Kernel) -> Kernel:
+    """Compile a function that Python calls and that allocates arrays."""
+    return define_kernel(function, cache=True)
 
 
-def inner(function: Callable[..., Any]) -> Any:
+def inner(function: Kernel) -> Kernel:
     """Compile a function that only kernels call."""
-    return define(function, no_cpython_wrapper=True, forceinline=True, _nrt=False)
+    return define_kernel(function, no_cpython_wrapper=True, forceinline=True, _nrt=False)
 
 
-def allocating_inner(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call and that makes arrays."""
-    return define(function, no_cpython_wrapper=True, forceinline=True)
+def allocating_inner(function: Kernel) -> Kernel:
+    """Compile a function that only kernels call and that allocates arrays."""
+    return define_kernel(function, no_cpython_wrapper=True, forceinline=True)
 
 
-def define(function: Callable[..., Any], **options: bool) -> Any:
+def define_kernel(function: Kernel, **options: bool) -> Kernel:
     global num_kernels
     num_kernels += 1
     kernel = njit(nogil=True, error_model="numpy", **options)(function)
@@ -86,9 +86,9 @@ def define(function: Callable[..., Any], **options: bool) -> Any:
 
 @functools.cache
 def drop_other_versions(folder: str) -> None:
-    """Delete the kernels that another version of Lapis left in a folder.
+    """Delete the kernels that another version of Lapis stored in a folder.
 
-    Numba unpickles the argument types of all kept versions of a kernel before it compares dates,
+    Numba unpickles the argument types of all stored versions of a kernel before it compares dates,
     and fails if a NamedTuple has moved to another module.
     """
     version, stamp = version_of_kernels(), Path(folder, VERSION_FILE)
@@ -100,7 +100,7 @@ def drop_other_versions(folder: str) -> None:
 
 @functools.cache
 def version_of_kernels() -> str:
-    """The version of Lapis, and a digest of the names of its modules for trees under work."""
+    """Return the version of Lapis and a digest of its module names, for development trees."""
     names = sorted(
         os.path.join(folder, name)
         for folder, _, files in os.walk(PACKAGE)
@@ -110,19 +110,19 @@ def version_of_kernels() -> str:
     return f"{lapis.__version__} {sha256(repr(names).encode()).hexdigest()}"
 
 
-def find_place() -> None:
-    """Let numba keep kernels in a temporary folder if it finds no other."""
+def choose_cache_folder() -> None:
+    """Let numba store kernels in a temporary folder if it finds no other."""
     try:
-        njit(cache=True)(find_place)
+        njit(cache=True)(choose_cache_folder)
     except RuntimeError:  # no folder for the cache
         config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
 
 
 class Compilations(event.Listener):  # type: ignore[misc]
-    """Reports the kernels of Lapis that numba compiles, and pauses the work clock meanwhile.
+    """Report the kernels of Lapis that numba compiles, and pause the work clock meanwhile.
 
-    Without a listener in `compilations`, a line on the terminal or under a notebook's cell
-    shows them.
+    Without a callback in `compilations`, a line on the terminal or below a notebook cell shows
+    them.
     """
 
     def __init__(self) -> None:
@@ -156,20 +156,20 @@ class Compilations(event.Listener):  # type: ignore[misc]
 
 
 def show_line(news: Progress) -> None:
-    """Write an event over the last one, on a terminal or in a notebook."""
-    if is_watched():
+    """Write an event over the previous one, on a terminal or in a notebook."""
+    if has_display():
         text = f"lapis: {news}, {news.seconds:.0f} s: {news.text}"
         sys.stderr.write(f"\r{text[:LINE_WIDTH]:{LINE_WIDTH}}")
         sys.stderr.flush()
 
 
 def clear_line() -> None:
-    if is_watched():
+    if has_display():
         sys.stderr.write(f"\r{'':{LINE_WIDTH}}\r")
         sys.stderr.flush()
 
 
-def is_watched() -> bool:
+def has_display() -> bool:
     return sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
 
 
@@ -178,4 +178,4 @@ def is_ours(event: event.Event) -> bool:
 
 
 event.register("numba:compile", Compilations())
-find_place()
+choose_cache_folder()

@@ -1,23 +1,19 @@
-"""Worker processes: one pool for all jobs that run side by side.
+"""Worker processes, cores and memory.
 
-The pool is loky's executor. Its workers are fresh interpreters, because threads of compiled code do
-not survive a fork. They do not import the user's script, so that a plain script without
-`if __name__ == "__main__"` can ask for several jobs. Functions that the script or a notebook
-defines are pickled by value.
+**Workers.** The pool is loky's executor. Its workers are new interpreters, because threads of
+compiled code do not survive a fork. They do not import the user's script, so that a script without
+`if __name__ == "__main__"` can use several jobs. Functions that the script or a notebook defines
+are pickled by value. Workers ignore Ctrl-C; the parent process receives it and ends them. An
+exception in a worker is raised again where its result is read. A worker that dies raises
+`BrokenProcessPool`.
 
-Workers ignore Ctrl-C: the process that waits for them receives it and ends them. An exception in a
-worker is raised again where its result is read. A worker that dies raises `BrokenProcessPool`.
+**Memory.** glibc allocates arrays of up to 32 MiB on its heap and keeps freed memory there. The
+larger arrays of the next stage do not fit into the gaps between arrays that outlive a stage: with
+four million unknowns, half of the memory after grounding was gaps. `malloc_trim` returns free pages
+in milliseconds.
 
-Return free heap pages (`malloc_trim`, glibc only), and pause the garbage collector.
-
-glibc takes arrays of up to 32 MiB from a heap once a few of that size were freed, and keeps freed
-memory there. A stage leaves holes between the arrays that outlive it, into which the larger
-arrays of the next stage do not fit: with four million unknowns half of the process's memory after
-grounding was holes. `malloc_trim` returns whole free pages in milliseconds.
-
-Python's collector walks all objects again whenever there are a quarter more. Statements, rules
-and clauses hold no cycles, so it finds nothing among tens of thousands of formulas and takes half
-of the time of reading and grounding them.
+**Garbage collection.** Statements, rules and clauses have no reference cycles. With tens of
+thousands of formulas, Python's cyclic collector took half of the time of reading and grounding.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from lapis.runtime.progress import Stop
 
-STOP_SECONDS = 0.2  # between looks at whether to stop
+STOP_SECONDS = 0.2  # between checks of `stop`
 T = TypeVar("T")
 
 
@@ -71,22 +67,22 @@ def as_completed(futures: Collection[Future[T]], stop: Stop | None = None) -> It
 
 
 def num_cores() -> int:
-    """Cores that this process may use, which may be fewer than there are."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-WORTH = 1 << 24  # bytes of arrays that outlive a stage: below, it leaves little behind
+MIN_TRIMMED_BYTES = 1 << 24  # size of results below which trimming is not worth its time
 
 
-def give_back(num_bytes: int) -> None:
-    """Return free pages, after a stage whose results take `num_bytes`."""
-    if num_bytes >= WORTH:
-        trimmer()(0)
+def trim_heap(num_bytes: int) -> None:
+    """Return free heap pages to the system after a stage whose results take `num_bytes`."""
+    if num_bytes >= MIN_TRIMMED_BYTES:
+        find_malloc_trim()(0)
 
 
 @functools.cache
-def trimmer() -> Callable[[int], object]:
-    """glibc's malloc_trim, or something that does nothing."""
+def find_malloc_trim() -> Callable[[int], object]:
+    """Return `malloc_trim` of glibc, or a function that does nothing."""
     import ctypes
 
     try:
@@ -100,8 +96,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, run without the collector."""
+def pause_collector(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function to run with the cyclic garbage collector off."""
 
     @functools.wraps(function)
     def paused(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,11 +1,11 @@
-"""How far the work is, and the wish to end it: one event and one object for every long stage.
+"""Progress events and cooperative cancellation of long stages.
 
-A stage tells `Progress` events to a callback and asks a `Stop` whether to go on. Ctrl-C, the
-`stop` argument of the API (a callable or a `threading.Event`) and a deadline all end up in the
-same `Stop`; once wanted, it stays so, and the result says `interrupted`.
+A stage passes `Progress` events to a callback and checks a `Stop`. Ctrl-C, the `stop` argument of
+the API (a callable or a `threading.Event`) and a deadline all set the same `Stop`. A request to
+stop is never withdrawn, and the result is marked `interrupted`.
 
->>> wishes = iter([False, True, False])
->>> stop = Stop(lambda: next(wishes))
+>>> answers = iter([False, True, False])
+>>> stop = Stop(lambda: next(answers))
 >>> stop(), stop(), stop()
 (False, True, True)
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-SECONDS_LEFT = "seconds left"  # a figure: expected until the precision asked is reached
+SECONDS_LEFT = "seconds left"  # the figure for the expected time to the requested precision
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One look at work under way.
+    """One progress event of a stage.
 
     >>> print(Progress("sampling", 200, 1000, 0.5, {"seconds left": 12345.6, "rhat": 1.02}))
     sampling 200/1,000, about 12,346 s left, rhat 1.02
@@ -43,24 +43,24 @@ class Progress:
     total: int | None = None  # None: not known
     seconds: float = 0.0  # since the stage began
     figures: Mapping[str, float] = field(default_factory=dict)  # rhat, stderr, value, gap, …
-    text: str = ""  # what is being done, in the user's words: a formula, a data file
+    text: str = ""  # the formula or data file under work
     weights: np.ndarray | None = None  # float64[num_parameters], learned so far
 
     def __str__(self) -> str:
         total = "" if self.total is None else f"/{self.total:,}"
-        figures = [describe_figure(name, value) for name, value in self.figures.items()]
+        figures = [format_progress_figure(name, value) for name, value in self.figures.items()]
         return ", ".join(filter(None, [f"{self.phase} {self.done:,}{total}", *figures]))
 
 
-def describe_figure(name: str, value: float) -> str:
-    """In a line of progress; nothing of a time that is over or not known."""
+def format_progress_figure(name: str, value: float) -> str:
+    """Format a figure; a remaining time that is over or infinite gives no text."""
     if name != SECONDS_LEFT:
         return f"{name} {value:.4g}"
     return f"about {max(value, 1):,.0f} s left" if 0 < value < math.inf else ""
 
 
-def tell(report: Report | None, event: Progress) -> None:
-    """Tell who listens, if anybody does."""
+def report_progress(report: Report | None, event: Progress) -> None:
+    """Call `report` if it is not None."""
     if report is not None:
         report(event)
 
@@ -69,15 +69,15 @@ STOPPED = "stopped"  # the code of the error that `Stop.check` raises
 Report = Callable[[Progress], None]
 StopCallback = Callable[[], bool]
 
-# Called for every kernel that is compiled, not for those kept on disk (`runtime/kernels.py`).
+# Called for every kernel that is compiled, not for kernels loaded from disk (`kernels.py`).
 compilations: list[Report] = []
 
 
 class WorkClock:
-    """Seconds as of time.monotonic, which stand still while kernels are compiled.
+    """A monotonic clock that is paused while kernels are compiled.
 
-    Every limit of time is read off it: what a first run compiles is work for later ones too, and
-    who asks for ten seconds of search is to get them.
+    All time limits use it, so that a limit of ten seconds gives ten seconds of search in a first
+    run too.
 
     >>> clock = WorkClock()
     >>> with clock.paused():
@@ -86,7 +86,7 @@ class WorkClock:
     """
 
     def __init__(self) -> None:
-        self.lock, self.pauses = threading.RLock(), 0  # under way, in any thread
+        self.lock, self.pauses = threading.RLock(), 0  # pauses in any thread
         self.paused_at, self.lost = 0.0, 0.0
 
     def __call__(self) -> float:
@@ -118,50 +118,52 @@ work_clock = WorkClock()
 
 
 class Stop:
-    """Whether to end: a wish from outside, Ctrl-C (`press`), or a deadline of the work clock."""
+    """A request to stop: from a callback, by `request` (Ctrl-C), or at a deadline."""
 
     def __init__(
-        self, wish: StopCallback | threading.Event | None = None, deadline: float = math.inf
+        self, callback: StopCallback | threading.Event | None = None, deadline: float = math.inf
     ) -> None:
-        self.wish: StopCallback | None = wish if wish is None or callable(wish) else wish.is_set
-        self.deadline = deadline
-        self.pressed = False
+        if isinstance(callback, threading.Event):
+            callback = callback.is_set
+        self.callback = callback
+        self.deadline = deadline  # of the work clock
+        self.requested = False
 
-    def press(self) -> None:
-        self.pressed = True
+    def request(self) -> None:
+        self.requested = True
 
     def __call__(self) -> bool:
-        """Whether the user wants to stop."""
-        if not self.pressed and self.wish is not None and self.wish():
-            self.pressed = True
-        return self.pressed
+        """Return whether a stop was requested."""
+        if not self.requested and self.callback is not None and self.callback():
+            self.requested = True
+        return self.requested
 
     def within(self, seconds: float) -> Stop:
-        """The same wish, and a deadline of its own so long from now."""
+        """Return a Stop that is requested with this one and ends `seconds` from now."""
         return Stop(self, work_clock() + seconds)
 
     def is_over(self) -> bool:
-        """Whether the user wants to stop or the time is up."""
+        """Return whether a stop was requested or the deadline has passed."""
         return self() or work_clock() > self.deadline
 
     def check(self, work: str) -> None:
-        """End work that has no result before it is done: TooLarge (`stopped`) if it is over."""
+        """Raise TooLarge if it is over, in work without partial results."""
         if self.is_over():
-            why = "was stopped" if self.pressed else "did not end within the time limit"
+            why = "was stopped" if self.requested else "did not end within the time limit"
             raise TooLarge(
-                f"{work} {why}: it has no answer before it is done",
+                f"{work} {why}, and it has no partial result",
                 code=STOPPED,
-                hint="give it more time, or leave the choice of a method to 'auto'",
+                hint="allow more time, or use method 'auto'",
             )
 
 
 @contextmanager
-def pressed_by_interrupt(stop: Stop) -> Iterator[None]:
-    """Ctrl-C presses the stop: the work ends where it asks, with what it has."""
+def stop_on_interrupt(stop: Stop) -> Iterator[None]:
+    """Turn Ctrl-C into a request: the work ends at its next check, with what it has."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: stop.press())
+    before = signal.signal(signal.SIGINT, lambda *_: stop.request())
     try:
         yield
     finally:

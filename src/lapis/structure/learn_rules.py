@@ -35,7 +35,7 @@ from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import StructureOptions
-from lapis.runtime.progress import Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Report, Stop, stop_on_interrupt
 from lapis.structure.candidates import (
     Candidate,
     PathAtom,
@@ -108,7 +108,7 @@ def learn_rules(
     scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
     log = open_log(file, stop)
     search = RuleSearch(model, databases, scorer, jobs, started, progress, stop, log)
-    with pressed_by_interrupt(stop):
+    with stop_on_interrupt(stop):
         try:
             learner = find_method("structure", method).load()
             if options.dangling == "best":

@@ -50,7 +50,7 @@ def test_exact_work_ends_without_an_answer(
     with pytest.raises(TooLarge) as caught:
         run(MODEL, {"chain": CHAIN, "crowd": CROWD}[data], "Smokes", method=method, **limit)
     assert caught.value.code == "stopped"
-    assert caught.value.message == f"{WORK[asked]} {why}: it has no answer before it is done"
+    assert caught.value.message == f"{WORK[asked]} {why}, and it has no partial result"
 
 
 @pytest.mark.parametrize("method", ["auto", "ais"])

@@ -44,7 +44,7 @@ from lapis.circuits.circuit import (
     Properties,
     state_starts,
 )
-from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 
 STEPS = 1200  # batches
 PASSES = 12  # through the data at least
@@ -103,7 +103,7 @@ def learn_hidden_tree(
     num_batches = -(-len(data) // size)
     num_passes = max(PASSES, -(-STEPS // num_batches))
     best, best_value, losses = tree, -np.inf, 0
-    with pressed_by_interrupt(stop):
+    with stop_on_interrupt(stop):
         for done in range(num_passes):
             shuffled = rng.permutation(number)
             total = 0.0

@@ -45,7 +45,7 @@ from lapis.circuits.learning.split_search import Method, check_shape, learn_circ
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
 from lapis.registry.options import CircuitLearner
-from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 
 SLACK = 0.005  # nats a row
 
@@ -229,7 +229,7 @@ def learn_rows(
     began = time.monotonic()
     trials: list[CostTrial] = []
     chosen: tuple[float | None, float | None] = (None, None)
-    with pressed_by_interrupt(task.stop):
+    with stop_on_interrupt(task.stop):
         if method == "tree":
             fit = learn_trees(task)
         else:

@@ -50,7 +50,7 @@ from lapis.circuits.learning.split_search import (
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.errors import LapisError
 from lapis.runtime.kernels import allocating_entry
-from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 
 ROUNDS = 3  # of drawing components and learning their structures
 MAX_ITERATIONS = 20  # of EM in a round
@@ -149,7 +149,7 @@ def learn_mixture(
     for rng in np.random.default_rng(seed).spawn(num_starts):
         if found and stop.is_over():
             break
-        with pressed_by_interrupt(stop):
+        with stop_on_interrupt(stop):
             found.append(
                 learn_from_start(examples, num_components, learn, edge_cost, total, rng, stop)
             )

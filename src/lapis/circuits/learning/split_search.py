@@ -61,7 +61,7 @@ from lapis.circuits.learning.split_kernel import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, suggestion
-from lapis.runtime.progress import Progress, Report, Stop, pressed_by_interrupt
+from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 
 Method = Literal["greedy", "quick"]
 REPORT_EVERY = 0.2  # seconds
@@ -130,7 +130,7 @@ def learn_circuit(
     stop = stop or Stop()
     began = told = time.monotonic()
     converged = False
-    with pressed_by_interrupt(stop):
+    with stop_on_interrupt(stop):
         while not stop.is_over():
             found = search.find_split(method)
             if found is None:

@@ -143,7 +143,7 @@ def run(solver: Any, stop: Stop) -> None:
             if solver.wait(POLL)[0]:
                 return
         except KeyboardInterrupt:
-            stop.press()
+            stop.request()
         if stop():
             solver.cancelSolve()
 

@@ -47,7 +47,7 @@ from lapis.inference.plan import is_tiny
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
-from lapis.runtime.progress import Progress, Report, Stop, tell, work_clock
+from lapis.runtime.progress import Progress, Report, Stop, report_progress, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
@@ -114,7 +114,7 @@ def solve_by_components(network: Network, method: str, options: InferenceOptions
         cost,
         diagnostics["unproven_components"] == 0 and objective.is_proven(cost, cost - cut_gap),
         " + ".join(names),
-        stop.pressed,
+        stop.requested,
         diagnostics,
     )
 
@@ -194,13 +194,13 @@ def settle_by_cuts(
     began, rounds = work_clock(), itertools.count(1)
 
     def is_over() -> bool:
-        tell(progress, Progress("cutting", next(rounds), seconds=work_clock() - began))
+        report_progress(progress, Progress("cutting", next(rounds), seconds=work_clock() - began))
         return stop.is_over()
 
     try:
         value, gap = find_persistent(objective, network.component, is_over)
     except KeyboardInterrupt:
-        stop.press()
+        stop.request()
         return leave_open(network)
     if (value < 0).all():
         return leave_open(network)
@@ -265,7 +265,7 @@ def solve_parts(
 
     for number, part in enumerate(parts):
         event = Progress("searching", number, len(parts), work_clock() - began)
-        tell(options.progress, event)
+        report_progress(options.progress, event)
         share = share_of_time(stop, parts, number)
         start = define_auxiliaries(core, part)
         found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
@@ -313,7 +313,7 @@ def refuse_infeasible(parts: list[MapComponent], found: list[ComponentResult], s
     if not missing:
         return
     worst: MapObjective = max(missing, key=lambda objective: objective.num_atoms)
-    why = "before it was interrupted" if stop.pressed else "within the limits given"
+    why = "before it was interrupted" if stop.requested else "within the limits given"
     raise TooLarge(
         f"no world that satisfies the hard formulas was found {why}: a connected component has "
         f"{worst.num_atoms:,} unknown atoms and {int(worst.hard.sum()):,} hard ground clauses",
@@ -355,7 +355,7 @@ def improve(
             if found.cost < cost:
                 world, cost = found.world, found.cost
     except KeyboardInterrupt:
-        stop.press()
+        stop.request()
     return ComponentResult(world, cost, name, flips=flips)
 
 
@@ -381,10 +381,10 @@ def prove(
             return found
         solution = ilp.solve(objective, start=found.world, stop=own)
     except KeyboardInterrupt:
-        stop.press()
+        stop.request()
         return found
-    if own.pressed:
-        stop.press()
+    if own.requested:
+        stop.request()
     return replace(solution, bound=max(found.bound, solution.bound), flips=found.flips)
 
 

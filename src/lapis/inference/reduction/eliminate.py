@@ -66,7 +66,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction_error
-from lapis.runtime.processes import give_back
+from lapis.runtime.processes import trim_heap
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3
@@ -226,7 +226,7 @@ def reduce(
     `keep`, bool[num_atoms], marks atoms that stay in the core. Raises LapisError
     "unsatisfiable" where the eliminated part alone shows that no world is possible.
     """
-    give_back(network.literal.nbytes)
+    trim_heap(network.literal.nbytes)
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     factors, cubes = list_factors(network, variables)
     eligible = np.ones(len(cubes.size), bool)
@@ -252,7 +252,7 @@ def reduce(
         weights=np.append(network.weights, 1.0),
         constant_count=np.append(network.constant_count, constant),
     )
-    give_back(network.literal.nbytes)
+    trim_heap(network.literal.nbytes)
     return Reduction(network, core, core_atom, semiring, kept_clause, factors, tree)
 
 

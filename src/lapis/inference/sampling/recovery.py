@@ -48,7 +48,7 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
-from lapis.runtime.processes import give_back, num_cores
+from lapis.runtime.processes import num_cores, trim_heap
 
 BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
@@ -118,7 +118,7 @@ def recover(
 ) -> Derived:
     """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
     network = reduction.network
-    give_back(network.literal.nbytes)  # what pilots and chains left behind
+    trim_heap(network.literal.nbytes)  # what pilots and chains left behind
     cut = cut_chains(worlds, before)
     mean, stderr = np.zeros((2, network.num_base_atoms))
     false = np.zeros((len(network.weights), len(cut.pieces.size)))

@@ -57,7 +57,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction_error
-from lapis.runtime.processes import give_back
+from lapis.runtime.processes import trim_heap
 from lapis.runtime.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
@@ -227,7 +227,7 @@ def plan_components(
         if plan is not None:
             yield plan, atom
         del part, atom, plan
-    give_back(network.literal.nbytes)
+    trim_heap(network.literal.nbytes)
 
 
 def any_weights(network: Network, natural: np.ndarray) -> Network:

@@ -50,7 +50,7 @@ from lapis.errors import TooLarge
 from lapis.grounding.assembly import HARD
 from lapis.grounding.limits import format_bytes
 from lapis.problem.problem import Problem
-from lapis.runtime.progress import Progress, Report, Stop, tell
+from lapis.runtime.progress import Progress, Report, Stop, report_progress
 from lapis.stores.components.rows import DEFINITION
 from lapis.stores.grounding.session import GroundTables
 from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
@@ -72,11 +72,11 @@ def connect(
     A component is called by its smallest vertex. Vertices are at least 0 and below MOST_VERTEX.
     """
     rounds: list[StoredTable] = []
-    tell(progress, Progress("connecting", 0, text=f"{edges.rows:,} edges"))
+    report_progress(progress, Progress("connecting", 0, text=f"{edges.rows:,} edges"))
     while edges.rows > few:
         joined, edges = contract(store, edges, f"{name} {len(rounds)}", len(rounds))
         rounds.append(joined)
-        tell(progress, Progress("connecting", len(rounds), text=f"{edges.rows:,} edges"))
+        report_progress(progress, Progress("connecting", len(rounds), text=f"{edges.rows:,} edges"))
     labels = connect_here(store, edges, f"{name} last")
     for step in reversed(rounds):
         labels = follow(store, step, labels, f"{step.name} labels")
@@ -305,7 +305,9 @@ def pack(
         return Packed(None, 0, 0, 0)
     edges = store.create("edges", edges_of(ground))
     labels = connect(store, edges, "labels", limits.few_edges, limits.progress)
-    tell(limits.progress, Progress("packing", 0, text=f"{ground.num_rows:,} ground clauses"))
+    report_progress(
+        limits.progress, Progress("packing", 0, text=f"{ground.num_rows:,} ground clauses")
+    )
     literals = [f"l{i}" for i in range(ground.width)]
     columns = ", ".join(f"r.{name}" for name in ("weight", "piece", "n", *literals))
     named = store.create(

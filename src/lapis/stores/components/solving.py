@@ -57,7 +57,7 @@ from lapis.network.network import Network
 from lapis.network.satisfiability import find_core, row_atoms
 from lapis.registry.method_table import find_method, methods_of
 from lapis.runtime.processes import num_cores, worker_pool
-from lapis.runtime.progress import Progress, tell
+from lapis.runtime.progress import Progress, report_progress
 from lapis.stores.components.packing import Packed, StoreLimits
 from lapis.stores.components.rows import (
     Columns,
@@ -291,7 +291,7 @@ def run_workers(
     """A table of answers to all parcels: by the engine's tasks, if it has them, or by processes."""
     if isinstance(store, TaskStore) and packed.rows is not None:
         event = Progress("solving", 0, packed.num_parcels, text="in tasks of the engine")
-        tell(limits.progress, event)
+        report_progress(limits.progress, event)
         solve = partial(solve_batches, question=question)
         parts = min(packed.num_parcels, MOST_TASKS)
         return store.map_rows(ANSWERS, packed.rows, "parcel", parts, solve, join_columns([]))
@@ -316,7 +316,7 @@ def run_workers(
         kept.append(answer)
         size += len(answer["kind"])
         event = Progress("solving", done, packed.num_parcels, time.monotonic() - began)
-        tell(limits.progress, event)
+        report_progress(limits.progress, event)
         if limits.stop is not None:
             limits.stop.check("solving components")
         if size > ANSWERS_AT_ONCE:
