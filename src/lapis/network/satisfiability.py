@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pysat.solvers import Glucose42
 
 MAX_PROPAGATIONS = 5_000_000  # of a search, beyond ten for each atom: three seconds on 350 atoms
+MAX_CONFLICTS = 30_000  # of a search: about a second where propagation is slow
 MAX_MINIMISING = 20_000_000  # propagations of all searches for a smaller core
 
 
@@ -66,9 +67,15 @@ def find_core(network: Network) -> np.ndarray | None:
     return number[minimise_core(clauses)]
 
 
-def find_world(network: Network) -> np.ndarray | None:
-    """bool[num_atoms], a world that satisfies the hard clauses and blocks, if one is found."""
+def find_world(network: Network, near: np.ndarray | None = None) -> np.ndarray | None:
+    """bool[num_atoms], a world that satisfies the hard clauses and blocks, if one is found.
+
+    The search tries the values of `near`, bool[num_atoms], first.
+    """
     solver = new_solver(encode_rows(collect_hard_rows(network)[1]).clause)
+    if near is not None:
+        atom = np.arange(1, network.num_atoms + 1)
+        solver.set_phases(np.where(near, atom, -atom).tolist())
     if not solve_within_budget(solver, network.num_atoms):
         return None
     value = np.array(solver.get_model()[: network.num_atoms], np.int64) > 0
@@ -132,6 +139,7 @@ def solve_within_budget(
 ) -> bool | None:
     """Whether there is a world in which the assumed literals hold; None if that takes too long."""
     solver.prop_budget(MAX_PROPAGATIONS + 10 * num_atoms)
+    solver.conf_budget(MAX_CONFLICTS)
     found: bool | None = solver.solve_limited(assumptions=list(assumed))
     return found
 
@@ -165,9 +173,12 @@ def contradiction_error(network: Network, component: int) -> LapisError:
     """The error of a component without a world: it names atoms of a core, if one is found."""
     core = find_core(network)
     if core is None:
-        atoms = np.flatnonzero(network.component == component)
-    else:
-        atoms = row_atoms(network, core)
+        return contradiction_over(network, np.flatnonzero(network.component == component))
+    return contradiction_over(network, row_atoms(network, core))
+
+
+def contradiction_over(network: Network, atoms: np.ndarray) -> LapisError:
+    """The error of hard formulas that no assignment of these atoms satisfies."""
     base = atoms[atoms < network.num_base_atoms]
     names = ", ".join(network.atom_names(base[:5]))
     more = f" and {len(base) - 5} more" if len(base) > 5 else ""

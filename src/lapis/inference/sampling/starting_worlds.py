@@ -1,9 +1,8 @@
 """Worlds to start chains from: far apart, and with every hard clause true.
 
-Chain 0 starts with all atoms false, chain 1 with all true, the others with coin flips; WalkSAT
-then mends the hard clauses. If it does not get there, the hard clauses still violated are
-searched exhaustively, component by component: either that finds a world, or it proves that
-there is none, or the search is too large and the user is told so.
+Chain 0 starts with all atoms false, chain 1 with all true, the others with coin flips. WalkSAT then
+repairs violated hard clauses. If it fails, a complete search (`network/satisfiability.py`) looks
+for a world near the last one. It finds one, proves that there is none, or runs out of its budget.
 """
 
 from __future__ import annotations
@@ -11,17 +10,21 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.sampling.clause_graph import ClauseGraph, WorldCounters, recount, world_of
+from lapis.inference.sampling.clause_graph import ClauseGraph
 from lapis.inference.sampling.gibbs_units import GibbsUnits
-from lapis.inference.sampling.mcsat_kernel import Slice, draw_solution, new_search, new_slice, reach
+from lapis.inference.sampling.mcsat_kernel import Slice, new_slice
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction_error, find_world
+from lapis.network.satisfiability import (
+    contradiction_over,
+    find_core,
+    find_world,
+    row_atoms,
+)
 
 TRIES = 10
 FLIPS_AN_ATOM = 20
 MIN_FLIPS = 20_000
-NODE_BUDGET = 2_000_000
 
 
 def overdispersed_start(
@@ -47,9 +50,15 @@ def overdispersed_start(
         count = walk(graph, units, *state, count, flips, 0.0, rng)
         if count == 0:
             return value.astype(bool)
-    world = world_of(graph, len(network.weights), value)
-    search_exhaustively(network, graph, units, hard, world, rng)
-    return world.value.astype(bool)
+    if (found := find_world(network, near=value)) is not None:
+        return found
+    if (core := find_core(network)) is not None:
+        raise contradiction_over(network, row_atoms(network, core))
+    raise LapisError(
+        f"no world that satisfies the hard formulas was found in {TRIES} tries; there may be none",
+        code="no-initial-state",
+        hint="lapis map searches exactly; dropping the period of a formula makes it soft",
+    )
 
 
 def random_world(network: Network, chain: int, generator: np.random.Generator) -> np.ndarray:
@@ -73,41 +82,3 @@ def hard_constraints(graph: ClauseGraph, units: GibbsUnits) -> Slice:
     lone = units.variable_start[:-1][units.is_block & (units.variable_size == 1)]
     hard.fixed[units.variable_atom[lone]] = True
     return hard
-
-
-def search_exhaustively(
-    network: Network,
-    graph: ClauseGraph,
-    units: GibbsUnits,
-    hard: Slice,
-    world: WorldCounters,
-    rng: np.ndarray,
-) -> None:
-    """Settle the components of the violated clauses one by one, in place."""
-    search = new_search(graph)
-    members = np.zeros(network.num_atoms, np.int32)
-    estimate = np.zeros(network.num_base_atoms)
-    for clause in np.flatnonzero(np.isinf(graph.weight) & (world.true_literals == 0)):
-        atoms = np.abs(graph.literal[graph.clause_start[clause] : graph.clause_start[clause + 1]])
-        free = atoms[~hard.fixed[atoms - 1]] - 1
-        if len(free) == 0:
-            raise contradiction_error(network, int(network.component[atoms[0] - 1]))
-        if hard.seen[free[0]]:
-            continue
-        found, _ = reach(graph, units, hard, free[0], len(members), members)
-        solutions = draw_solution(
-            graph, units, world, hard, search, members, found, NODE_BUDGET, estimate, rng
-        )
-        if solutions == 0:
-            raise contradiction_error(network, int(network.component[members[0]]))
-        if solutions < 0 and (whole := find_world(network)) is not None:
-            world.value[:] = whole  # every chain's, so none is drawn where one can be
-            break
-        if solutions < 0:
-            raise LapisError(
-                f"no world that satisfies the hard formulas was found in {TRIES} tries; "
-                "there may be none",
-                code="no-initial-state",
-                hint="lapis map searches exactly; dropping the period of a formula makes it soft",
-            )
-    recount(graph, world)
