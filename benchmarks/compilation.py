@@ -37,7 +37,7 @@ from lapis.circuits.ground_factors import ground_factors
 from lapis.errors import TooLarge
 from lapis.grounding.bottom_up import ground
 from lapis.inference.exact.elimination_order import best_order
-from lapis.inference.exact.junction_tree import build_tree, collect, distribute
+from lapis.inference.exact.junction_tree import build_tree, collect_messages, distribute_beliefs
 from lapis.network.csr import row_starts
 from lapis.problem.task import build_task
 
@@ -120,7 +120,9 @@ def by_junction_tree(graph: FactorGraph) -> np.ndarray:
     rng = np.random.default_rng(0)
     order = best_order(graph.size, graph.scope_start, graph.scope, np.inf, rng)
     tree = build_tree(cubes, order.variable)
-    return distribute(tree, cubes, collect(tree, cubes, log_value), overwrite=True).state
+    return distribute_beliefs(
+        tree, cubes, collect_messages(tree, cubes, log_value), overwrite=True
+    ).state
 
 
 def hepar2() -> None:

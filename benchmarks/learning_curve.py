@@ -30,7 +30,7 @@ from lapis.evaluation.metrics import average_precision, conditional_log_likeliho
 from lapis.grounding.bottom_up import ground
 from lapis.inference.marginals import InferenceOptions, Marginals, PartialAnswer
 from lapis.inference.plan import plan_parts
-from lapis.inference.solve import carry_out, infer_network
+from lapis.inference.solve import infer_network, run_plan
 from lapis.language.model import Rule
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import (
@@ -175,7 +175,7 @@ class Judge:
 
     def predict(self, network: Network) -> tuple[np.ndarray, bool]:
         """float64[num_base_atoms], and whether it is exact."""
-        done = carry_out(plan_parts(network, self.options, "leave"))
+        done = run_plan(plan_parts(network, self.options, "leave"))
         rest, atom = done.rest()
         if rest.num_atoms:
             sampled = infer_network(rest, suited_sampler(rest), self.options)

@@ -88,14 +88,14 @@ def run_wcnf(name: str, optimum: str) -> None:
 
 
 def run_search(name: str, optimum: str) -> None:
-    from lapis.inference.map.maxwalksat import search
+    from lapis.inference.map.maxwalksat import search_world
     from lapis.inference.map.objective import objective_of
     from lapis.inference.map.wcnf import network_of_clauses, read_wcnf
 
     objective = objective_of(network_of_clauses(read_wcnf(DATA / "wcnf" / name)))
-    search(objective, max_flips=1000, restarts=1)
+    search_world(objective, max_flips=1000, restarts=1)
     begin = time.perf_counter()
-    found = search(objective, max_flips=1_000_000, restarts=2)
+    found = search_world(objective, max_flips=1_000_000, restarts=2)
     seconds = time.perf_counter() - begin
     speed = f"{found.flips / seconds / 1e6:.1f} million flips a second"
     cost = found.cost

@@ -101,14 +101,14 @@ def run_map(data: Path, people: int, friends: int) -> None:
     from lapis.cli.render import json_pieces
     from lapis.inference.map.solver import broken_weight, most_likely_world
     from lapis.inference.marginals import InferenceOptions
-    from lapis.inference.worlds import world_found
+    from lapis.inference.worlds import answer_map_world
 
     phases, world, network = prepare(data)
     found = most_likely_world(network, "auto", InferenceOptions(time_limit=600.0))
     phases.mark("solving")
     found = replace(found, cost=broken_weight(world.problem, network.counts(found.world)))
     with data.with_suffix(".json").open("w") as file:
-        file.writelines(json_pieces(world_found(world, network, found).document()))
+        file.writelines(json_pieces(answer_map_world(world, network, found).document()))
     phases.mark("writing")
     word = "proven" if found.optimal else f"gap {100 * found.gap / found.cost:.2f} %"
     print(f"map {people:9,} {friends:3}  {phases}  {word:10} {found.method}", end="", flush=True)

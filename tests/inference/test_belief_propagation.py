@@ -14,7 +14,7 @@ from lapis.inference.belief_propagation import BeliefPropagation, propagate_beli
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.solve import by_belief_propagation
+from lapis.inference.solve import infer_by_belief_propagation
 from lapis.network.network import Network
 from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
@@ -157,7 +157,7 @@ def test_tables_of_a_forest_keep_the_memory_asked_for(monkeypatch: pytest.Monkey
         return plan_exact(network, max_memory)
 
     monkeypatch.setattr("lapis.inference.belief_propagation.plan_exact", plan)
-    by_belief_propagation(
+    infer_by_belief_propagation(
         make_network(2, [([-1, 2], 0, 1.0)]), InferenceOptions(max_memory=1 << 20)
     )
     assert asked == [1 << 20]

@@ -19,11 +19,11 @@ from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions, Marginals, PartialAnswer
 from lapis.inference.plan import plan_inference, plan_network, plan_parts
 from lapis.inference.solve import (
-    by_enumeration,
-    carry_out,
+    infer_by_enumeration,
     infer_network,
     infer_problem,
-    sample,
+    run_plan,
+    sample_core,
 )
 from lapis.network.components import keep_part
 from lapis.network.network import Network
@@ -67,7 +67,7 @@ def check_plan(problem: Problem, method: str, options: InferenceOptions) -> Marg
         return None
     planned = plan.report().rows
     try:
-        _, found = carry_out(plan).answer()
+        _, found = run_plan(plan).answer()
     except TooLarge:
         return None
     _, again = infer_problem(problem, method, options)
@@ -160,13 +160,13 @@ def test_exact_work_that_gives_up_is_sampled(monkeypatch: pytest.MonkeyPatch) ->
 def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts and junction trees both give up; chains have the other half."""
     limits: list[float | None] = []
-    solve = sample
+    solve = sample_core
 
     def noted(*given: Any) -> Marginals:
         limits.append(given[2].time_limit)
         return solve(*given)
 
-    monkeypatch.setattr("lapis.inference.solve.sample", noted)
+    monkeypatch.setattr("lapis.inference.solve.sample_core", noted)
     monkeypatch.setattr("lapis.inference.solve.solve_exactly", lambda *_: None)
     problem = crowd_problem(14, apart=False)
     network = plan_inference(problem).network
@@ -184,7 +184,7 @@ def test_planning_that_gives_up_leaves_all_to_chains(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("lapis.inference.symmetry.by_counts.plan_counts", lambda *_: None)
     plan = plan_network(network, "auto", InferenceOptions(time_limit=20.0))
     assert plan.options.time_limit == 10.0
-    found = carry_out(plan).answer()[1]
+    found = run_plan(plan).answer()[1]
     assert [row.status for row in found.steps] == ["answered"]
     assert not found.exact
 
@@ -220,7 +220,7 @@ def test_joined_parts_are_the_whole(seed: int) -> None:
     parts = []
     for number in range(3):
         part, atom = keep_part(network, label == number)
-        parts.append(PartialAnswer(atom, by_enumeration(part, InferenceOptions())))
+        parts.append(PartialAnswer(atom, infer_by_enumeration(part, InferenceOptions())))
     found = Marginals.join(network, parts)
     np.testing.assert_allclose(found.marginal, whole.marginal, atol=1e-12)
     np.testing.assert_allclose(found.expected_count, whole.expected_count, atol=1e-9)
@@ -287,7 +287,7 @@ def test_the_method_of_an_atom_survives_every_join() -> None:
 
 def test_what_is_left_is_what_no_step_answered() -> None:
     network = agreement(16, 0.3, 0.1)
-    done = carry_out(plan_parts(network, InferenceOptions(max_memory=1 << 10), "leave"))
+    done = run_plan(plan_parts(network, InferenceOptions(max_memory=1 << 10), "leave"))
     answered = sum(len(part.found.marginal) for part in done.parts)
     assert answered + done.rest().network.num_base_atoms == network.num_base_atoms
 

@@ -12,7 +12,7 @@ import lapis
 from lapis.grounding.bottom_up import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.plan import best_samplers
+from lapis.inference.plan import candidate_samplers
 from lapis.inference.solve import infer_network
 from lapis.problem.problem import build_problem
 
@@ -104,15 +104,15 @@ def test_candidates_fit_the_clauses() -> None:
     soft = network_of(SMOKERS, FACTS, ["Smokes"])
     strong = network_of(SMOKERS.replace("1.1", "9"), FACTS, ["Smokes"])
     hard = network_of(SMOKERS + "Smokes(x) v Cancer(x).\n", FACTS, ["Smokes", "Cancer"])
-    assert best_samplers(units) == ["gibbs"]
-    assert best_samplers(soft) == ["gibbs", "cluster"]
-    assert best_samplers(strong) == best_samplers(hard) == ["mcsat", "gibbs", "cluster"]
+    assert candidate_samplers(units) == ["gibbs"]
+    assert candidate_samplers(soft) == ["gibbs", "cluster"]
+    assert candidate_samplers(strong) == candidate_samplers(hard) == ["mcsat", "gibbs", "cluster"]
 
 
 @pytest.mark.parametrize("names", [["gibbs"], ["gibbs", "cluster"]])
 def test_chains_that_stay_apart_give_way(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pilots see it, if there is a sampler that crosses; if not, tempering follows."""
-    monkeypatch.setattr("lapis.inference.plan.best_samplers", lambda core: names)
+    monkeypatch.setattr("lapis.inference.plan.candidate_samplers", lambda core: names)
     people = [f"P{i}" for i in range(17)]
     crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
     model = SMOKERS.replace("-0.4 Smokes", "0.35 Smokes") + apart(people)

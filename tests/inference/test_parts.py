@@ -10,12 +10,12 @@ from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.inference.plan import (
     InferencePlan,
-    best_samplers,
+    candidate_samplers,
     divide_components,
     rest_step,
 )
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.solve import carry_out, sample
+from lapis.inference.solve import run_plan, sample_core
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
 from sampled_networks import agreement
@@ -25,7 +25,7 @@ def sample_all(network: Network, options: InferenceOptions) -> Marginals:
     """All of a network by chains, as if nothing of it could be summed exactly."""
     rest = rest_step(network, np.arange(network.num_atoms), "")
     plan = InferencePlan(options=options, network=network, steps=[rest], rest="sample")
-    return carry_out(plan).answer()[1]
+    return run_plan(plan).answer()[1]
 
 
 def two_kinds(crowd: int = 9, ring: int = 8) -> Network:
@@ -62,7 +62,7 @@ def test_one_part_is_sampled_as_it_is() -> None:
     assert len(np.unique(divide_components(network))) == 1
     reduction, options = reduce(network), InferenceOptions(seed=1)
     one = sample_all(network, options)
-    two = sample(reduction, tuple(best_samplers(reduction.core)), options, 2000)
+    two = sample_core(reduction, tuple(candidate_samplers(reduction.core)), options, 2000)
     assert one.methods == two.methods
     np.testing.assert_allclose(one.expected_count, two.expected_count)
     assert "parts" not in one.diagnostics
@@ -98,7 +98,7 @@ def test_every_atom_says_which_sampler_answered_it(monkeypatch: pytest.MonkeyPat
         size = part.network.num_base_atoms
         return stub("gibbs", 9, 0.25) if size == 9 else stub("mcsat", 8, 0.75)
 
-    monkeypatch.setattr("lapis.inference.solve.sample", sample_stub)
+    monkeypatch.setattr("lapis.inference.solve.sample_core", sample_stub)
     found = sample_all(two_kinds(), InferenceOptions())
     assert [found.methods[i] for i in found.method_id] == ["gibbs"] * 9 + ["mcsat"] * 8
     assert (found.marginal == np.repeat([0.25, 0.75], [9, 8])).all()
@@ -124,7 +124,7 @@ def test_time_and_stops_reach_all_parts(monkeypatch: pytest.MonkeyPatch) -> None
         limits.append(options.time_limit)
         return stub("gibbs", part.network.num_base_atoms, 0.5, interrupted=True)
 
-    monkeypatch.setattr("lapis.inference.solve.sample", sample_stub)
+    monkeypatch.setattr("lapis.inference.solve.sample_core", sample_stub)
     stop = Stop()
     found = sample_all(two_kinds(), InferenceOptions(time_limit=17.0, stop=stop))
     assert found.diagnostics["interrupted"]

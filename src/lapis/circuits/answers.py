@@ -64,7 +64,7 @@ from lapis.circuits.tree_networks.tree_gibbs import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.exact.junction_tree import build_tree, collect, distribute
+from lapis.inference.exact.junction_tree import build_tree, collect_messages, distribute_beliefs
 from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     CircuitInfoOptions,
@@ -608,12 +608,12 @@ def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) 
         raise too_wide(order, 8.0 * order.entries)
     cubes, log_value = entry_cubes(small)
     tree = build_tree(cubes, order.variable)
-    potentials = collect(tree, cubes, log_value, stop=stop)
+    potentials = collect_messages(tree, cubes, log_value, stop=stop)
     roots = potentials.root_values(tree)[1]
     if (roots == -np.inf).any():
         raise no_possible_state()
     constants = small.log_value[small.table_start[:-1][np.diff(small.scope_start) == 0]]
     state = np.zeros(int(graph.size.sum()))
-    found = distribute(tree, cubes, potentials, overwrite=True, stop=stop)
+    found = distribute_beliefs(tree, cubes, potentials, overwrite=True, stop=stop)
     state[consistent.state] = np.clip(found.state, 0.0, 1.0)
     return FoundMarginals(float(roots.sum() + constants.sum()), state, order.entries, order.width)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 from lapis.grounding.bottom_up import ground
-from lapis.inference.worlds import name_group, predicate_atoms
+from lapis.inference.worlds import group_atoms, predicate_atoms
 from lapis.network.cubes import (
     Cubes,
     Variables,
@@ -127,7 +127,7 @@ def world_factors(world: World) -> tuple[FactorGraph, list[str]]:
     for query in world.queries:
         if query.formula is not None:
             atoms, codes = predicate_atoms(network, world, query.predicate)
-            asked = Atoms((name_group(world, query, codes),))
+            asked = Atoms((group_atoms(world, query, codes),))
             called |= zip(network.atom_names(atoms), asked, strict=True)
     graph = factors.graph
     spoken_of = [name for name in graph.names[: len(factors.variables.size)] if name not in added]

@@ -17,7 +17,7 @@ from lapis.circuits.evaluation import log_values, no_evidence, posteriors
 from lapis.circuits.ground_factors import GroundFactors, ground_factors
 from lapis.errors import TooLarge
 from lapis.inference.marginals import InferenceOptions, Marginals, sampled_log_odds, state_log_odds
-from lapis.inference.plan import best_samplers
+from lapis.inference.plan import candidate_samplers
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import new_tallies
@@ -117,7 +117,7 @@ def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
 
 def sample_worlds(network: Network, options: InferenceOptions) -> np.ndarray:
     """bool[num_samples, num_atoms], of as many chains as asked for."""
-    method = best_samplers(network)[0]
+    method = candidate_samplers(network)[0]
     sampler: Sampler = find_method("infer", method).make()  # type: ignore[type-arg]
     plan = sampler.prepare(network)
     chains = max(1, options.num_chains)

@@ -23,7 +23,7 @@ from lapis.fields.passes import MAX_STATES, enumerate_field
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
-    describe_chains,
+    chain_diagnostics,
     sampled_marginals,
 )
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
@@ -205,7 +205,7 @@ def by_gibbs(
         FieldGibbs(CachedField(ground), weights, start_at_modes, name),
         **options.chain_options,
     )
-    return sampled_marginals(name, found, describe_chains(found))
+    return sampled_marginals(name, found, chain_diagnostics(found))
 
 
 def by_gibbs_from_modes(

@@ -34,8 +34,8 @@ import numpy as np
 from lapis.inference.belief_propagation_kernel import (
     MessageFactors,
     Messages,
-    ask_questions,
     bethe_log_partition,
+    fill_groups,
     pass_messages,
     read_beliefs,
 )
@@ -140,8 +140,8 @@ class MessageVariables(NamedTuple):
 
 def build_factors(network: Network) -> tuple[MessageFactors, np.ndarray]:
     """The factor graph, and float64[num_weights] counts of the clauses that blocks make true."""
-    rows, variables = list_rows(network), list_variables(network)
-    asked = ask(rows, variables)
+    rows, variables = disjunction_rows(network), list_variables(network)
+    asked = group_literals(rows, variables)
     decided = asked.always_true & (rows.weight_id >= 0)
     count = np.bincount(
         rows.weight_id[decided],
@@ -149,27 +149,27 @@ def build_factors(network: Network) -> tuple[MessageFactors, np.ndarray]:
         minlength=len(network.weights),
     )
     if asked.always_true.any():
-        rows = without(rows, asked.always_true)
-        asked = ask(rows, variables)
-    variable, factor = edges(asked, rows.own, variables.of_atom)
+        rows = drop_true_rows(rows, asked.always_true)
+        asked = group_literals(rows, variables)
+    variable, factor = list_edges(asked, rows.own, variables.of_atom)
     near = np.argsort(variable, kind="stable")
     near_start = np.searchsorted(variable[near], np.arange(len(variables.start)))
     factors = MessageFactors(
         asked.factor_start, asked.question_start, asked.question_literal, rows.weight, rows.own,
         rows.weight_id, rows.coefficient, variables.start, variables.atom, variables.of_atom,
         variables.is_block, variables.may_be_empty, near_start.astype(np.int64),
-        factor[near].astype(np.int32), certainty(rows, variable, factor),
+        factor[near].astype(np.int32), message_limit(rows, variable, factor),
     )  # fmt: skip
     return factors, count
 
 
-def certainty(rows: DisjunctionRows, variable: np.ndarray, factor: np.ndarray) -> float:
+def message_limit(rows: DisjunctionRows, variable: np.ndarray, factor: np.ndarray) -> float:
     """A log message that outweighs all that soft clauses can say of a variable, by e^50."""
     loudness = np.where(np.isinf(rows.weight), 0.0, np.abs(rows.weight))[factor]
     return 50.0 + float(np.bincount(variable, weights=loudness).max(initial=0.0))
 
 
-def list_rows(network: Network) -> DisjunctionRows:
+def disjunction_rows(network: Network) -> DisjunctionRows:
     graph = build_graph(network)
     num_auxiliary = len(network.definition_start) - 1
     first = network.num_base_atoms
@@ -183,7 +183,7 @@ def list_rows(network: Network) -> DisjunctionRows:
     )
 
 
-def without(rows: DisjunctionRows, always_true: np.ndarray) -> DisjunctionRows:
+def drop_true_rows(rows: DisjunctionRows, always_true: np.ndarray) -> DisjunctionRows:
     """Drop clauses that are always true; an atom defined by one becomes a hard fact."""
     fact = always_true & (rows.own >= 0)
     length = np.where(fact, 1, np.where(always_true, 0, np.diff(rows.start)))
@@ -211,30 +211,30 @@ def list_variables(network: Network) -> MessageVariables:
     return MessageVariables(of_atom, start, atom, is_block, may_be_empty)
 
 
-class Questions(NamedTuple):
+class LiteralGroups(NamedTuple):
     factor_start: np.ndarray  # int64[num_rows + 1]
     question_start: np.ndarray  # int64[num_questions + 1]
     question_literal: np.ndarray  # int32[...]
     always_true: np.ndarray  # bool[num_rows]
 
 
-def ask(rows: DisjunctionRows, variables: MessageVariables) -> Questions:
+def group_literals(rows: DisjunctionRows, variables: MessageVariables) -> LiteralGroups:
     num_rows, num_literals = len(rows.weight), len(rows.literal)
     factor_start = np.zeros(num_rows + 1, np.int64)
     question_start = np.zeros(num_literals + 1, np.int64)
     question_literal = np.zeros(num_literals, np.int32)
     always_true = np.zeros(num_rows, bool)
-    questions, literals = ask_questions(
+    questions, literals = fill_groups(
         rows.start, rows.literal, variables.of_atom, variables.start, variables.is_block,
         variables.is_block & ~variables.may_be_empty, np.full(len(variables.start), -1, np.int64),
         factor_start, question_start, question_literal, always_true,
     )  # fmt: skip
     start = question_start[: questions + 1].copy()
-    return Questions(factor_start, start, question_literal[:literals].copy(), always_true)
+    return LiteralGroups(factor_start, start, question_literal[:literals].copy(), always_true)
 
 
-def edges(
-    asked: Questions, own: np.ndarray, variable_of_atom: np.ndarray
+def list_edges(
+    asked: LiteralGroups, own: np.ndarray, variable_of_atom: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(variable, factor) of every question, and of every definition and its atom."""
     first = np.abs(asked.question_literal[asked.question_start[:-1]]) - 1

@@ -63,7 +63,7 @@ def _log_no(odds):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _odds(factors, messages, question):  # type: ignore[no-untyped-def]
+def _group_odds(factors, messages, question):  # type: ignore[no-untyped-def]
     """Log odds that the variable answers yes, by all factors together."""
     begin, end = factors.question_start[question], factors.question_start[question + 1]
     signed = factors.question_literal[begin]
@@ -88,7 +88,7 @@ def _odds(factors, messages, question):  # type: ignore[no-untyped-def]
 @inner
 def _incoming(factors, messages, question):  # type: ignore[no-untyped-def]
     """The variable's message: log odds of yes, by all the other factors."""
-    return _odds(factors, messages, question) - messages.question[question]
+    return _group_odds(factors, messages, question) - messages.question[question]
 
 
 @inner
@@ -100,7 +100,7 @@ def _factor_weight(factors, messages, factor):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _log_answers(factors, messages, factor):  # type: ignore[no-untyped-def]
+def _log_none_and_some(factors, messages, factor):  # type: ignore[no-untyped-def]
     """log of the probabilities that no variable, and that some variable, makes the clause true."""
     no, yes = 0.0, -np.inf
     for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
@@ -110,7 +110,7 @@ def _log_answers(factors, messages, factor):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _say(factors, messages, atom, change):  # type: ignore[no-untyped-def]
+def _change_theta(factors, messages, atom, change):  # type: ignore[no-untyped-def]
     """Change θ of an atom and tell the factors of its variable."""
     messages.theta[atom] += change
     variable = factors.variable_of_atom[atom]
@@ -119,7 +119,7 @@ def _say(factors, messages, atom, change):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _update(factors, messages, factor, damping, fresh):  # type: ignore[no-untyped-def]
+def _update_factor(factors, messages, factor, damping, fresh):  # type: ignore[no-untyped-def]
     """New messages from one factor to all its variables.
 
     The others' answers to a question are those before it and those after it: dividing the answer
@@ -147,12 +147,14 @@ def _update(factors, messages, factor, damping, fresh):  # type: ignore[no-untyp
         messages.question[question] = new
         for at in range(factors.question_start[question], factors.question_start[question + 1]):
             signed = factors.question_literal[at]
-            _say(factors, messages, abs(signed) - 1, new - old if signed > 0 else old - new)
+            _change_theta(
+                factors, messages, abs(signed) - 1, new - old if signed > 0 else old - new
+            )
     if factors.own[factor] >= 0:
         value = max(-factors.limit, min(factors.limit, some_yes - all_no))
         old = messages.own[factor]
         messages.own[factor] = damping * old + (1 - damping) * value
-        _say(factors, messages, factors.own[factor], messages.own[factor] - old)
+        _change_theta(factors, messages, factors.own[factor], messages.own[factor] - old)
     # With damping part of the way is still to go, even if no neighbour moves.
     left = 0.0
     for place in range(end - begin):
@@ -172,7 +174,7 @@ def pass_messages(factors, messages, damping, tolerance, max_passes, fresh):  # 
         threshold = max(0.1 * worst, tolerance) if worst < np.inf else 0.0
         for factor in range(len(messages.waiting)):
             if messages.waiting[factor] >= threshold:
-                _update(factors, messages, factor, damping, fresh)
+                _update_factor(factors, messages, factor, damping, fresh)
     worst = 0.0
     for factor in range(len(messages.waiting)):
         worst = max(worst, messages.waiting[factor])
@@ -210,7 +212,7 @@ def read_beliefs(factors, messages, log_odds, truth):  # type: ignore[no-untyped
                 log_odds[atom] = share - np.log(-np.expm1(share))
         log_odds[top] = messages.theta[top] - rest
     for factor in range(len(factors.weight)):
-        no, yes = _log_answers(factors, messages, factor)
+        no, yes = _log_none_and_some(factors, messages, factor)
         truth[factor] = np.exp(_log_no(no - yes - _factor_weight(factors, messages, factor)))
 
 
@@ -221,7 +223,7 @@ def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
     for variable in range(len(factors.is_block)):
         total += _log_states(factors, messages, variable)
     for factor in range(len(factors.weight)):
-        all_no, yes = _log_answers(factors, messages, factor)
+        all_no, yes = _log_none_and_some(factors, messages, factor)
         own = factors.own[factor]
         if own >= 0:
             odds, message = messages.theta[own] - messages.own[factor], messages.own[factor]
@@ -240,7 +242,7 @@ def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
 
 
 @entry
-def ask_questions(
+def fill_groups(
     row_start, literal, variable_of_atom, variable_start, is_block, exactly_one, last_row,
     factor_start, question_start, question_literal, always_true,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
@@ -257,7 +259,7 @@ def ask_questions(
                 question_literal[literals] = literal[at]
                 literals += 1
             else:
-                literals = _ask_block(
+                literals = _fill_block(
                     row_start, literal, row, at, variable_of_atom, question_literal, literals
                 )
                 size = variable_start[variable + 1] - variable_start[variable]
@@ -274,7 +276,7 @@ def ask_questions(
 
 
 @inner
-def _ask_block(row_start, literal, row, first, variable_of_atom, question_literal, literals):  # type: ignore[no-untyped-def]
+def _fill_block(row_start, literal, row, first, variable_of_atom, question_literal, literals):  # type: ignore[no-untyped-def]
     """Write the literals of one block; none where the answer is always yes."""
     variable = variable_of_atom[abs(literal[first]) - 1]
     begin, negative = literals, 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Name = TypeVar("Name")
 MAP_SECONDS = 60.0  # for a most likely world, unless there is a time limit
 EXACT, COUNTS = "exact", "counts"  # junction trees; sums over numbers of true atoms
-ROUNDED = 2.0**-53  # 1 − p has no digit of a probability that is nearer to 0 or 1
+CERTAIN = 2.0**-53  # 1 − p has no digit of a probability that is nearer to 0 or 1
 
 
 class ChainOptions(TypedDict):
@@ -240,7 +240,7 @@ def slowest_trace(parts: Sequence[PartialAnswer]) -> Trace | None:
 
 # How figures of independent parts (components, worlds) become one: by what holds for the worst.
 # Figures that are not listed here are reported for each part only.
-TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
+COMBINE: Mapping[str, Callable[[list[Any]], Any]] = {
     "converged": all,
     "ergodic": lambda found: None if None in found else all(found),
     "interrupted": any,
@@ -281,13 +281,21 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "relaxed_fewest": all,
     "relaxed_at_least": sum,
 }
-TOLD = ("converged", "rhat", "ess", "samples", "seconds", "seconds_left", "pilots")  # of each part
+PART_FIGURES = (
+    "converged",
+    "rhat",
+    "ess",
+    "samples",
+    "seconds",
+    "seconds_left",
+    "pilots",
+)  # of each part
 
 
-def total_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def combine_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The figures of all parts together, from those that have them."""
     found: dict[str, Any] = {}
-    for name, combine in TOTAL.items():
+    for name, combine in COMBINE.items():
         values = [part[name] for part in parts if name in part]
         if values:
             found[name] = combine(values)
@@ -299,7 +307,7 @@ def join_diagnostics(answers: Sequence[Marginals]) -> dict[str, Any]:
     notes = [found.diagnostics for found in answers]
     times = {name: sum(name in each for each in notes) for each in notes for name in each}
     single = {n: value for each in notes for n, value in each.items() if times[n] == 1}
-    joined = single | total_figures(notes)
+    joined = single | combine_figures(notes)
     errors = [count_errors(found) for found in answers]
     if any("expected_counts_stderr" in each for each in notes):
         joined["expected_counts_stderr"] = np.sqrt(np.square(errors).sum(axis=0)).tolist()
@@ -309,7 +317,7 @@ def join_diagnostics(answers: Sequence[Marginals]) -> dict[str, Any]:
         joined["pilots"] = largest.diagnostics.get("pilots", {})
         joined["parts"] = [
             {"method": found.method, "exact": found.exact, "atoms": len(found.marginal)}
-            | {name: found.diagnostics[name] for name in TOLD if name in found.diagnostics}
+            | {name: found.diagnostics[name] for name in PART_FIGURES if name in found.diagnostics}
             for found in chains
         ]
     return joined
@@ -321,7 +329,7 @@ def count_errors(found: Marginals) -> np.ndarray:
     return np.asarray(found.diagnostics.get("expected_counts_stderr", unknown), float)
 
 
-def describe_chains(found: SampleResult) -> dict[str, Any]:
+def chain_diagnostics(found: SampleResult) -> dict[str, Any]:
     """The diagnostics of sampled answers."""
     return {
         "samples": found.num_samples,
@@ -411,7 +419,7 @@ def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> 
     bound = np.log(2.0 * num_samples + 1.0)
     with np.errstate(divide="ignore"):
         odds = np.log(probability) - np.log1p(-probability)
-    settled = np.minimum(probability, 1.0 - probability) < ROUNDED
+    settled = np.minimum(probability, 1.0 - probability) < CERTAIN
     return np.where(settled, np.where(probability > 0.5, bound, -bound), odds)
 
 

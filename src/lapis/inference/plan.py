@@ -153,7 +153,7 @@ class InferencePlan:
         while place < len(self.steps):
             step = self.steps[place]
             if isinstance(step, RestStep):
-                self.steps[place : place + 1] = unfold(step, self)
+                self.steps[place : place + 1] = plan_rest(step, self)
             else:
                 place += 1
         rows = [*self.rows, *(step.row for step in self.steps)]
@@ -183,7 +183,7 @@ def plan_inference(
         step = ProblemStep(problem=problem, method=method, row=row, may_refuse=False)
         return InferencePlan(options=options.begin_exact(), steps=[step])
     may_lift = method == "auto" and not options.relax
-    if may_lift and (reason := is_long(problem)):
+    if may_lift and (reason := reason_to_lift_first(problem)):
         row = PlanRow(solvers=("ground",), reason="if lifting refuses; then by components")
         ground_step = GroundStep(problem=problem, row=row)
         return InferencePlan(options=options, steps=[lifted_step(problem, reason), ground_step])
@@ -216,7 +216,7 @@ def plan_ground(
         options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms")
     )
     row = replace(
-        describe(network, ("ground",), f"{network.num_clauses:,} clauses"),
+        network_row(network, ("ground",), f"{network.num_clauses:,} clauses"),
         num_bytes=network_bytes(network), seconds=work_clock() - began,
     )  # fmt: skip
     plan = plan_network(network, method, options, problem if may_lift else None)
@@ -259,7 +259,7 @@ def plan_parts(
 ) -> InferencePlan:
     """Exact steps for what fits the memory, and `rest` for what does not."""
     plan = InferencePlan(options=options, network=network, rest=rest, liftable=liftable)
-    memory, stop = memory_of(options), options.exact_stop
+    memory, stop = exact_memory(options), options.exact_stop
     try:
         found = plan_exact_parts(
             network, memory, options.seed, stop, require_complete=rest == "refuse"
@@ -354,7 +354,9 @@ def exact_steps(network: Network, found: ExactParts) -> list[Step]:
     steps: list[Step] = []
     for plan, atom in found.counts:
         row = replace(
-            describe(plan.network, (COUNTS,), f"{sum(plan.class_sizes):,} interchangeable atoms"),
+            network_row(
+                plan.network, (COUNTS,), f"{sum(plan.class_sizes):,} interchangeable atoms"
+            ),
             width=int(np.diff(plan.tree.scope_start).max(initial=0)),
             num_bytes=plan.tree.num_bytes + plan.reduction.tree.num_bytes,
             seconds=exact_seconds(plan.num_entries, plan.network.num_atoms),
@@ -365,7 +367,7 @@ def exact_steps(network: Network, found: ExactParts) -> list[Step]:
         return steps
     if exact.network is network and exact.is_complete:
         return [ExactStep(network=network, atoms=None, row=exact_row(exact), plan=exact)]
-    exact = replace(exact, network=without_constants(exact.network))
+    exact = replace(exact, network=drop_constant_counts(exact.network))
     atoms = found.exact_atom[exact.affordable]
     row = exact_row(exact)
     return [*steps, ExactStep(network=exact.network, atoms=atoms, row=row, plan=exact)]
@@ -394,11 +396,11 @@ def rest_step(
     network: Network, atoms: np.ndarray, reason: str, width: int | None = None
 ) -> RestStep:
     """Components that are left to chains."""
-    row = replace(describe(network, (), reason), width=width)
-    return RestStep(network=without_constants(network), atoms=atoms, row=row)
+    row = replace(network_row(network, (), reason), width=width)
+    return RestStep(network=drop_constant_counts(network), atoms=atoms, row=row)
 
 
-def unfold(step: RestStep, plan: InferencePlan) -> list[Step]:
+def plan_rest(step: RestStep, plan: InferencePlan) -> list[Step]:
     """The steps that a rest stands for: chains, after an attempt to lift the whole problem."""
     if plan.rest == "leave":
         return []
@@ -429,12 +431,12 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
         if len(labels) > 1:
             part = keep_part(network, part_of[network.component] == label)
         reduction = reduce(part.network)
-        candidates = best_samplers(reduction.core)
+        candidates = candidate_samplers(reduction.core)
         steps.append(
             SampleStep(
                 network=part.network,
                 atoms=step.atoms[part.atom],
-                row=sampled_row(reduction, candidates, step.row, options),
+                row=sampling_row(reduction, candidates, step.row, options),
                 reduction=reduction,
                 candidates=tuple(candidates),
                 seed=options.seed + number,
@@ -451,7 +453,7 @@ def named_sampler_step(network: Network, method: str, options: InferenceOptions)
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network)
-    row = sampled_row(reduction, [method], PlanRow(solvers=(method,), reason=BY_NAME), options)
+    row = sampling_row(reduction, [method], PlanRow(solvers=(method,), reason=BY_NAME), options)
     return SampleStep(
         network=network, atoms=None, row=row, reduction=reduction, candidates=(method,),
         seed=options.seed,
@@ -461,12 +463,12 @@ def named_sampler_step(network: Network, method: str, options: InferenceOptions)
 def tempering_step(step: SampleStep, found: Marginals, options: InferenceOptions) -> SampleStep:
     """Chains that exchange temperatures, after those of another sampler did not agree."""
     reason = f"chains of {found.method} did not agree"
-    row = sampled_row(step.reduction, ["tempering"], replace(step.row, reason=reason), options)
+    row = sampling_row(step.reduction, ["tempering"], replace(step.row, reason=reason), options)
     row = replace(row, revised=True)
     return replace(step, row=row, candidates=("tempering",), patience=None, rival=found)
 
 
-def rest_of(step: CountStep | ExactStep) -> RestStep:
+def sample_instead(step: CountStep | ExactStep) -> RestStep:
     """The components of a step that gave up, to be sampled."""
     reason = f"{step.row.solvers[0]} gave up at half of the time"
     atoms = np.arange(step.network.num_atoms) if step.atoms is None else step.atoms
@@ -487,9 +489,9 @@ def method_step(network: Network, method: str, reason: str) -> MethodStep:
     """All of a network by a method of the registry."""
     seconds = None
     if method in SECONDS:
-        work = num_states(network) if method == "enumerate" else len(network.literal)
+        work = enumeration_work(network) if method == "enumerate" else len(network.literal)
         seconds = SECONDS[method] * work
-    row = replace(describe(network, (method,), reason), seconds=seconds)
+    row = replace(network_row(network, (method,), reason), seconds=seconds)
     return MethodStep(network=network, atoms=None, row=row, method=method)
 
 
@@ -501,7 +503,7 @@ def is_tiny(network: Network) -> bool:
     return int(sizes.max(initial=0)) <= TINY_COMPONENT
 
 
-def is_long(problem: Problem) -> str:
+def reason_to_lift_first(problem: Problem) -> str:
     """Why lifting is tried before grounding; empty if it is not."""
     rules = problem.model.rules
     number = sum(problem.num_groundings(rule.variables) for rule in rules)
@@ -538,7 +540,7 @@ def divide_components(network: Network) -> np.ndarray:
     return part
 
 
-def best_samplers(core: Network) -> list[str]:
+def candidate_samplers(core: Network) -> list[str]:
     """The samplers that may fit: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
     length = np.diff(core.clause_start)
     hard = core.weight_id < 0
@@ -551,21 +553,21 @@ def best_samplers(core: Network) -> list[str]:
     return names
 
 
-def memory_of(options: InferenceOptions) -> int:
+def exact_memory(options: InferenceOptions) -> int:
     """Bytes for the tables of exact inference."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
 
     return options.max_memory or DEFAULT_MEMORY
 
 
-def without_constants(network: Network) -> Network:
+def drop_constant_counts(network: Network) -> Network:
     """The network without the counts that evidence decides."""
     if not network.constant_count.any():
         return network
     return replace(network, constant_count=np.zeros(len(network.weights)))
 
 
-def describe(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
+def network_row(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
     """The row of a step about a network."""
     sizes = np.bincount(network.component) if network.num_atoms else np.zeros(1, np.int64)
     return PlanRow(
@@ -577,12 +579,12 @@ def describe(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
     )
 
 
-def sampled_row(
+def sampling_row(
     reduction: Reduction, candidates: Sequence[str], rest: PlanRow, options: InferenceOptions
 ) -> PlanRow:
     """The row of chains on a core."""
     core = reduction.core
-    row = describe(reduction.network, candidates, rest.reason)
+    row = network_row(reduction.network, candidates, rest.reason)
     row = replace(row, width=rest.width, revised=rest.revised)
     if not core.num_atoms:
         solvers = tuple(candidates) if rest.reason == BY_NAME else (EXACT,)
@@ -601,7 +603,7 @@ def sampled_row(
     )
 
 
-def num_states(network: Network) -> float:
+def enumeration_work(network: Network) -> float:
     """Joint states of all components, each as often as it has clauses."""
     sizes = np.bincount(network.component, minlength=1).astype(float)
     clauses = np.bincount(network.component[network.first_atom], minlength=len(sizes))

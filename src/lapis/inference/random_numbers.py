@@ -13,9 +13,9 @@ import numpy as np
 from lapis.runtime.kernels import entry, inner
 
 
-def draw(rng: np.ndarray) -> float:
+def draw_uniform(rng: np.ndarray) -> float:
     """The next float of a chain's stream, for code outside kernels."""
-    return float(_draw(rng))
+    return float(_draw_uniform(rng))
 
 
 def random_states(seed: int, num_streams: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def random_states(seed: int, num_streams: int) -> np.ndarray:
 
 
 @inner
-def step(one, two, three, four):  # type: ignore[no-untyped-def]
+def next_state(one, two, three, four):  # type: ignore[no-untyped-def]
     """The next 64 random bits, and the state after them: for loops that keep it in registers."""
     mixed = one + four
     result = ((mixed << np.uint64(23)) | (mixed >> np.uint64(41))) + one
@@ -41,7 +41,7 @@ def step(one, two, three, four):  # type: ignore[no-untyped-def]
 @inner
 def next_word(rng):  # type: ignore[no-untyped-def]
     """The next 64 random bits."""
-    result, rng[0], rng[1], rng[2], rng[3] = step(rng[0], rng[1], rng[2], rng[3])
+    result, rng[0], rng[1], rng[2], rng[3] = next_state(rng[0], rng[1], rng[2], rng[3])
     return result
 
 
@@ -58,22 +58,22 @@ def uniform(rng):  # type: ignore[no-untyped-def]
 
 
 @inner
-def mix(word):  # type: ignore[no-untyped-def]
+def mix_bits(word):  # type: ignore[no-untyped-def]
     """A bijection of uint64 that spreads every bit (the finaliser of splitmix64); 0 stays 0."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
-mix_all = mix.py_func  # type: ignore[attr-defined]  # of arrays
+mix_array = mix_bits.py_func  # type: ignore[attr-defined]  # of arrays
 
 
 @entry
-def _draw(rng):  # type: ignore[no-untyped-def]
+def _draw_uniform(rng):  # type: ignore[no-untyped-def]
     return uniform(rng)
 
 
 @inner
-def below(rng, bound):  # type: ignore[no-untyped-def]
+def uniform_below(rng, bound):  # type: ignore[no-untyped-def]
     """An integer in [0, bound); the bias of at most bound / 2^53 is below anything measurable."""
     return int(uniform(rng) * bound)

@@ -59,20 +59,20 @@ class Relaxation:
 
 def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxation:
     """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
-    soft = soften(problem)
+    soft = weight_hard_rules(problem)
     session = GroundingSession(soft.problem, max_memory=options.max_memory)
     rows = session.ground_all(options.progress)
     network, clause_of_row = session.assemble(
         rows, count_decided(soft.problem, rows), session.distinct
     )
-    weight, gain = outweighing(network)
+    weight, gain = dominating_weight(network)
     network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
     found = most_likely_world(network, method, options)
-    is_broken = of_weights(network.weight_id, soft.is_hard)
+    is_broken = weight_is_in(network.weight_id, soft.is_hard)
     is_broken &= ~network.is_satisfied(found.world)
     in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
     fails = (clause_of_row == EMPTY) | in_network
-    wanted = fails & of_weights(rows.weight_id, soft.is_hard & ~soft.is_guard)
+    wanted = fails & weight_is_in(rows.weight_id, soft.is_hard & ~soft.is_guard)
     broken = [describe_origin(session, int(row)) for row in np.flatnonzero(wanted)]
     broken += broken_guards(session, soft, network, found.world)
     world = found.world
@@ -80,8 +80,8 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
         soft = close_guards(soft, network, world)
         network = ground(soft.problem, max_memory=options.max_memory)
         world = network.complete(world[: network.num_base_atoms])
-        is_broken = of_weights(network.weight_id, soft.is_hard) & ~network.is_satisfied(world)
-    network = harden(network, soft.is_hard, is_broken)
+        is_broken = weight_is_in(network.weight_id, soft.is_hard) & ~network.is_satisfied(world)
+    network = restore_hard(network, soft.is_hard, is_broken)
     score = network.score(world)
     best = replace(found, world=world, score=score, bound=score + found.gap)
     at_least = sum(formula.groundings for formula in broken)
@@ -92,7 +92,7 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
 
 
 @dataclass(frozen=True)
-class Softened:
+class WeightedProblem:
     problem: Problem  # hard rules of one clause with a weight, the others guarded
     original: Problem
     guards: Mapping[int, Predicate]  # by rule
@@ -113,7 +113,7 @@ class Softened:
         return np.repeat(np.array(rules, bool), np.diff(self.problem.weight_table.offset))
 
 
-def soften(problem: Problem) -> Softened:
+def weight_hard_rules(problem: Problem) -> WeightedProblem:
     """The same problem with a weight for each hard rule, so that its formulas are counted."""
     model = problem.model
     rules = [replace(rule, hard=False, weight=0.0) if rule.hard else rule for rule in model.rules]
@@ -128,15 +128,15 @@ def soften(problem: Problem) -> Softened:
             rules[number] = replace(rule, formula=Implies(atom, rule.formula))
             rules.append(replace(rule, formula=atom, bound=(), hard=False, weight=0.0))
     evidence = {guard.name: guard_evidence(guard, None) for guard in guards.values()}
-    return guarded(problem, tuple(rules), guards, evidence)
+    return build_guarded(problem, tuple(rules), guards, evidence)
 
 
-def guarded(
+def build_guarded(
     problem: Problem,
     rules: tuple[Rule, ...],
     guards: Mapping[int, Predicate],
     evidence: Mapping[str, Evidence],
-) -> Softened:
+) -> WeightedProblem:
     names = {guard.name: guard for guard in guards.values()}
     model = replace(problem.model, rules=rules, predicates={**problem.model.predicates, **names})
     softened = replace(
@@ -145,7 +145,7 @@ def guarded(
         normal_form=normalize(model),
         evidence={**problem.evidence, **evidence},
     )
-    return Softened(softened, problem, guards)
+    return WeightedProblem(softened, problem, guards)
 
 
 def guard_evidence(guard: Predicate, true: np.ndarray | None) -> Evidence:
@@ -163,18 +163,18 @@ def guard_tuples(network: Network, guard: Predicate, world: np.ndarray, value: b
     return network.atoms.tuples[number][world[first:last] == value]
 
 
-def close_guards(soft: Softened, network: Network, world: np.ndarray) -> Softened:
+def close_guards(soft: WeightedProblem, network: Network, world: np.ndarray) -> WeightedProblem:
     """Guards as they are in the world: facts, no longer asked for."""
     evidence = {
         guard.name: guard_evidence(guard, guard_tuples(network, guard, world, True))
         for guard in soft.guards.values()
     }
     rules = soft.problem.model.rules[: len(soft.original.model.rules)]
-    return guarded(soft.original, rules, soft.guards, evidence)
+    return build_guarded(soft.original, rules, soft.guards, evidence)
 
 
 def broken_guards(
-    session: GroundingSession, soft: Softened, network: Network, world: np.ndarray
+    session: GroundingSession, soft: WeightedProblem, network: Network, world: np.ndarray
 ) -> list[GroundFormula]:
     found: list[GroundFormula] = []
     for number, guard in soft.guards.items():
@@ -195,12 +195,12 @@ def broken_guards(
     return found
 
 
-def of_weights(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def weight_is_in(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """bool[num_rows], whether the weight of a row is one of those chosen, bool[num_weights]."""
     return (weight_id >= 0) & np.append(chosen, False)[weight_id]
 
 
-def outweighing(network: Network) -> tuple[float, float]:
+def dominating_weight(network: Network) -> tuple[float, float]:
     """A weight above that of all soft formulas of any component together, and that of all."""
     gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
     owner = network.component[network.first_atom]
@@ -208,7 +208,7 @@ def outweighing(network: Network) -> tuple[float, float]:
     return 1.0 + float(in_component.max()), float(in_component.sum())
 
 
-def harden(network: Network, is_hard: np.ndarray, is_broken: np.ndarray) -> Network:
+def restore_hard(network: Network, is_hard: np.ndarray, is_broken: np.ndarray) -> Network:
     """The formulas that are not broken, hard again; the others dropped."""
     kept = np.flatnonzero(~is_broken)
     start, literal = take_rows(network.clause_start, network.literal, kept)

@@ -26,7 +26,7 @@ from lapis.inference.marginals import (
     Marginals,
     PartialAnswer,
     average_alike,
-    describe_chains,
+    chain_diagnostics,
     sampled_log_odds,
     sampled_marginals,
 )
@@ -44,9 +44,9 @@ from lapis.inference.plan import (
     plan_ground,
     plan_inference,
     plan_network,
-    rest_of,
+    plan_rest,
+    sample_instead,
     tempering_step,
-    unfold,
 )
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
@@ -65,17 +65,17 @@ def infer_problem(
     problem: Problem, method: str = "auto", options: InferenceOptions | None = None
 ) -> Answered:
     """Marginals of a problem, and the network (without grounding: the atoms) they are about."""
-    return carry_out(plan_inference(problem, method, options)).answer()
+    return run_plan(plan_inference(problem, method, options)).answer()
 
 
 def infer_network(
     network: Network, method: str = "auto", options: InferenceOptions | None = None
 ) -> Marginals:
     """Marginals and expected counts of all atoms of a network."""
-    return carry_out(plan_network(network, method, options)).answer()[1]
+    return run_plan(plan_network(network, method, options)).answer()[1]
 
 
-class CarriedOut(NamedTuple):
+class PlanResult(NamedTuple):
     """The answers of the steps of a plan, and what became of each step."""
 
     network: Network
@@ -97,42 +97,45 @@ class CarriedOut(NamedTuple):
         return self.network, replace(found, diagnostics=notes, steps=tuple(self.rows))
 
 
-def carry_out(plan: InferencePlan) -> CarriedOut:
+def run_plan(plan: InferencePlan) -> PlanResult:
     """Take one step after another: keep its answer, or revise the plan."""
     parts: list[PartialAnswer] = []
-    rows = [as_done(row) for row in plan.rows]
+    rows = [answered_row(row) for row in plan.rows]
     time = SamplingTime(plan.options.time_limit)
     while plan.steps:
         step, began = plan.steps.pop(0), work_clock()
         if isinstance(step, GroundStep):
             plan = plan_ground(step.problem, "auto", plan.options, may_lift=False)
-            rows += [as_done(row) for row in plan.rows]
+            rows += [answered_row(row) for row in plan.rows]
             time = SamplingTime(plan.options.time_limit)
             continue
         if isinstance(step, RestStep):
-            plan.steps[:0] = unfold(step, plan)
+            plan.steps[:0] = plan_rest(step, plan)
             continue
         found = run_step(step, plan, time)
         row = replace(step.row, measured=work_clock() - began)
         if found is None:  # exact work took too long, or lifting refused
             rows.append(replace(row, status="gave up"))
             if isinstance(step, CountStep | ExactStep):
-                plan.steps.append(rest_of(step))
+                plan.steps.append(sample_instead(step))
                 time.halve()
         elif isinstance(step, ProblemStep):  # the answer to everything
             others = [*rows, *(each.row for each in plan.steps)]
-            rows = [*(replace(each, status="replaced") for each in others), as_done(row, *found)]
-            return CarriedOut(found[0], [PartialAnswer(None, found[1])], rows, plan.notes)
+            rows = [
+                *(replace(each, status="replaced") for each in others),
+                answered_row(row, *found),
+            ]
+            return PlanResult(found[0], [PartialAnswer(None, found[1])], rows, plan.notes)
         elif isinstance(step, SampleStep) and needs_tempering(step, found[1], plan.options):
             rows.append(replace(row, status="gave up"))
             plan.steps.insert(0, tempering_step(step, found[1], plan.options))
         else:
-            rows.append(as_done(row, *found))
+            rows.append(answered_row(row, *found))
             parts.append(PartialAnswer(step.atoms, found[1]))
     if plan.network is None or (plan.refusal is not None and not parts):
         assert plan.refusal is not None
         raise plan.refusal
-    return CarriedOut(plan.network, parts, rows, plan.notes)
+    return PlanResult(plan.network, parts, rows, plan.notes)
 
 
 class SamplingTime:
@@ -182,7 +185,7 @@ def run_step(
     return plan.network, found
 
 
-def as_done(
+def answered_row(
     row: PlanRow, network: Network | None = None, found: Marginals | None = None
 ) -> PlanRow:
     """The row of a step that answered; grounding has no method, and is measured when planned."""
@@ -235,7 +238,7 @@ def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals
 def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
     """The sampler that pilots choose; the better answer where another one came before."""
     options = replace(options, seed=step.seed)
-    found = sample(step.reduction, step.candidates, options, step.patience)
+    found = sample_core(step.reduction, step.candidates, options, step.patience)
     if step.classes is None:
         return found.named(step.candidates[0])
     if needs_tempering(step, found, options):
@@ -260,7 +263,7 @@ def worst_error(found: Marginals) -> float:
     return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
 
 
-def sample(
+def sample_core(
     reduction: Reduction,
     candidates: tuple[str, ...],
     options: InferenceOptions,
@@ -274,7 +277,7 @@ def sample(
     samplers = [find_method("infer", name).make() for name in names]
     found = sample_reduced(reduction, samplers, options, patience)
     if found.core is None:
-        log_odds, log_partition = without_core(network)
+        log_odds, log_partition = solve_without_core(network)
         return Marginals.by(
             EXACT,
             exact=True,
@@ -285,7 +288,7 @@ def sample(
             expected_count=found.expected_count,
             diagnostics={"core_atoms": 0},
         )
-    notes = {"core_atoms": found.num_core_atoms, **describe_chains(found.core)}
+    notes = {"core_atoms": found.num_core_atoms, **chain_diagnostics(found.core)}
     notes["expected_counts_stderr"] = found.expected_stderr.tolist()
     return Marginals.by(
         found.core.method,
@@ -299,7 +302,7 @@ def sample(
     )
 
 
-def without_core(network: Network) -> tuple[np.ndarray, float]:
+def solve_without_core(network: Network) -> tuple[np.ndarray, float]:
     """Log-odds, float64[num_base_atoms], and log Z, where elimination leaves no core."""
     from lapis.inference.exact.by_components import exact
 
@@ -308,7 +311,7 @@ def without_core(network: Network) -> tuple[np.ndarray, float]:
     return found.log_odds, found.log_partition
 
 
-def by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
+def infer_by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
     """The method `enumerate`."""
     from lapis.inference.exact.enumerate import enumerate_worlds
 
@@ -324,7 +327,7 @@ def by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
     )
 
 
-def by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
+def infer_by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
     """The method `bp`: no standard error, exact only where the factor graph is a forest."""
     from lapis.inference.belief_propagation import propagate_beliefs
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
@@ -346,7 +349,7 @@ def by_belief_propagation(network: Network, options: InferenceOptions) -> Margin
     )
 
 
-def by_annealing(network: Network, options: InferenceOptions) -> Marginals:
+def infer_by_annealing(network: Network, options: InferenceOptions) -> Marginals:
     """Annealed importance sampling, which the method `ais` uses where exact does not fit."""
     from lapis.inference.sampling.annealed import NUM_RUNS, anneal
 
@@ -378,7 +381,7 @@ def by_annealing(network: Network, options: InferenceOptions) -> Marginals:
     )
 
 
-def by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answered:
+def infer_by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answered:
     """The method `count-gibbs`: chains whose changes of counts are computed, not grounded."""
     from lapis.counting.ijgp import IjgpSettings
     from lapis.inference.sampling.chains import run_chains
@@ -388,5 +391,5 @@ def by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answered:
     ijgp = None if options.ibound is None else IjgpSettings(options.ibound)
     found = run_chains(atoms, CountGibbs(problem, ijgp), **options.chain_options)
     counts = "exact" if options.ibound is None else f"ijgp({options.ibound})"
-    notes = describe_chains(found) | {"counts": counts}
+    notes = chain_diagnostics(found) | {"counts": counts}
     return atoms, sampled_marginals("count-gibbs", found, notes)

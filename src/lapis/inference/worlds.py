@@ -23,8 +23,8 @@ from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
     add_or_none,
+    combine_figures,
     join_names,
-    total_figures,
 )
 from lapis.inference.plan import plan_inference
 from lapis.inference.solve import infer_problem
@@ -148,11 +148,11 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
         network, found = map_problem(world.problem, method, options)
         if found.interrupted and options.stop is not None:
             options.stop.request()
-        parts.append(world_found(world, network, found))
+        parts.append(answer_map_world(world, network, found))
     return merge_worlds(task, parts)
 
 
-def world_found(world: World, network: Network, found: MapResult) -> MostLikelyWorld:
+def answer_map_world(world: World, network: Network, found: MapResult) -> MostLikelyWorld:
     """What is asked of a world, from a most likely world of a network of its atoms."""
     asked = select_atoms(network, world)
     diagnostics = {
@@ -179,22 +179,22 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         number = np.array([methods.index(name) for name in part.methods], np.int8)
         own = np.zeros(len(part), np.int8) if part.method_id is None else part.method_id
         method_id.append(number[own])
-    each = [world_figures(world, part.method, part.diagnostics) | {
+    each = [label_figures(world, part.method, part.diagnostics) | {
         "exact": part.exact, "log_partition": part.log_partition,
     } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
-    diagnostics = total_figures([part.diagnostics for part in parts]) | {"worlds": each}
+    diagnostics = combine_figures([part.diagnostics for part in parts]) | {"worlds": each}
     stderr_of_counts = [part.diagnostics.get("expected_counts_stderr") for part in parts]
     if any(stderr_of_counts):
         squares = [
             np.zeros_like(part.expected_counts) if found is None else np.square(found)
             for part, found in zip(parts, stderr_of_counts, strict=True)
         ]
-        diagnostics["expected_counts_stderr"] = np.sqrt(add_counts(task, squares)).tolist()
+        diagnostics["expected_counts_stderr"] = np.sqrt(sum_counts(task, squares)).tolist()
     where, slowest = max(
         zip(task.worlds, parts, strict=True),
         key=lambda pair: pair[1].diagnostics.get("rhat", -math.inf),
     )
-    lower, upper = joined_bounds(parts)
+    lower, upper = join_bounds(parts)
     return Answer(
         methods=methods,
         exact=all(part.exact for part in parts),
@@ -204,7 +204,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         stderr=None
         if all(part.stderr is None for part in parts)  # exact, or without errors, as by bp
         else np.concatenate([part.errors for part in parts]),
-        expected_counts=add_counts(task, [part.expected_counts for part in parts]),
+        expected_counts=sum_counts(task, [part.expected_counts for part in parts]),
         method_id=np.concatenate(method_id),
         diagnostics=diagnostics,
         traced=tuple(f"{where.name}: {atom}" for atom in slowest.traced),
@@ -215,7 +215,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
     )
 
 
-def joined_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarray | None]:
+def join_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarray | None]:
     if any(part.lower is None or part.upper is None for part in parts):
         return None, None
     lower = [part.lower for part in parts if part.lower is not None]
@@ -226,7 +226,7 @@ def joined_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarra
 def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorld:
     if len(parts) == 1:
         return parts[0]
-    each = [world_figures(world, part.method, part.diagnostics) | {
+    each = [label_figures(world, part.method, part.diagnostics) | {
         "optimal": part.optimal, "score": part.score,
     } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
     return MostLikelyWorld(
@@ -235,7 +235,7 @@ def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorl
         sum(part.score for part in parts),
         join_atoms([part.asked for part in parts]),
         np.concatenate([part.value for part in parts]),
-        total_figures([part.diagnostics for part in parts]) | {"worlds": each},
+        combine_figures([part.diagnostics for part in parts]) | {"worlds": each},
     )
 
 
@@ -244,11 +244,11 @@ def join_map_methods(methods: Sequence[str]) -> str:
     return " + ".join(join_names(method.split(" + ") for method in methods))
 
 
-def world_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+def label_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     return {"world": world.name, "method": method, **figures}
 
 
-def add_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
+def sum_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
     """float64[num_weights]; a weight of a + rule is one in all worlds with its constants."""
     totals: dict[tuple[int, tuple[str, ...]], float] = {}
     for world, counts in zip(task.worlds, parts, strict=True):
@@ -298,7 +298,7 @@ def select_atoms(network: Network, world: World) -> SelectedAtoms:
             ids, codes, values = single_atom(network, world, query)
             if query.predicate in whole and values[0] < 0:
                 continue
-        groups.append(name_group(world, query, codes))
+        groups.append(group_atoms(world, query, codes))
         atom_ids.append(ids)
         known.append(values)
     atoms = Atoms(tuple(groups), (world.name,))
@@ -317,7 +317,7 @@ def predicate_atoms(
     return np.arange(table.offset[index], table.offset[index + 1]), table.tuples[index]
 
 
-def name_group(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
+def group_atoms(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
     """How atoms are called: as facts are written, or as the formula that they stand for."""
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
@@ -328,12 +328,12 @@ def name_group(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
             function=predicate.function, world=world.name,
         )  # fmt: skip
     variables = tuple(name for name, _ in query.rule.variables)
-    spell = partial(spell_formula, query.formula, variables)
+    spell = partial(format_formula, query.formula, variables)
     label = print_formula(query.formula)
     return AtomGroup(label, codes, domains, variables, spell, is_atom=False, world=world.name)
 
 
-def spell_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:
+def format_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:
     """The formula with its variables replaced by constants."""
     return ground_name(substitute(formula, dict(zip(variables, constants, strict=True))))
 

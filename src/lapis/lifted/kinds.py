@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge, check_word
-from lapis.inference.random_numbers import mix_all
+from lapis.inference.random_numbers import mix_array
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.theory import (
     AtomShape,
@@ -275,7 +275,7 @@ def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str,
     for type_name, domain in problem.domains.items():
         start[type_name] = np.zeros(len(domain), np.uint64)
         codes = [domain.index[name] for name in domain.constants if name in named[type_name]]
-        start[type_name][codes] = mix_all(np.arange(1, len(codes) + 1, dtype=np.uint64))
+        start[type_name][codes] = mix_array(np.arange(1, len(codes) + 1, dtype=np.uint64))
     colours = start
     num_colours = 0
     for _ in range(MAX_ROUNDS):
@@ -286,11 +286,13 @@ def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str,
             seed = np.uint64(3 * number + 1 + (0 if truth is None else 1 + truth))
             equal = equality_pattern(types, rows)
             for position, type_name in enumerate(types):
-                word = mix_all(equal + np.uint64(1000 * position) + (seed << np.uint64(32)))
+                word = mix_array(equal + np.uint64(1000 * position) + (seed << np.uint64(32)))
                 for other, other_type in enumerate(types):
                     if other != position:
                         told = colours[other_type][rows[:, other]]
-                        word = mix_all(word * np.uint64(31) + mix_all(told + np.uint64(other + 1)))
+                        word = mix_array(
+                            word * np.uint64(31) + mix_array(told + np.uint64(other + 1))
+                        )
                 np.add.at(new[type_name], rows[:, position], word)
         colours = new
         before, num_colours = num_colours, sum(len(np.unique(c)) for c in colours.values())

@@ -12,15 +12,15 @@ import pytest
 import lapis
 from exact_networks import make_network, random_literals, random_network, scored_worlds
 from lapis.inference.bounds import certified, self_avoiding
-from lapis.inference.bounds.certified import MarginalBounds, bound_network, planes
-from lapis.inference.bounds.forests import bound_above, find_tables
+from lapis.inference.bounds.certified import MarginalBounds, bound_network, list_planes
+from lapis.inference.bounds.forests import bound_by_forests, find_tables
 from lapis.inference.bounds.mean_field import find_mean_field
 from lapis.inference.bounds.self_avoiding import (
     bound_by_conditionals,
     bound_log_odds,
     build_walks,
 )
-from lapis.inference.bounds.terms import find_terms
+from lapis.inference.bounds.terms import collect_terms
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.network.network import Network
 from sampled_networks import HARD_TO_SAMPLE, agreement, coupled_pairs, equivalence
@@ -110,7 +110,7 @@ def test_each_part_holds_by_itself(seed: int, monkeypatch: pytest.MonkeyPatch) -
     log_partition -= np.longdouble(network.constant_score)
     worlds, _ = scored_worlds(network)
     world = worlds[np.random.default_rng(seed).integers(len(worlds))]
-    terms = find_terms(network, np.zeros(network.num_clauses))
+    terms = collect_terms(network, np.zeros(network.num_clauses))
     base = terms.constant - network.constant_score
     graph, boxes = build_walks(terms)
     bound_log_odds(graph, boxes, np.arange(network.num_atoms), None)
@@ -126,7 +126,7 @@ def test_each_part_holds_by_itself(seed: int, monkeypatch: pytest.MonkeyPatch) -
     least, most = bound_by_conditionals(graph, component, count, world)
     assert least.sum() + base <= log_partition + terms.error + 1e-12
     assert most.sum() + base >= log_partition - terms.error - 1e-12
-    above = bound_above(terms, component, count, None)
+    above = bound_by_forests(terms, component, count, None)
     assert above is not None
     assert above.value.sum() + base >= log_partition - terms.error - 1e-12
     for chance, clamped in ((marginal, above.true), (false, above.false)):
@@ -143,9 +143,9 @@ def test_walks_to_the_end_are_exact() -> None:
         network = make_network(6, clauses)
         if seed % 2:
             network = coupled_pairs(6, 1.0, rng)
-        terms = find_terms(network, np.zeros(network.num_clauses))
+        terms = collect_terms(network, np.zeros(network.num_clauses))
         graph, boxes = build_walks(terms)
-        walk = self_avoiding.new_walk(graph)
+        walk = self_avoiding.allocate_walk(graph)
         everything = np.arange(network.num_atoms)
         self_avoiding.bound_roots(graph, walk, everything, 10**7, 0.0, *boxes)
         assert (boxes.high - boxes.low <= 1e-8 * (1 + np.abs(boxes.low))).all()
@@ -155,7 +155,7 @@ def test_terms_are_the_score() -> None:
     for seed in range(100):
         network = draw(seed)
         worlds, scores = scored_worlds(network)
-        terms = find_terms(network, np.zeros(network.num_clauses))
+        terms = collect_terms(network, np.zeros(network.num_clauses))
         field = np.where(np.isinf(terms.field), 0.0, terms.field)
         for world, score in zip(worlds[:20], scores[:20], strict=True):
             true = world[np.abs(terms.literal) - 1] == (terms.literal > 0)
@@ -171,7 +171,7 @@ def test_tables_hold_every_clause_once() -> None:
     """Nested scopes are one table: a triangle of pairs within a clause of three is no cycle."""
     clauses = [([1, 2, 3], 0, 1.0), ([-1, -2], 1, 1.0), ([2, 3], 2, 1.0), ([1, -3], 3, 1.0)]
     network = make_network(3, clauses, [0.5, 1.0, -2.0, 0.25])
-    tables = find_tables(find_terms(network, np.zeros(4)))
+    tables = find_tables(collect_terms(network, np.zeros(4)))
     assert tables.scope.tolist() == [0, 1, 2]
     assert len(tables.left_out) == 0
 
@@ -180,7 +180,7 @@ def test_planes_find_the_optimum_of_the_linear_program() -> None:
     from scipy.optimize import linprog
 
     rng = np.random.default_rng(0)
-    corner, inverse, start = planes()
+    corner, inverse, start = list_planes()
     for _ in range(60):
         width = int(rng.integers(1, 4))
         height = rng.random(8)

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 from exact_networks import make_network, random_network
 from lapis.inference.map import integer_program
 from lapis.inference.map import integer_program as ilp
-from lapis.inference.map.cliques import build_graph, grow_cliques, probe, soft_cliques
-from lapis.inference.map.integer_program import ClauseProgram, ProgramStructure, analyse, joined
+from lapis.inference.map.cliques import (
+    build_conflict_graph,
+    grow_cliques,
+    probe_literals,
+    soft_cliques,
+)
+from lapis.inference.map.integer_program import (
+    ClauseProgram,
+    ProgramStructure,
+    analyse_objective,
+    concatenate_as,
+)
 from lapis.inference.map.objective import MapObjective, literal_code, objective_of, split_components
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
@@ -100,7 +110,7 @@ def test_costs_of_components_add_up(seed: int) -> None:
 def test_what_probing_says_holds_in_every_world(seed: int) -> None:
     objective = objective_of(any_network(seed))
     worlds = [w for w in all_worlds(objective.num_atoms) if objective.cost(w) < np.inf]
-    found = probe(objective)
+    found = probe_literals(objective)
     if not found.possible:
         assert not worlds
         return
@@ -117,7 +127,7 @@ def test_what_probing_says_holds_in_every_world(seed: int) -> None:
 def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) -> None:
     """A world satisfies the rows exactly if it is feasible, and costs the same there."""
     objective = objective_of(any_network(seed))
-    structure = analyse(objective)
+    structure = analyse_objective(objective)
     if not structure.found.possible:
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -130,16 +140,16 @@ def check_program(
     objective: MapObjective, structure: ProgramStructure, program: ClauseProgram
 ) -> None:
     index, value = (
-        joined(program.index, np.int64),
-        joined(program.value, np.float64),
+        concatenate_as(program.index, np.int64),
+        concatenate_as(program.value, np.float64),
     )
     row = np.repeat(
-        np.arange(len(joined(program.lower, np.float64))),
-        joined(program.length, np.int64),
+        np.arange(len(concatenate_as(program.lower, np.float64))),
+        concatenate_as(program.length, np.int64),
     )
     lower, upper = (
-        joined(program.lower, np.float64),
-        joined(program.upper, np.float64),
+        concatenate_as(program.lower, np.float64),
+        concatenate_as(program.upper, np.float64),
     )
     known = structure.found.value >= 0
     for world in all_worlds(objective.num_atoms):
@@ -162,7 +172,7 @@ def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed
     expected = least_cost(objective)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(integer_program, "MAX_INTEGRAL", max_integral)
-        found = ilp.solve(objective, cuts=cuts)
+        found = ilp.solve_program(objective, cuts=cuts)
     if expected == np.inf:
         assert not found.possible
         assert found.world is None
@@ -180,7 +190,7 @@ def test_cuts_bring_in_only_what_is_violated() -> None:
     clauses = [([a, b], 0, 1.0 + rng.random()) for a, b in pairs]
     clauses += [([a], 0, rng.normal()) for a in range(1, 41)]
     objective = objective_of(make_network(40, clauses, weights=[1.0]))
-    lazy, full = ilp.solve(objective, cuts=True), ilp.solve(objective, cuts=False)
+    lazy, full = ilp.solve_program(objective, cuts=True), ilp.solve_program(objective, cuts=False)
     assert lazy.rounds > 1
     assert full.rounds == 1
     assert lazy.cost == pytest.approx(full.cost)
@@ -190,7 +200,7 @@ def test_a_start_is_never_made_worse() -> None:
     objective = objective_of(any_network(11))
     worlds = all_worlds(objective.num_atoms)
     start = min(worlds, key=objective.cost)
-    found = ilp.solve(objective, start=start, stop=Stop().within(0.0))
+    found = ilp.solve_program(objective, start=start, stop=Stop().within(0.0))
     assert found.cost <= objective.cost(start)
 
 
@@ -202,7 +212,7 @@ def test_cliques_contain_each_edge(seed: int, partition: bool) -> None:
     edges = np.array([e for e in itertools.combinations(range(size), 2) if rng.random() < 0.6])
     edges = edges.reshape(-1, 2)
     kind = rng.integers(-1 if not partition else 0, 2, len(edges))
-    graph = build_graph(size, edges, kind)
+    graph = build_conflict_graph(size, edges, kind)
     cliques = grow_cliques(graph, partition=partition)
     known = {(int(a), int(b)): int(k) for (a, b), k in zip(edges, kind, strict=True)}
     used: list[tuple[int, int]] = []
@@ -242,7 +252,7 @@ def test_programs_at_length(seed: int) -> None:
     objective = objective_of(any_network(seed))
     expected = least_cost(objective)
     for cuts in (False, True):
-        found = ilp.solve(objective, cuts=cuts)
+        found = ilp.solve_program(objective, cuts=cuts)
         assert found.possible == (expected < np.inf)
         if found.possible:
             assert objective.is_proven(found.cost, found.bound)

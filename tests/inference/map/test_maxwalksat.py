@@ -13,14 +13,14 @@ import lapis
 from exact_networks import make_network, random_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.map.maxwalksat import (
-    climb,
     initial_world,
+    iterate_modes,
     prepare,
     pressure_step,
-    redraw,
-    search,
+    redraw_some,
+    search_world,
 )
-from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
+from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance_walk, begin_walk
 from lapis.inference.map.objective import MapObjective, objective_of
 from lapis.inference.random_numbers import random_states
 from lapis.runtime.progress import Stop
@@ -44,8 +44,8 @@ def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
     """After a walk they are what they would be if computed anew; only pressures remember."""
     objective = random_objective(seed)
     clauses, walk = prepare(objective, initial_world(objective))
-    begin(clauses, walk, pressure_step(objective))
-    advance(
+    begin_walk(clauses, walk, pressure_step(objective))
+    advance_walk(
         clauses, walk, flips, 0.2, 1, pressure_step(objective), False, random_states(seed, 1)[0]
     )
     satisfied = objective.is_satisfied(walk.world)
@@ -74,7 +74,7 @@ def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
 def test_search_finds_small_optima(seed: int) -> None:
     objective = random_objective(seed)
     expected = least_cost(objective)
-    found = search(objective, seed=1, max_flips=20_000, restarts=3)
+    found = search_world(objective, seed=1, max_flips=20_000, restarts=3)
     if expected == np.inf:
         assert found.world is None
         assert found.cost == np.inf
@@ -88,7 +88,9 @@ def test_search_reaches_the_optimum_most_of_the_time() -> None:
     missed = 0
     for seed in range(100):
         objective = random_objective(seed)
-        missed += search(objective, seed=seed, max_flips=20_000).cost > least_cost(objective) + 1e-9
+        missed += (
+            search_world(objective, seed=seed, max_flips=20_000).cost > least_cost(objective) + 1e-9
+        )
     assert missed <= 5
 
 
@@ -96,7 +98,7 @@ def test_search_stops_at_the_first_feasible_world_if_asked() -> None:
     objective = objective_of(
         make_network(4, [([1, 2], -1, 1.0), ([3, 4], -1, 1.0), ([-1], 0, 1.0), ([-3], 0, 1.0)])
     )
-    found = search(objective, first_feasible=True)
+    found = search_world(objective, first_feasible=True)
     assert found.world is not None
     assert found.flips < 50
 
@@ -105,7 +107,7 @@ def test_search_stops_at_the_first_feasible_world_if_asked() -> None:
 @settings(max_examples=60)
 def test_climbing_ends_where_no_single_move_helps(seed: int) -> None:
     objective = random_objective(seed)
-    found = climb(objective, seed=3, max_flips=20_000)
+    found = iterate_modes(objective, seed=3, max_flips=20_000)
     if found.world is None:
         return
     assert found.cost < np.inf
@@ -122,7 +124,7 @@ def test_redrawn_worlds_respect_blocks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     world = initial_world(objective)
     for _ in range(5):
-        world = redraw(objective, world, rng)
+        world = redraw_some(objective, world, rng)
         for block, exact in enumerate(objective.block_exact):
             first, last = objective.block_start[block : block + 2]
             true = int(world[objective.block_atom[first:last]].sum())
@@ -151,7 +153,7 @@ def test_independent_sets(seed: int, started: bool) -> None:
     objective = conflict_objective(seed)
     conflicts = find_conflicts(objective)
     assert conflicts is not None
-    start = search(objective, max_flips=50).world if started else None
+    start = search_world(objective, max_flips=50).world if started else None
     found = solve_independent_set(objective, conflicts, start=start)
     assert found.cost == objective.cost(found.world)
     assert found.cost == found.bound == pytest.approx(least_cost(objective))
@@ -169,7 +171,7 @@ def test_a_search_cut_short_has_a_bound() -> None:
     conflicts = find_conflicts(objective)
     assert conflicts is not None
     found = solve_independent_set(objective, conflicts, stop=Stop().within(0.0))
-    finished = search(objective, max_flips=20_000)
+    finished = search_world(objective, max_flips=20_000)
     assert found.bound <= finished.cost
     assert objective.cost(found.world) == found.cost < np.inf
 

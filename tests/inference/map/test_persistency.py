@@ -17,7 +17,12 @@ from lapis.errors import LapisError
 from lapis.inference.map import integer_program as ilp
 from lapis.inference.map import persistency
 from lapis.inference.map.objective import MapObjective, objective_of
-from lapis.inference.map.persistency import Persistent, build_residual, find_persistent, saturate
+from lapis.inference.map.persistency import (
+    Persistent,
+    build_residual,
+    find_maximum_flow,
+    find_persistent,
+)
 from lapis.inference.map.solver import most_likely_world
 from lapis.network.components import fix_atoms
 from lapis.network.network import Network
@@ -161,7 +166,7 @@ def test_flows_are_those_of_scipy(seed: int) -> None:
     graph = csr_array((capacity.astype(np.int32), (tail, head)), shape=(size + 2, size + 2))
     left = excess.copy()
     residual = build_residual(size, edges[:, 0], edges[:, 1], forward, backward)
-    side = saturate(residual, left, never)
+    side = find_maximum_flow(residual, left, never)
     assert side is not None
     assert (excess - left)[excess > 0].sum() == maximum_flow(graph, source, sink).flow_value
     assert (left * excess >= 0).all()
@@ -296,7 +301,7 @@ def test_cutting_tells_how_far_it_is_and_can_be_ended(monkeypatch: pytest.Monkey
     seen: list[str] = []
     lapis.map(model, data, ["Smokes", "Cancer"], progress=lambda event: seen.append(event.phase))
     assert "cutting" in seen
-    monkeypatch.setattr(persistency, "saturate", interrupt)
+    monkeypatch.setattr(persistency, "find_maximum_flow", interrupt)
     found = lapis.map(model, data, ["Smokes", "Cancer"])
     assert found.interrupted
     assert found.diagnostics["cut_atoms"] == 0
@@ -347,7 +352,7 @@ def larger_network(rng: np.random.Generator) -> Network:
 def check_against_programs(network: Network) -> None:
     objective = objective_of(network)
     found = most_likely_world(network)
-    program = ilp.solve(objective)
+    program = ilp.solve_program(objective)
     assert found.optimal
     assert objective.is_proven(program.cost, program.bound)
     assert objective.cost(found.world) == pytest.approx(program.cost, abs=2e-6)

@@ -19,7 +19,7 @@ from lapis.circuits.compilation.elimination import MAX_SEARCHED, find_eliminatio
 from lapis.circuits.compilation.mini_buckets import estimate_partition
 from lapis.circuits.evaluation import require_possible
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
-from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
+from lapis.inference.exact.junction_tree import build_tree, collect_messages, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
 from lapis.runtime.kernels import entry
@@ -79,7 +79,7 @@ def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamp
     cubes, log_value = entry_cubes(graph)
     tree = build_tree(cubes, order.variable)
     rows = np.zeros((num_samples, graph.num_variables), np.int32)
-    potentials = collect(tree, cubes, log_value)
+    potentials = collect_messages(tree, cubes, log_value)
     roots = potentials.root_values(tree)[1]
     require_possible(roots)
     sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))

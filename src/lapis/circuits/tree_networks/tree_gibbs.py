@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.circuits.evaluation import run_in_threads
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
-from lapis.inference.random_numbers import below, random_states, uniform
+from lapis.inference.random_numbers import random_states, uniform, uniform_below
 from lapis.runtime.kernels import entry, inner
 
 NUM_BATCHES = 20  # of a chain
@@ -204,7 +204,7 @@ def _run_chains(split_on, first_child, first_parameter, log_parameter, size, chi
         for chain in range(hits.shape[1]):
             for v in range(len(size)):
                 if evidence[r, v] < 0:
-                    row[v] = below(rng[r], size[v])
+                    row[v] = uniform_below(rng[r], size[v])
             batch = 0
             for sweep in range(burn_in + num_sweeps):
                 for v in range(len(size)):
@@ -244,7 +244,7 @@ def draw_variable(split_on, first_child, first_parameter, log_parameter, size, c
             weight[s] += log_parameter[first_parameter[leaf] + row[c]]
         best = max(best, weight[s])
     if best == -math.inf:  # impossible given the others, as a chain may begin: all states alike
-        row[v] = below(rng, size[v])
+        row[v] = uniform_below(rng, size[v])
         return
     total = 0.0
     for s in range(size[v]):

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.bounds.forests import bound_above
+from lapis.inference.bounds.forests import bound_by_forests
 from lapis.inference.bounds.mean_field import find_mean_field
 from lapis.inference.bounds.self_avoiding import (
     bound_by_conditionals,
@@ -41,7 +41,7 @@ from lapis.inference.bounds.self_avoiding import (
     build_walks,
 )
 from lapis.inference.bounds.self_avoiding_kernel import TermGraph
-from lapis.inference.bounds.terms import ScoreTerms, find_terms
+from lapis.inference.bounds.terms import ScoreTerms, collect_terms
 from lapis.inference.exact.junction_tree import JunctionTree, Potentials
 from lapis.inference.marginals import Marginals
 from lapis.inference.reduction.eliminate import Reduction, reduce
@@ -87,12 +87,12 @@ def bound_network(network: Network, stop: Stop | None = None) -> MarginalBounds:
     """Bounds of a network all of whose components are wanted, by what its core says."""
     reduction = reduce(network)
     core = reduction.core
-    doubt = rounding_of(reduction)
+    doubt = rounding_error(reduction)
     fresh = core.weight_id == len(core.weights) - 1
-    terms = find_terms(core, np.where(fresh, doubt * (1.0 + np.abs(core.coefficient)), 0.0))
+    terms = collect_terms(core, np.where(fresh, doubt * (1.0 + np.abs(core.coefficient)), 0.0))
     graph, boxes = build_walks(terms)
     bound_log_odds(graph, boxes, np.arange(core.num_atoms), stop)
-    lower, upper = logistic(boxes.low), logistic(boxes.high)
+    lower, upper = to_probability(boxes.low), to_probability(boxes.high)
     lower, upper = lower - ROUNDING * lower, upper + ROUNDING * upper
     low, high = bound_log_partition(core, terms, graph, lower, upper, stop)
 
@@ -110,12 +110,12 @@ def bound_network(network: Network, stop: Stop | None = None) -> MarginalBounds:
     )
 
 
-def logistic(log_odds: np.ndarray) -> np.ndarray:
+def to_probability(log_odds: np.ndarray) -> np.ndarray:
     small = np.exp(-np.abs(log_odds))
     return np.where(log_odds >= 0, 1.0, small) / (1.0 + small)
 
 
-def rounding_of(reduction: Reduction) -> float:
+def rounding_error(reduction: Reduction) -> float:
     """How far the numbers that elimination made can be off: each adds up some of those before."""
     message, table = reduction.potentials.message, reduction.potentials.table
     loud = max(
@@ -137,7 +137,7 @@ def bound_log_partition(
     component, count = core.component, core.num_components
     world = find_world(core)
     below = find_mean_field(graph, component, count, world)
-    above = bound_above(terms, component, count, stop)
+    above = bound_by_forests(terms, component, count, stop)
     least = below.value
     most = np.full(count, np.inf) if above is None else above.value
     if world is not None and (stop is None or not stop.is_over()):
@@ -176,14 +176,14 @@ def bound_eliminated(
 
     Entries of the potentials are off by `doubt` at most.
     """
-    corner, inverse, start = planes()
-    spread(
+    corner, inverse, start = list_planes()
+    bound_cliques(
         tree, potentials.table, potentials.message, size, state_start, lower, upper, doubt,
         corner, inverse, start,
     )  # fmt: skip
 
 
-def planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def list_planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sets of corners of the k-cube that a plane with some slopes can rest on, k up to `MAX_SCOPE`.
 
     int64[num_sets, MAX_SCOPE + 1] the states; float64[num_sets, MAX_SCOPE + 1, MAX_SCOPE + 1] the
@@ -208,7 +208,7 @@ def planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @allocating_entry
-def spread(  # type: ignore[no-untyped-def]
+def bound_cliques(  # type: ignore[no-untyped-def]
     tree, table, message, size, state_start, lower, upper, doubt, corner, inverse, start
 ):
     """From the last eliminated variable to the first."""

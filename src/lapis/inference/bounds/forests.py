@@ -39,10 +39,10 @@ import numpy as np
 
 from lapis.inference.bounds.forests_kernel import (
     Forests,
-    bring_back,
     choose_forest,
+    collect_forest,
+    distribute_forest,
     order_forest,
-    sum_up,
 )
 from lapis.inference.bounds.terms import ScoreTerms
 from lapis.network.csr import row_starts
@@ -68,7 +68,7 @@ class ForestSpread(NamedTuple):
     score: np.ndarray  # float64[num_entries of all copies]
 
 
-class Look(NamedTuple):
+class ForestSums(NamedTuple):
     """What the forests say together."""
 
     value: np.ndarray  # float64[num_components]
@@ -77,7 +77,7 @@ class Look(NamedTuple):
     belief: np.ndarray  # float64[num_entries of all copies]
 
 
-def bound_above(
+def bound_by_forests(
     terms: ScoreTerms, component: np.ndarray, num_components: int, stop: Stop | None
 ) -> UpperBound | None:
     """The bound by forests; None where there would be too many."""
@@ -87,14 +87,14 @@ def bound_above(
         return None
     number = len(forests.start) - 1
     copies = np.bincount(forests.table, minlength=len(tables.scope_start) - 1)
-    entry = entries_of(tables, forests)
+    entry = copied_entries(tables, forests)
     share = np.repeat(number / copies[forests.table], np.diff(forests.entry_start))
     spread = ForestSpread(np.tile(terms.field, (number, 1)), tables.entry[entry] * share)
-    best, look = improve(tables, forests, spread, component, num_components, stop)
+    best, look = lower_bound_by_moves(tables, forests, spread, component, num_components, stop)
 
     lacking = np.zeros(num_components)
-    np.add.at(lacking, component, distance(terms.field, best.field.mean(axis=0)))
-    missing = distance(tables.entry, np.bincount(entry, best.score, len(tables.entry)) / number)
+    np.add.at(lacking, component, shortfall(terms.field, best.field.mean(axis=0)))
+    missing = shortfall(tables.entry, np.bincount(entry, best.score, len(tables.entry)) / number)
     owner = component[tables.scope[tables.scope_start[:-1]]]
     np.add.at(lacking, np.repeat(owner, np.diff(tables.entry_start)), missing)
     left_out = np.where(np.isinf(terms.weight), 0.0, np.maximum(terms.weight, 0.0))
@@ -103,11 +103,11 @@ def bound_above(
     # The differences above are themselves rounded, by less than this of what was added.
     count = 16 + number + np.bincount(component, minlength=num_components)
     value = look.value + lacking + ROUNDING * count * (look.loud + np.abs(look.value) + lacking)
-    true, false = log_chances(look.atoms)
+    true, false = mean_log_marginals(look.atoms)
     return UpperBound(value, true, false)
 
 
-def distance(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+def shortfall(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
     """|wanted − found| where that is finite; what is certain or forbidden is so in all forests."""
     known = np.isfinite(wanted)
     return np.abs(np.subtract(wanted, found, where=known, out=np.zeros(len(wanted))))
@@ -140,27 +140,27 @@ def find_forests(tables: ScopeTables, num_atoms: int) -> Forests | None:
     return Forests(row_starts(lengths), table, np.concatenate(above), row_starts(width))
 
 
-def entries_of(tables: ScopeTables, forests: Forests) -> np.ndarray:
+def copied_entries(tables: ScopeTables, forests: Forests) -> np.ndarray:
     """int64[num_entries of all copies], the entry of `tables` that each is a copy of."""
     width = np.diff(forests.entry_start)
     begin = np.repeat(tables.entry_start[forests.table] - forests.entry_start[:-1], width)
     return begin + np.arange(forests.entry_start[-1])
 
 
-def improve(
+def lower_bound_by_moves(
     tables: ScopeTables,
     forests: Forests,
     spread: ForestSpread,
     component: np.ndarray,
     num_components: int,
     stop: Stop | None,
-) -> tuple[ForestSpread, Look]:
+) -> tuple[ForestSpread, ForestSums]:
     """Move the spread towards agreement while that lowers the bound."""
-    entry = entries_of(tables, forests)
+    entry = copied_entries(tables, forests)
     copies = np.bincount(forests.table, minlength=len(tables.scope_start) - 1)
     each = np.repeat(np.maximum(copies, 1), np.diff(tables.entry_start))
     number, step = len(forests.start) - 1, FIRST_STEP
-    best = look_at(tables, forests, spread, component, num_components)
+    best = sum_forests(tables, forests, spread, component, num_components)
     for _ in range(MAX_ROUNDS if number > 1 else 0):
         if step < FIRST_STEP / 64 or (stop is not None and stop.is_over()):
             break
@@ -172,7 +172,7 @@ def improve(
         away[:, ~np.isfinite(away).all(axis=0)] = 0.0
         apart[~np.isfinite(mean)[entry] | ~np.isfinite(spread.score)] = 0.0
         moved = ForestSpread(spread.field - step * away, spread.score - step * apart)
-        found = look_at(tables, forests, moved, component, num_components)
+        found = sum_forests(tables, forests, moved, component, num_components)
         gain = float(best.value.sum() - found.value.sum())
         if gain > 0:
             spread, best = moved, found
@@ -183,28 +183,28 @@ def improve(
     return spread, best
 
 
-def look_at(
+def sum_forests(
     tables: ScopeTables,
     forests: Forests,
     spread: ForestSpread,
     component: np.ndarray,
     num_components: int,
-) -> Look:
+) -> ForestSums:
     """The bound of a spread, and what each forest believes."""
     number, num_atoms = spread.field.shape
     value, loud = np.zeros((2, num_components))
     atoms = np.zeros((number, num_atoms, 2))
     belief, message = np.zeros(len(spread.score)), np.zeros((len(forests.table), 2))
     for forest in range(number):
-        sum_up(
+        collect_forest(
             tables, forests, forest, spread.field[forest], spread.score, component, value, loud,
             atoms[forest], message, belief,
         )  # fmt: skip
-        bring_back(tables, forests, forest, atoms[forest], message, belief)
-    return Look(value / number, loud / number, atoms, belief)
+        distribute_forest(tables, forests, forest, atoms[forest], message, belief)
+    return ForestSums(value / number, loud / number, atoms, belief)
 
 
-def log_chances(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mean_log_marginals(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Σ_t ρ_t log P_t of true and of false, rounded up, float64[num_atoms] each."""
     total = np.logaddexp(atoms[:, :, 0], atoms[:, :, 1])
     loud = np.where(np.isfinite(atoms), np.abs(atoms), 0.0).max(axis=(0, 2), initial=0.0)
@@ -235,7 +235,7 @@ def find_tables(terms: ScoreTerms) -> ScopeTables:
     for size in range(MAX_SCOPE, 1, -1):
         mine = np.flatnonzero(length == size)
         atoms = np.sort(np.abs(terms.literal[terms.start[mine][:, None] + np.arange(size)]) - 1)
-        taken = find_larger(atoms, scopes)
+        taken = find_larger_scope(atoms, scopes)
         home[mine] = taken
         own = taken < 0
         rows, place = np.unique(atoms[own], axis=0, return_inverse=True)
@@ -247,12 +247,12 @@ def find_tables(terms: ScoreTerms) -> ScopeTables:
     scope_start, entry_start = row_starts(sizes), row_starts(1 << sizes)
     entry = np.zeros(entry_start[-1])
     for size in range(2, MAX_SCOPE + 1):
-        enter(terms, np.flatnonzero(length == size), size, home, scope_start, scope, entry_start,
-              entry)  # fmt: skip
+        clauses = np.flatnonzero(length == size)
+        add_clauses(terms, clauses, size, home, scope_start, scope, entry_start, entry)
     return ScopeTables(scope_start, scope, entry_start, entry, np.flatnonzero(home < 0))
 
 
-def find_larger(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
+def find_larger_scope(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
     """int64[num_rows], a larger scope that holds each row of atoms, −1 where there is none."""
     found = np.full(len(atoms), -1, np.int64)
     offset = 0
@@ -269,7 +269,7 @@ def find_larger(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
     return found
 
 
-def enter(
+def add_clauses(
     terms: ScoreTerms, clauses: np.ndarray, size: int, home: np.ndarray, scope_start: np.ndarray,
     scope: np.ndarray, entry_start: np.ndarray, entry: np.ndarray,
 ) -> None:  # fmt: skip

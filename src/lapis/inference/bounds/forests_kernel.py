@@ -86,7 +86,7 @@ def order_forest(tables, near_start, near, chosen, seen, queue, table, above):  
 
 
 @allocating_entry
-def sum_up(  # type: ignore[no-untyped-def]
+def collect_forest(  # type: ignore[no-untyped-def]
     tables, forests, number, field, score, component, value, loud, inside, message, belief
 ):
     """log Σ over the worlds of a forest, added to `value` by component.
@@ -103,7 +103,7 @@ def sum_up(  # type: ignore[no-untyped-def]
         inside[atom, 0] = -np.inf if odds == np.inf else 0.0
         inside[atom, 1] = 0.0 if odds == np.inf else odds
     for copy in range(last - 1, first - 1, -1):
-        begin, width, axis = _shape(tables, forests, copy)
+        begin, width, axis = _table_shape(tables, forests, copy)
         at = forests.entry_start[copy]
         peak = -np.inf
         for state in range(1 << width):
@@ -140,10 +140,10 @@ def sum_up(  # type: ignore[no-untyped-def]
 
 
 @entry
-def bring_back(tables, forests, number, inside, message, belief):  # type: ignore[no-untyped-def]
-    """After `sum_up` of the same forest: `inside` and `belief` become logarithms of chances."""
+def distribute_forest(tables, forests, number, inside, message, belief):  # type: ignore[no-untyped-def]
+    """Turn `inside` and `belief` of `collect_forest` into log-probabilities, from the roots down."""
     for copy in range(forests.start[number], forests.start[number + 1]):
-        begin, width, axis = _shape(tables, forests, copy)
+        begin, width, axis = _table_shape(tables, forests, copy)
         at = forests.entry_start[copy]
         top = tables.scope[begin + axis]
         peak = -np.inf
@@ -172,7 +172,7 @@ def bring_back(tables, forests, number, inside, message, belief):  # type: ignor
 
 
 @inner
-def _shape(tables, forests, copy):  # type: ignore[no-untyped-def]
+def _table_shape(tables, forests, copy):  # type: ignore[no-untyped-def]
     table = forests.table[copy]
     begin = tables.scope_start[table]
     return begin, tables.scope_start[table + 1] - begin, forests.above[copy]

@@ -24,9 +24,11 @@ from lapis.inference.bounds.self_avoiding_kernel import TermGraph, logistic
 from lapis.runtime.kernels import entry, inner
 
 MAX_SWEEPS = 200
-SETTLED = 1e-6  # of a log odds in one sweep
+TOLERANCE = 1e-6  # of a log odds in one sweep
 STARTS = (0.0, -8.0, 8.0)  # log odds of all atoms
-LOUD = 40.0  # a free atom's log odds are within ±LOUD: its entropy is a sum without surprises
+MAX_LOG_ODDS = (
+    40.0  # a free atom's log odds are within ±LOUD: its entropy is a sum without surprises
+)
 ROUNDING = 2.0**-51
 
 
@@ -48,9 +50,9 @@ def find_mean_field(
         starts.append(np.where(world, 4.0, -4.0))
     for log_odds in starts:
         log_odds = np.where(fixed < 0, log_odds, np.where(fixed > 0, np.inf, -np.inf))
-        climb(graph, log_odds, MAX_SWEEPS)
+        ascend_coordinates(graph, log_odds, MAX_SWEEPS)
         value, loud, count = np.zeros((3, num_components))
-        measure(graph, log_odds, component, value, loud, count)
+        evaluate_bound(graph, log_odds, component, value, loud, count)
         better = value > best.value
         best.log_odds[better[component]] = log_odds[better[component]]
         best.value[better] = value[better]
@@ -65,13 +67,13 @@ def fixed_atoms(graph: TermGraph, world: np.ndarray | None) -> np.ndarray | None
     if world is None:
         return None if is_hard.any() or decided.any() else fixed
     fixed[decided] = world[decided]
-    is_kept = hold_hard(graph, np.flatnonzero(is_hard), world, fixed)
+    is_kept = fix_true_literals(graph, np.flatnonzero(is_hard), world, fixed)
     wrong = decided & np.isinf(graph.field) & (world != (graph.field > 0))
     return fixed if is_kept and not wrong.any() else None
 
 
 @entry
-def hold_hard(graph, hard, world, fixed):  # type: ignore[no-untyped-def]
+def fix_true_literals(graph, hard, world, fixed):  # type: ignore[no-untyped-def]
     """Fix a true literal of each hard clause that has none yet; whether all can be kept."""
     for clause in hard:
         held, choice = False, -1
@@ -88,7 +90,7 @@ def hold_hard(graph, hard, world, fixed):  # type: ignore[no-untyped-def]
 
 
 @entry
-def climb(graph, log_odds, max_sweeps):  # type: ignore[no-untyped-def]
+def ascend_coordinates(graph, log_odds, max_sweeps):  # type: ignore[no-untyped-def]
     """Coordinate ascent over the free atoms, in place."""
     for _ in range(max_sweeps):
         change = 0.0
@@ -102,15 +104,15 @@ def climb(graph, log_odds, max_sweeps):  # type: ignore[no-untyped-def]
                 if graph.weight[clause] < np.inf:
                     pull = graph.weight[clause] * _all_false(graph, log_odds, clause, atom)
                     odds += pull if signed > 0 else -pull
-            odds = min(max(odds, -LOUD), LOUD)
+            odds = min(max(odds, -MAX_LOG_ODDS), MAX_LOG_ODDS)
             change = max(change, abs(odds - log_odds[atom]))
             log_odds[atom] = odds
-        if change <= SETTLED:
+        if change <= TOLERANCE:
             break
 
 
 @entry
-def measure(graph, log_odds, component, value, loud, count):  # type: ignore[no-untyped-def]
+def evaluate_bound(graph, log_odds, component, value, loud, count):  # type: ignore[no-untyped-def]
     """E[score] + entropy by component, less what rounding can have added.
 
     `loud` and `count`, of the same size, take the sum of the terms' sizes and their number.

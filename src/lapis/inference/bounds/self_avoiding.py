@@ -44,8 +44,8 @@ from lapis.inference.bounds.self_avoiding_kernel import (
     TermGraph,
     bound_chain,
     bound_roots,
-    box_without,
-    score_world,
+    bound_without_walks,
+    score_by_component,
 )
 from lapis.inference.bounds.terms import EPSILON, ScoreTerms
 from lapis.network.components import index_atoms
@@ -59,12 +59,12 @@ MAX_DEPTH = 64
 PIECE = 256  # atoms between two questions whether to stop
 
 
-class Boxes(NamedTuple):
+class LogOddsBounds(NamedTuple):
     low: np.ndarray  # float64[num_atoms], log odds
     high: np.ndarray  # float64[num_atoms]
 
 
-def build_walks(terms: ScoreTerms) -> tuple[TermGraph, Boxes]:
+def build_walks(terms: ScoreTerms) -> tuple[TermGraph, LogOddsBounds]:
     """The graph to walk on, and what can be said of each atom without a step."""
     atom_start, atom_clause = index_atoms(terms.start, terms.literal, terms.num_atoms)
     graph = TermGraph(
@@ -72,14 +72,14 @@ def build_walks(terms: ScoreTerms) -> tuple[TermGraph, Boxes]:
         atom_clause, np.zeros((len(terms.literal), 2)),
     )  # fmt: skip
     box = np.zeros((terms.num_atoms, 2))
-    box_without(graph, box)
+    bound_without_walks(graph, box)
     for boxes in (graph.without, box):
         for end, unknown in ((0, -np.inf), (1, np.inf)):
             boxes[np.isnan(boxes[:, end]), end] = unknown
-    return graph, Boxes(box[:, 0].copy(), box[:, 1].copy())
+    return graph, LogOddsBounds(box[:, 0].copy(), box[:, 1].copy())
 
 
-def new_walk(graph: TermGraph) -> SelfAvoidingWalk:
+def allocate_walk(graph: TermGraph) -> SelfAvoidingWalk:
     depth, size = MAX_DEPTH, len(graph.field)
     return SelfAvoidingWalk(
         np.zeros(depth, np.int32), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
@@ -88,13 +88,15 @@ def new_walk(graph: TermGraph) -> SelfAvoidingWalk:
     )  # fmt: skip
 
 
-def bound_log_odds(graph: TermGraph, boxes: Boxes, wanted: np.ndarray, stop: Stop | None) -> None:
+def bound_log_odds(
+    graph: TermGraph, boxes: LogOddsBounds, wanted: np.ndarray, stop: Stop | None
+) -> None:
     """Tighten the boxes of some atoms, int64[...], in place, on all cores."""
     budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
     cores = num_cores()
 
     def run(first: int) -> None:
-        walk = new_walk(graph)
+        walk = allocate_walk(graph)
         for begin in range(first * PIECE, len(wanted), cores * PIECE):
             if stop is not None and stop.is_over():
                 return
@@ -115,9 +117,9 @@ def bound_by_conditionals(
     order = np.argsort(-np.diff(graph.atom_start), kind="stable")
     budget = min(MOST_STEPS, max(1, STEPS // 2 // max(1, len(order))))
     box = np.zeros((count, 2))
-    bound_chain(graph, new_walk(graph), order, world, budget, component, box)
+    bound_chain(graph, allocate_walk(graph), order, world, budget, component, box)
     score, loud = np.zeros((2, count))
-    score_world(graph, world, component, score, loud)
+    score_by_component(graph, world, component, score, loud)
     doubt = EPSILON * (16 + len(graph.weight) + len(component)) * loud
     least, most = score - box[:, 1] - doubt, score - box[:, 0] + doubt
     return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)

@@ -49,7 +49,7 @@ def bound_roots(graph, walk, roots, budget, tight, low, high):  # type: ignore[n
     `low` and `high` of roots must hold, and only get tighter.
     """
     for root in roots:
-        box = _deepen(graph, walk, root, budget, tight, low[root], high[root])
+        box = _deepen_walk(graph, walk, root, budget, tight, low[root], high[root])
         low[root], high[root] = box
 
 
@@ -60,11 +60,11 @@ def bound_chain(graph, walk, order, value, budget, component, box):  # type: ign
     box[num_components, 2] takes the least and the most; atoms before are pinned in the walk.
     """
     for root in order:
-        least, most = _deepen(graph, walk, root, budget, NEVER_TIGHT, -np.inf, np.inf)
+        least, most = _deepen_walk(graph, walk, root, budget, NEVER_TIGHT, -np.inf, np.inf)
         if value[root]:
-            worst, best = log_chance(least), log_chance(most)
+            worst, best = log_logistic(least), log_logistic(most)
         else:
-            worst, best = log_chance(-most), log_chance(-least)
+            worst, best = log_logistic(-most), log_logistic(-least)
         own = component[root]
         # The first rounding is of these numbers, the others of the sums.
         box[own, 0] += worst - len(order) * SUMS * abs(worst)
@@ -73,7 +73,7 @@ def bound_chain(graph, walk, order, value, budget, component, box):  # type: ign
 
 
 @entry
-def score_world(graph, value, component, score, loud):  # type: ignore[no-untyped-def]
+def score_by_component(graph, value, component, score, loud):  # type: ignore[no-untyped-def]
     """The score of a world by component, without the constant, and the sizes of what it adds up."""
     for atom in range(len(graph.field)):
         if value[atom] and abs(graph.field[atom]) < np.inf:
@@ -91,7 +91,7 @@ def score_world(graph, value, component, score, loud):  # type: ignore[no-untype
 
 
 @inner
-def _deepen(graph, walk, root, budget, tight, least, most):  # type: ignore[no-untyped-def]
+def _deepen_walk(graph, walk, root, budget, tight, least, most):  # type: ignore[no-untyped-def]
     """The box of an atom by longer and longer walks, until it is tight or the budget is spent."""
     before, spent = 1, 0
     for depth in range(1, len(walk.atom) + 1):
@@ -110,17 +110,17 @@ def _deepen(graph, walk, root, budget, tight, least, most):  # type: ignore[no-u
 def walk_from(graph, walk, root, depth, budget):  # type: ignore[no-untyped-def]
     """The box of an atom from walks of at most `depth` steps; its cost; whether any was cut off."""
     top, visits, cut, pins = 0, 1, False, 0
-    _enter(graph, walk, 0, root, 0)
+    _enter_node(graph, walk, 0, root, 0)
     while True:
         atom, place = walk.atom[top], walk.place[top]
         if place == graph.atom_start[atom + 1]:
-            least, most = _leave(graph, walk, top)
+            least, most = _leave_node(graph, walk, top)
             if top == 0:
                 return least, most, visits, cut
             top -= 1
             at = walk.at[top]
             last = graph.start[abs(graph.atom_clause[walk.place[top]])]
-            pins = _hear(graph, walk, top, at, least, most, last, pins)
+            pins = _multiply_false(graph, walk, top, at, least, most, last, pins)
             walk.at[top] = at + 1
             continue
         signed = graph.atom_clause[place]
@@ -144,17 +144,17 @@ def walk_from(graph, walk, root, depth, budget):  # type: ignore[no-untyped-def]
                 if top + 1 < depth and visits < budget:
                     walk.at[top] = at
                     top += 1
-                    _enter(graph, walk, top, other, pins)
+                    _enter_node(graph, walk, top, other, pins)
                     deeper = True
                     break
                 if graph.atom_start[other + 1] - graph.atom_start[other] > 1:
                     cut = True
                 least, most = graph.without[at, 0], graph.without[at, 1]
-                pins = _hear(graph, walk, top, at, least, most, end, pins)
+                pins = _multiply_false(graph, walk, top, at, least, most, end, pins)
             at += 1
         if deeper:
             continue
-        _count(graph, walk, top, clause, signed > 0)
+        _add_clause(graph, walk, top, clause, signed > 0)
         while pins > walk.pins[top]:
             pins -= 1
             walk.pinned[walk.pin[pins]] = FREE
@@ -164,7 +164,7 @@ def walk_from(graph, walk, root, depth, budget):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _enter(graph, walk, top, atom, pins):  # type: ignore[no-untyped-def]
+def _enter_node(graph, walk, top, atom, pins):  # type: ignore[no-untyped-def]
     walk.atom[top] = atom
     walk.place[top] = graph.atom_start[atom]
     walk.at[top] = -1
@@ -175,7 +175,7 @@ def _enter(graph, walk, top, atom, pins):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _leave(graph, walk, top):  # type: ignore[no-untyped-def]
+def _leave_node(graph, walk, top):  # type: ignore[no-untyped-def]
     """The box of a node that has heard all of its clauses."""
     atom = walk.atom[top]
     walk.pinned[atom] = FREE
@@ -209,7 +209,7 @@ def _is_kept(graph, walk, clause, own):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _hear(graph, walk, top, at, least, most, end, pins):  # type: ignore[no-untyped-def]
+def _multiply_false(graph, walk, top, at, least, most, end, pins):  # type: ignore[no-untyped-def]
     """Take a literal's box into the chance that all are false; pin it to false if more follow."""
     signed = graph.literal[at]
     if signed > 0:
@@ -235,11 +235,14 @@ def _hear(graph, walk, top, at, least, most, end, pins):  # type: ignore[no-unty
 
 
 @inner
-def _count(graph, walk, top, clause, positive):  # type: ignore[no-untyped-def]
+def _add_clause(graph, walk, top, clause, positive):  # type: ignore[no-untyped-def]
     """Add what the clause says of the node's atom: ±λ, with λ monotone in the chance."""
     weight = graph.weight[clause]
     false = walk.false[top]
-    one, two = push(weight, false[0], false[3]), push(weight, false[1], false[2])
+    one, two = (
+        clause_log_odds(weight, false[0], false[3]),
+        clause_log_odds(weight, false[1], false[2]),
+    )
     doubt = ROUNDING * (graph.start[clause + 1] - graph.start[clause])
     low, high = min(one, two), max(one, two)
     low -= doubt * (1.0 + abs(low)) if abs(low) < np.inf else 0.0
@@ -255,7 +258,7 @@ def _count(graph, walk, top, clause, positive):  # type: ignore[no-untyped-def]
 
 
 @inner
-def push(weight, false, true):  # type: ignore[no-untyped-def]
+def clause_log_odds(weight, false, true):  # type: ignore[no-untyped-def]
     """λ = −log(1 − q + q·exp(−w)) of a clause whose other literals are all false with chance q."""
     if weight >= 0:
         return -np.log(true + false * np.exp(-weight))
@@ -273,7 +276,7 @@ def logistic(odds):  # type: ignore[no-untyped-def]
 
 
 @inner
-def log_chance(odds):  # type: ignore[no-untyped-def]
+def log_logistic(odds):  # type: ignore[no-untyped-def]
     """log of the logistic function."""
     if odds >= 0:
         return -np.log1p(np.exp(-odds))
@@ -281,7 +284,7 @@ def log_chance(odds):  # type: ignore[no-untyped-def]
 
 
 @entry
-def box_without(graph, box):  # type: ignore[no-untyped-def]
+def bound_without_walks(graph, box):  # type: ignore[no-untyped-def]
     """Fill `without` and box[num_atoms, 2]: an atom's log odds whatever the others are.
 
     A clause of weight w adds between 0 and ±w; sums over all clauses but one are those before it
@@ -293,7 +296,7 @@ def box_without(graph, box):  # type: ignore[no-untyped-def]
         for place in range(begin, end):
             at = _literal_of(graph, atom, graph.atom_clause[place])
             graph.without[at, 0], graph.without[at, 1] = low, high
-            one, two = _reach(graph, graph.atom_clause[place])
+            one, two = _clause_range(graph, graph.atom_clause[place])
             low, high = low + one, high + two
         box[atom, 0], box[atom, 1] = low, high
         low, high = 0.0, 0.0
@@ -301,7 +304,7 @@ def box_without(graph, box):  # type: ignore[no-untyped-def]
             at = _literal_of(graph, atom, graph.atom_clause[place])
             graph.without[at, 0] += low
             graph.without[at, 1] += high
-            one, two = _reach(graph, graph.atom_clause[place])
+            one, two = _clause_range(graph, graph.atom_clause[place])
             low, high = low + one, high + two
 
 
@@ -315,7 +318,7 @@ def _literal_of(graph, atom, signed):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _reach(graph, signed):  # type: ignore[no-untyped-def]
+def _clause_range(graph, signed):  # type: ignore[no-untyped-def]
     """The least and the most that a clause adds to the log odds of its atom."""
     weight = graph.weight[abs(signed) - 1]
     if signed < 0:

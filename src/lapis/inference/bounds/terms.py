@@ -51,13 +51,13 @@ class TermRows(NamedTuple):
     weight: np.ndarray  # float64[num_rows]
 
 
-def find_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
+def collect_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
     """The terms of a network whose weights are off by `doubt`, float64[num_clauses], at most."""
     size = network.num_atoms
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     length = np.diff(network.clause_start)
     soft = np.isfinite(weight)
-    field, constant = unit_fields(network, weight, np.flatnonzero(soft & (length == 1)))
+    field, constant = soft_unit_fields(network, weight, np.flatnonzero(soft & (length == 1)))
     pairs, fields, more = merge_pairs(network, weight, np.flatnonzero(soft & (length == 2)))
     field += fields
     value = decided_values(network)
@@ -84,7 +84,9 @@ def find_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
     )  # fmt: skip
 
 
-def unit_fields(network: Network, weight: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, float]:
+def soft_unit_fields(
+    network: Network, weight: np.ndarray, unit: np.ndarray
+) -> tuple[np.ndarray, float]:
     """What soft clauses of one literal say: w·[¬x] = w − w·x."""
     first, own = network.literal[network.clause_start[unit]], weight[unit]
     field = total(np.abs(first) - 1, np.where(first < 0, -own, own), network.num_atoms)

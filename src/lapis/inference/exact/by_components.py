@@ -54,21 +54,21 @@ from lapis.inference.exact.elimination_order import (
     best_order,
     low_degree_order,
 )
-from lapis.inference.exact.enumerate import grouped
+from lapis.inference.exact.enumerate import split_by_label
 from lapis.inference.exact.junction_tree import (
     CORE,
     ROOT,
     JunctionTree,
     Potentials,
     build_tree,
-    collect,
-    distribute,
+    collect_messages,
+    distribute_beliefs,
     log_states,
     maximise_states,
     sample_states,
 )
 from lapis.inference.marginals import state_log_odds
-from lapis.inference.random_numbers import mix_all
+from lapis.inference.random_numbers import mix_array
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import (
@@ -200,9 +200,9 @@ def search_orders(
     found: dict[int, EliminationOrder] = {}
     for label, before, members, rows in zip(
         np.flatnonzero(used).tolist(),
-        grouped(fringe, component[fringe], used),
-        grouped(core, component[core], used),
-        grouped(np.arange(len(scope_label)), scope_label, used),
+        split_by_label(fringe, component[fringe], used),
+        split_by_label(core, component[core], used),
+        split_by_label(np.arange(len(scope_label)), scope_label, used),
         strict=True,
     ):
         limit = max_entries - fringe_entries[label]
@@ -308,7 +308,7 @@ def no_duplicates(network: Network) -> Duplicates:
 def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
     """Copies among the components of atoms that are not ignored, bool[num_atoms]."""
     label, num_components = network.component, network.num_components
-    considered = have_twins(network, ignored)
+    considered = may_have_copies(network, ignored)
     if not considered.any():
         return no_duplicates(network)
     by_component = np.argsort(label, kind="stable")
@@ -327,7 +327,7 @@ def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
     )
 
 
-def have_twins(network: Network, ignored: np.ndarray) -> np.ndarray:
+def may_have_copies(network: Network, ignored: np.ndarray) -> np.ndarray:
     """bool[num_components], whether another has as many atoms and clauses; only these compare."""
     label = network.component
     clause_label = label[network.first_atom]
@@ -385,10 +385,10 @@ def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
     length = np.diff(start)
     row = np.repeat(np.arange(len(length)), length)
     position = np.arange(len(value)) - start[row]
-    word = mix_all(value.view(np.uint64) + mix_all(position.astype(np.uint64)))
+    word = mix_array(value.view(np.uint64) + mix_array(position.astype(np.uint64)))
     summed = np.concatenate((np.zeros(1, np.uint64), np.cumsum(word)))
     digest = summed[start[1:]] - summed[start[:-1]]
-    digest = mix_all(digest + mix_all(length.astype(np.uint64)))
+    digest = mix_array(digest + mix_array(length.astype(np.uint64)))
     _, where, back = np.unique(digest, return_index=True, return_inverse=True)
     first = where[back]
     same = length == length[first]
@@ -489,7 +489,7 @@ class ExactPlan:
             times = copies[forest.tree.order[roots]]
             message = potentials.message[forest.tree.message_start[roots]]
             terms += [float(times @ potentials.base), float(times @ message)]
-            beliefs = distribute(
+            beliefs = distribute_beliefs(
                 forest.tree, forest.cubes, potentials, overwrite=not log_odds, stop=stop
             )
             atoms, place = forest.variables.place_of_atoms()
@@ -578,7 +578,9 @@ class ExactPlan:
     ) -> Potentials:
         penalty = cube_penalties(self.network, forest.cubes, weights)
         split = partial(split_penalties, self.network, forest.cubes, weights)
-        potentials = collect(forest.tree, forest.cubes, penalty, maximise, stop, split=split)
+        potentials = collect_messages(
+            forest.tree, forest.cubes, penalty, maximise, stop, split=split
+        )
         roots, values = potentials.root_values(forest.tree)
         impossible = roots[values == -np.inf]
         if len(impossible):

@@ -80,7 +80,7 @@ def best_order(
         jitter = noise * rng.random(num_variables) if noise else np.zeros(num_variables)
         limit = best.entries if best.is_complete else max_entries
         found = EliminationOrder(
-            *_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit)
+            *_greedy_order(adjacency.copy(), log_size, by_fill, jitter, given, limit)
         )
         if found.is_complete or (not best.is_complete and found.width < best.width):
             best = found
@@ -106,7 +106,9 @@ def min_fill_width(num_variables: int, scope_start: np.ndarray, scope: np.ndarra
     adjacency = _join_scopes(num_variables, scope_start, np.asarray(scope, np.int32))
     light = np.full(num_variables, 1.0 / num_variables)  # ties go to the fewest neighbours
     no_jitter, none = np.zeros(num_variables), np.empty(0, np.int32)
-    return int(EliminationOrder(*_greedy(adjacency, light, True, no_jitter, none, np.inf)).width)
+    return int(
+        EliminationOrder(*_greedy_order(adjacency, light, True, no_jitter, none, np.inf)).width
+    )
 
 
 def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
@@ -158,7 +160,7 @@ def _members(row, out):  # type: ignore[no-untyped-def]
 
 
 @allocating_entry
-def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
+def _greedy_order(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
     """An order by the greedy rule, or the given one; stops once it costs more than the limit."""
     num_variables, num_words = adjacency.shape
     order = np.empty(num_variables, np.int32)
@@ -177,7 +179,7 @@ def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore
                 if not alive[v]:
                     continue
                 if stale[v]:
-                    score[v] = _score(v, adjacency, log_size, by_fill, near) + jitter[v]
+                    score[v] = _score_variable(v, adjacency, log_size, by_fill, near) + jitter[v]
                     stale[v] = False
                 if chosen < 0 or score[v] < score[chosen]:
                     chosen = v
@@ -207,7 +209,7 @@ def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore
 
 
 @inner
-def _score(v, adjacency, log_size, by_fill, near):  # type: ignore[no-untyped-def]
+def _score_variable(v, adjacency, log_size, by_fill, near):  # type: ignore[no-untyped-def]
     """The rule's measure, and the other one as a small addition that breaks ties."""
     degree = _members(adjacency[v], near)
     missing = 0
@@ -226,7 +228,7 @@ def _score(v, adjacency, log_size, by_fill, near):  # type: ignore[no-untyped-de
 NONE = -1
 
 
-class Work(NamedTuple):
+class FactorLists(NamedTuple):
     """What is known of cubes and messages. A list of messages links entries (message, next).
 
     Places are int32 where these are wide enough, else int64.
@@ -265,7 +267,7 @@ def low_degree_order(
     listed = cubes.variable[np.repeat(long, np.diff(cubes.start))]
     begin = narrow_starts(row_starts(np.bincount(listed, minlength=num_variables)))
     place = narrow_starts(np.array([room])).dtype
-    work = Work(
+    work = FactorLists(
         begin,
         begin[:-1].copy(),
         np.empty(begin[-1], np.int32),
@@ -285,7 +287,7 @@ def low_degree_order(
     )
     order = np.empty(num_variables, np.int32)
     refused, gone = np.zeros((2, num_variables), bool)
-    count = _eliminate(
+    count = _eliminate_by_degree(
         cubes.size, cubes.start, cubes.variable, eligible, max_scope, float(max_entries),
         work, stacks, refused, gone, order,
     )  # fmt: skip
@@ -293,7 +295,7 @@ def low_degree_order(
 
 
 @entry
-def _eliminate(  # type: ignore[no-untyped-def]
+def _eliminate_by_degree(  # type: ignore[no-untyped-def]
     size, cube_start, cube_variable, eligible, max_scope, max_entries,
     work, stacks, refused, gone, order,
 ):  # fmt: skip
@@ -301,14 +303,14 @@ def _eliminate(  # type: ignore[no-untyped-def]
     _list_cubes(cube_start, cube_variable, work)
     for v in range(len(size)):
         if eligible[v]:
-            _push(v, 0, stacks)
+            _push_on_stack(v, 0, stacks)
     num_entries, looks, count, level = 0, 0, 0, 0
     while level <= max_scope + 1:
         v = stacks.top[level]
         if v == NONE:
             level += 1
             continue
-        _take(v, stacks)
+        _remove_from_stack(v, stacks)
         looks += 1
         neighbours = _neighbours(v, looks, cube_start, cube_variable, work, max_scope)
         entries = 1.0
@@ -318,7 +320,7 @@ def _eliminate(  # type: ignore[no-untyped-def]
         if refused[v]:
             continue
         if neighbours > level or level > max_scope:
-            _push(v, neighbours, stacks)
+            _push_on_stack(v, neighbours, stacks)
             level = min(level, neighbours)
             continue
         for at in range(work.begin[v], work.end[v]):
@@ -342,9 +344,9 @@ def _eliminate(  # type: ignore[no-untyped-def]
             if not eligible[u] or gone[u] or (refused[u] and stacks.level_of[u] != NONE):
                 continue
             if stacks.level_of[u] != NONE:
-                _take(u, stacks)
+                _remove_from_stack(u, stacks)
             soon = max_scope + 1 if refused[u] else 0
-            _push(u, soon, stacks)
+            _push_on_stack(u, soon, stacks)
             level = min(level, soon)
         count += 1
     return count
@@ -362,7 +364,7 @@ def _list_cubes(cube_start, cube_variable, work):  # type: ignore[no-untyped-def
 
 
 @inner
-def _push(v, level, stacks):  # type: ignore[no-untyped-def]
+def _push_on_stack(v, level, stacks):  # type: ignore[no-untyped-def]
     first = stacks.top[level]
     stacks.under[v] = first
     stacks.above[v] = NONE
@@ -373,7 +375,7 @@ def _push(v, level, stacks):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _take(v, stacks):  # type: ignore[no-untyped-def]
+def _remove_from_stack(v, stacks):  # type: ignore[no-untyped-def]
     """Take a variable out of its stack, from wherever it is."""
     over, below = stacks.above[v], stacks.under[v]
     if over == NONE:
@@ -398,7 +400,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
             work.listed[at] = work.listed[work.end[v]]
             continue
         begin, end = cube_start[cube], cube_start[cube + 1]
-        count = _join(cube_variable, begin, end, look, work, count, max_scope)
+        count = _add_neighbours(cube_variable, begin, end, look, work, count, max_scope)
         if count > max_scope:
             return count
         at += 1
@@ -413,7 +415,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
             entry = work.entry_next[entry]
             continue
         begin, end = work.scope_start[message], work.scope_start[message + 1]
-        count = _join(work.scope_variable, begin, end, look, work, count, max_scope)
+        count = _add_neighbours(work.scope_variable, begin, end, look, work, count, max_scope)
         if count > max_scope:
             return count
         before = entry
@@ -422,7 +424,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
 
 
 @inner
-def _join(members, begin, end, look, work, count, max_scope):  # type: ignore[no-untyped-def]
+def _add_neighbours(members, begin, end, look, work, count, max_scope):  # type: ignore[no-untyped-def]
     """Add the members not seen in this look to the scope; its new length."""
     for at in range(begin, end):
         u = members[at]

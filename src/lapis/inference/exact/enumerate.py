@@ -58,7 +58,7 @@ def component_axes(
     return axes
 
 
-def num_states(axes: Sequence[Axis]) -> int:
+def count_states(axes: Sequence[Axis]) -> int:
     """Π sizes, exactly."""
     return prod(axis.size for axis in axes)
 
@@ -75,17 +75,17 @@ def atom_truths(axes: Sequence[Axis]) -> dict[int, np.ndarray]:
     return truths
 
 
-def define_auxiliaries(
+def add_auxiliary_truths(
     network: Network, auxiliaries: np.ndarray, truths: dict[int, np.ndarray]
 ) -> None:
     """Add the truth of auxiliary atoms, in the network's order of definitions."""
     start, literal = network.definition_start, network.definition_literal
     for atom in auxiliaries:
         index = int(atom) - network.num_base_atoms
-        truths[int(atom)] = disjunction(literal[start[index] : start[index + 1]], truths)
+        truths[int(atom)] = clause_truth(literal[start[index] : start[index + 1]], truths)
 
 
-def disjunction(literals: np.ndarray, truths: Mapping[int, np.ndarray]) -> np.ndarray:
+def clause_truth(literals: np.ndarray, truths: Mapping[int, np.ndarray]) -> np.ndarray:
     """The truth of a ground clause."""
     parts = [
         truths[literal - 1] if literal > 0 else ~truths[-literal - 1]
@@ -121,7 +121,7 @@ def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
     components = list(find_components(network))
     free = network.num_base_atoms - sum(len(c.base_atoms) for c in components)
     log_totals = [free * float(np.log(2.0))]
-    refuse_large(components)
+    require_few_states(components)
     for component in components:
         if stop is not None:
             stop.check("enumeration")
@@ -136,7 +136,7 @@ def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
             log_odds[axis.atoms] = part.axis_log_odds(position)[states]
             world[axis.atoms] = states == best
         part.add_expected_counts(expected)
-    largest = max((num_states(c.axes) for c in components), default=1)
+    largest = max((count_states(c.axes) for c in components), default=1)
     return Enumeration(
         math.fsum(taken + log_totals),
         marginal,
@@ -175,8 +175,8 @@ def find_components(network: Network) -> Iterator[ComponentParts]:
     busy[label[block_of >= 0]] = True
     atoms = np.flatnonzero(busy[label]) if len(label) else np.empty(0, np.int64)
     for chosen, clauses in zip(
-        grouped(atoms, label[atoms], busy),
-        grouped(np.arange(network.num_clauses), clause_label, busy),
+        split_by_label(atoms, label[atoms], busy),
+        split_by_label(np.arange(network.num_clauses), clause_label, busy),
         strict=True,
     ):
         base = chosen[chosen < network.num_base_atoms]
@@ -184,28 +184,28 @@ def find_components(network: Network) -> Iterator[ComponentParts]:
         yield ComponentParts(base, chosen[chosen >= network.num_base_atoms], clauses, axes)
 
 
-def grouped(items: np.ndarray, labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
+def split_by_label(items: np.ndarray, labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
     """The items of each used label, in order of labels."""
     order = np.argsort(labels, kind="stable")
     position = np.searchsorted(labels[order], np.flatnonzero(used))
     return np.split(items[order], position[1:]) if len(position) else []
 
 
-def refuse_large(components: list[ComponentParts]) -> None:
-    sizes = [num_states(component.axes) for component in components]
+def require_few_states(components: list[ComponentParts]) -> None:
+    sizes = [count_states(component.axes) for component in components]
     if not sizes or max(sizes) <= MAX_STATES:
         return
     largest = components[int(np.argmax([float(size) for size in sizes]))]
     atoms = len(largest.base_atoms)
     raise TooLarge(
         f"a connected component has {atoms:,} unknown atoms with "
-        f"{describe(max(sizes))} joint states; enumeration stops at {MAX_STATES:,} (20 atoms)",
+        f"{format_count(max(sizes))} joint states; enumeration stops at {MAX_STATES:,} (20 atoms)",
         code="too-many-states",
         hint="give more evidence, ask for less, or use another method",
     )
 
 
-def describe(number: int) -> str:
+def format_count(number: int) -> str:
     return f"{number:,}" if number < 10**9 else f"about 10^{len(str(number)) - 1}"
 
 
@@ -216,9 +216,9 @@ class Component:
         self.network, self.parts = network, parts
         self.shape = tuple(axis.size for axis in parts.axes)
         truths = atom_truths(parts.axes)
-        define_auxiliaries(network, parts.auxiliaries, truths)
+        add_auxiliary_truths(network, parts.auxiliaries, truths)
         start, literal = network.clause_start, network.literal
-        self.truth = [disjunction(literal[start[c] : start[c + 1]], truths) for c in parts.clauses]
+        self.truth = [clause_truth(literal[start[c] : start[c + 1]], truths) for c in parts.clauses]
         self.score = np.zeros(self.shape)  # less what was taken out of all of them
         weight_id = network.weight_id[parts.clauses]
         for truth, hard in zip(self.truth, weight_id < 0, strict=True):

@@ -33,18 +33,18 @@ import numpy as np
 
 from lapis.inference.exact.compensated_sums import any_large, split_scores
 from lapis.inference.exact.junction_tree_kernel import (
-    add_up,
-    bring_down,
-    bring_down_logs,
+    collect_cliques,
+    distribute_cliques,
+    distribute_logs,
     form_tree,
     pick_states,
-    take_out,
+    subtract_messages,
 )
 from lapis.network.csr import narrow_starts, row_starts
 from lapis.network.cubes import Cubes
 from lapis.runtime.progress import Stop
 
-EXACTLY = "exact inference"  # as messages call it
+WORK_NAME = "exact inference"  # as messages call it
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated
 MAX_UNIFORMS = 1 << 20  # random numbers held at a time
@@ -112,7 +112,7 @@ def build_tree(cubes: Cubes, order: np.ndarray) -> JunctionTree:
     )
 
 
-def collect(
+def collect_messages(
     tree: JunctionTree,
     cubes: Cubes,
     penalty: np.ndarray,
@@ -131,10 +131,10 @@ def collect(
     work = work or work_space(tree, cubes.size)
 
     def pass_up(score: np.ndarray, maximise: bool) -> None:
-        for first, last in slices(tree, stop):
-            add_up(tree, cubes, score, maximise, table, message, first, last, *work)
+        for first, last in clique_batches(tree, stop):
+            collect_cliques(tree, cubes, score, maximise, table, message, first, last, *work)
             if stop is not None:
-                stop.check(EXACTLY)
+                stop.check(WORK_NAME)
 
     roots = tree.message_start[np.flatnonzero(tree.parent == ROOT)]
     if not any_large(penalty):
@@ -146,12 +146,12 @@ def collect(
     whole, rest = split_scores(penalty, 1.0) if split is None else split()
     pass_up(whole, True)
     base = message[roots]
-    take_out(tree, cubes.size, table, message)
+    subtract_messages(tree, cubes.size, table, message)
     pass_up(rest, maximise)
     return Potentials(table, message, base)
 
 
-def slices(tree: JunctionTree, stop: Stop | None) -> list[tuple[int, int]]:
+def clique_batches(tree: JunctionTree, stop: Stop | None) -> list[tuple[int, int]]:
     """The cliques in runs between which somebody may be asked; one run if there is nobody."""
     cuts = np.array([0, len(tree.order)])
     if stop is not None:
@@ -160,7 +160,7 @@ def slices(tree: JunctionTree, stop: Stop | None) -> list[tuple[int, int]]:
     return list(pairwise(cuts.tolist()))
 
 
-def distribute(
+def distribute_beliefs(
     tree: JunctionTree,
     cubes: Cubes,
     potentials: Potentials,
@@ -168,7 +168,7 @@ def distribute(
     overwrite: bool = False,
     stop: Stop | None = None,
 ) -> CliqueBeliefs:
-    """The downward pass after a `collect` by sums.
+    """The downward pass after a `collect_messages` by sums.
 
     `core_belief`, float64[message_start[-1]], holds P(S) of the cliques whose parent is CORE.
     `overwrite` reuses the memory of the tables, which are lost.
@@ -179,13 +179,13 @@ def distribute(
     state = np.zeros(state_start[-1])
     cube = np.zeros(len(cubes.clause))
     work = (*work_space(tree, cubes.size), np.empty(longest_row(tree.message_start)))
-    for first, last in reversed(slices(tree, stop)):
-        bring_down(
+    for first, last in reversed(clique_batches(tree, stop)):
+        distribute_cliques(
             tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state,
             cube, first, last, *work,
         )  # fmt: skip
         if stop is not None:
-            stop.check(EXACTLY)
+            stop.check(WORK_NAME)
     return CliqueBeliefs(state, cube)
 
 
@@ -203,7 +203,7 @@ def log_states(
     state = np.zeros(start[-1])
     if (beliefs.state[solved] < UNDERFLOW).any():
         peak, above = np.empty((2, longest_row(tree.message_start)))
-        bring_down_logs(
+        distribute_logs(
             tree, size, potentials.table, potentials.message, start, state,
             *work_space(tree, size), peak, above,
         )  # fmt: skip

@@ -99,7 +99,7 @@ def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-
 
 
 @entry
-def add_up(  # type: ignore[no-untyped-def]
+def collect_cliques(  # type: ignore[no-untyped-def]
     tree, cubes, penalty, maximise, table, message, first_clique, last_clique, axis, work
 ):
     """Add the cubes to tables, which come as zeros, and fill messages in order of elimination.
@@ -107,7 +107,7 @@ def add_up(  # type: ignore[no-untyped-def]
     Those of some cliques: all before the first must have been done.
     """
     for i in range(first_clique, last_clique):
-        rows = lay_out(tree, cubes.size, i, axis, work)
+        rows = number_axes(tree, cubes.size, i, axis, work)
         begin, states = tree.table_start[i], cubes.size[tree.order[i]]
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
             cube = tree.cube[j]
@@ -132,7 +132,7 @@ def add_up(  # type: ignore[no-untyped-def]
 
 
 @entry
-def take_out(tree, size, table, message):  # type: ignore[no-untyped-def]
+def subtract_messages(tree, size, table, message):  # type: ignore[no-untyped-def]
     """Subtract from each row of the tables its message, but for those that go to the core."""
     for i in range(len(tree.order)):
         states = size[tree.order[i]]
@@ -145,7 +145,7 @@ def take_out(tree, size, table, message):  # type: ignore[no-untyped-def]
 
 
 @entry
-def bring_down(  # type: ignore[no-untyped-def]
+def distribute_cliques(  # type: ignore[no-untyped-def]
     tree, cubes, table, message, outside, belief, state_start, state, cube,
     first_clique, last_clique, axis, work, scope_belief,
 ):  # fmt: skip
@@ -155,20 +155,20 @@ def bring_down(  # type: ignore[no-untyped-def]
     """
     size = cubes.size
     for i in range(last_clique - 1, first_clique - 1, -1):
-        believe(tree, size, i, table, message, outside, belief, axis, work, scope_belief)
+        fill_belief(tree, size, i, table, message, outside, belief, axis, work, scope_belief)
         begin, states = tree.table_start[i], size[tree.order[i]]
         own = state_start[tree.order[i]]
         for first in range(begin, tree.table_start[i + 1], states):
             for s in range(states):
                 state[own + s] += belief[first + s]
-        axes = lay_out(tree, size, i, axis, work)
+        axes = number_axes(tree, size, i, axis, work)
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
             c = tree.cube[j]
             cube[c] = visit_cube(belief, begin, cubes, c, axis, axes, work, 0.0)
 
 
 @inner
-def believe(tree, size, i, table, message, outside, belief, axis, work, scope_belief):  # type: ignore[no-untyped-def]
+def fill_belief(tree, size, i, table, message, outside, belief, axis, work, scope_belief):  # type: ignore[no-untyped-def]
     """Fill the belief of clique i, P(scope)·exp(ψ − m), from its parent's or from `outside`."""
     begin, states = tree.table_start[i], size[tree.order[i]]
     num_rows = tree.message_start[i + 1] - tree.message_start[i]
@@ -191,7 +191,7 @@ def believe(tree, size, i, table, message, outside, belief, axis, work, scope_be
 
 
 @entry
-def bring_down_logs(  # type: ignore[no-untyped-def]
+def distribute_logs(  # type: ignore[no-untyped-def]
     tree, size, table, message, state_start, state, axis, work, peak, above
 ):
     """The logarithm of each state's belief; slower than beliefs, which underflow below 1e-308.
@@ -260,7 +260,7 @@ def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no
 
 
 @inner
-def lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
+def number_axes(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
     """Number the axes of a clique in `axis`, with sizes in work[0], strides in work[1]."""
     begin = tree.scope_start[i]
     last = tree.scope_start[i + 1] - begin
@@ -328,7 +328,7 @@ def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # 
     run, with the parent's own variable, is one that it has.
     """
     parent = tree.parent[i]
-    num_axes = lay_out(tree, size, parent, axis, work)
+    num_axes = number_axes(tree, size, parent, axis, work)
     length, step, digit, shared = work[2], work[3], work[4], work[5]
     for a in range(num_axes):
         shared[a] = 0

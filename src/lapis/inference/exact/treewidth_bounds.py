@@ -39,7 +39,7 @@ from lapis.runtime.progress import Stop
 SHORT = CUT_MEMBERS
 LEAF = 2  # neighbours: with fewer, a vertex is a leaf
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
-SEARCHED = 1000  # atoms; an order for so many is looked for in a second
+SEARCHED_ATOMS = 1000  # atoms; an order for so many is looked for in a second
 ROUND_SHARE = 0.9  # of the members that stay in a round: then there is not much more to gain
 
 
@@ -77,14 +77,14 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
 
     Blocks are one variable each.
     """
-    clause, member = crowded_members(network, block_variables(network), degree)
-    one, _ = drop_sparse(*distinct(*join_members(clause, member)), degree)
+    clause, member = possible_core_members(network, block_variables(network), degree)
+    one, _ = drop_low_degree(*distinct_edges(*pair_members(clause, member)), degree)
     dense = np.zeros(network.num_components, bool)
     dense[network.component[one]] = True
     return dense[network.component]
 
 
-def crowded_members(
+def possible_core_members(
     network: Network, variable: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Clauses and their variables, int32[num_members] each, without what is surely not dense.
@@ -93,11 +93,11 @@ def crowded_members(
     too few it goes at once, before any neighbours are listed: so do the millions of atoms of an
     open relation, each in a clause or two. What the first rounds leave is peeled by neighbours.
     Of clauses that the planner always cuts into chains the members are no neighbours, but only in
-    components of up to `SEARCHED` atoms: in larger ones such a clause is a sign of a long search.
+    components of up to `SEARCHED_ATOMS` atoms: larger ones with such a clause need a long search.
     """
     length = np.diff(network.clause_start)
     owner = network.component[network.first_atom]
-    is_large = (np.bincount(network.component) > SEARCHED)[owner]
+    is_large = (np.bincount(network.component) > SEARCHED_ATOMS)[owner]
     several = (length > 1) & ((length <= WHOLE_MEMBERS) | is_large)
     clause = np.repeat(np.arange(np.count_nonzero(several), dtype=np.int32), length[several])
     member = variable[np.abs(network.literal[np.repeat(several, length)]) - 1]
@@ -116,17 +116,17 @@ def has_dense_minor(network: Network, degree: int) -> np.ndarray:
     """
     component = network.component
     found = np.zeros(int(component.max(initial=-1)) + 1, bool)
-    one, other = drop_small(component, *short_edges(network), degree)
+    one, other = drop_small_components(component, *short_edges(network), degree)
     rng = np.random.default_rng(0)
     while len(one):
-        one, other = distinct(one, other)
-        one, other, name = number_vertices(*drop_sparse(one, other, LEAF))
+        one, other = distinct_edges(one, other)
+        one, other, name = number_vertices(*drop_low_degree(one, other, LEAF))
         component = component[name]
-        dense, _ = drop_sparse(one, other, degree)
+        dense, _ = drop_low_degree(one, other, degree)
         found[component[dense]] = True
         left = ~found[component[one]]
-        one, other, component = contract(one[left], other[left], component, rng)
-        one, other = drop_small(component, one, other, degree)
+        one, other, component = contract_matching(one[left], other[left], component, rng)
+        one, other = drop_small_components(component, one, other, degree)
     return found[network.component]
 
 
@@ -143,7 +143,7 @@ def short_edges(network: Network) -> tuple[np.ndarray, np.ndarray]:
     short = np.repeat((length > 1) & (length <= SHORT), length)
     member = variable[np.abs(network.literal[short]) - 1]
     clause = np.repeat(np.arange(len(length), dtype=np.int32), length)[short]
-    return join_members(clause[~fixed[member]], member[~fixed[member]])
+    return pair_members(clause[~fixed[member]], member[~fixed[member]])
 
 
 def block_variables(network: Network) -> np.ndarray:
@@ -154,7 +154,7 @@ def block_variables(network: Network) -> np.ndarray:
     return variable
 
 
-def join_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pair_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int32[...] each: variables that are in a clause together; clauses are one after another."""
     begin = np.flatnonzero(np.diff(clause, prepend=-1))
     length = np.diff(np.append(begin, len(clause)))
@@ -169,7 +169,7 @@ def join_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np
     return one[different], other[different]
 
 
-def drop_small(
+def drop_small_components(
     component: np.ndarray, one: np.ndarray, other: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edges of components, int32[num_vertices], that have enough for such a minor."""
@@ -188,7 +188,7 @@ def number_vertices(
     return number[one], number[other], np.flatnonzero(used)
 
 
-def contract(
+def contract_matching(
     one: np.ndarray, other: np.ndarray, component: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The graph after a greedy matching is contracted; edges may be there more than once."""
@@ -214,7 +214,7 @@ def contract(
     return one[real], other[real], component[kept]
 
 
-def distinct(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_edges(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Every edge once; by sorting, as numpy's own hash tables take ten times as long."""
     low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other)
     size = int(high.max(initial=0)) + 1
@@ -223,7 +223,9 @@ def distinct(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return (key // size).astype(np.int32), (key % size).astype(np.int32)
 
 
-def drop_sparse(one: np.ndarray, other: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def drop_low_degree(
+    one: np.ndarray, other: np.ndarray, degree: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The edges left when vertices of fewer neighbours are dropped again and again."""
     while len(one):
         size = int(max(one.max(), other.max())) + 1

@@ -76,15 +76,15 @@ def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
     hard = np.flatnonzero(objective.hard)
     pairs = hard[objective.length[hard] == 2]
     required = literal_code(-objective.rows_of(pairs, 2))
-    implied = build_graph(size, np.concatenate((required, found.conflict)))
-    start, literal = hard_rows(objective, hard)
+    implied = build_conflict_graph(size, np.concatenate((required, found.conflict)))
+    start, literal = hard_literal_rows(objective, hard)
     is_group = _find_groups(
         start, literal, implied.start, implied.neighbour, objective.block_of, len(hard), MAX_GROUP
     )
     extra, stands = _group_conflicts(start, literal, np.flatnonzero(is_group), size, len(hard))
     required = np.concatenate((required, extra))
     kind = np.repeat((0, -1), (len(required), len(found.conflict)))
-    graph = build_graph(size, np.concatenate((required, found.conflict)), kind)
+    graph = build_conflict_graph(size, np.concatenate((required, found.conflict)), kind)
     grown = grow_cliques(graph, partition=False)
     covered = np.zeros(objective.num_clauses, bool)
     covered[pairs] = True
@@ -99,7 +99,7 @@ def soft_cliques(objective: MapObjective) -> SoftCliques:
     covered = np.zeros(objective.num_clauses, bool)
     weights, kind = np.unique(objective.weight[chosen], return_inverse=True)
     edges = literal_code(-objective.rows_of(chosen, 2))
-    graph = build_graph(2 * objective.num_atoms, edges, kind)
+    graph = build_conflict_graph(2 * objective.num_atoms, edges, kind)
     grown = grow_cliques(graph, partition=True)
     is_large = np.flatnonzero(np.diff(grown.start) > 2)
     cliques = select_rows(grown.start, grown.literal, is_large, grown.kind[is_large])
@@ -114,7 +114,9 @@ def select_rows(
     return Cliques(*take_rows(start, literal, rows), kind)
 
 
-def build_graph(size: int, edges: np.ndarray, kind: np.ndarray | None = None) -> ConflictGraph:
+def build_conflict_graph(
+    size: int, edges: np.ndarray, kind: np.ndarray | None = None
+) -> ConflictGraph:
     """The graph of some edges int32[num_edges, 2]; a double edge keeps its kind if one has it."""
     kind = np.zeros(len(edges), np.int64) if kind is None else kind
     one, other = edges.T.astype(np.int64)
@@ -340,7 +342,7 @@ class Probe(NamedTuple):
     conflict: np.ndarray  # int32[num_conflicts, 2], literals that do not hold together
 
 
-def probe(objective: MapObjective) -> Probe:
+def probe_literals(objective: MapObjective) -> Probe:
     """Forced atoms and conflicts among literals."""
     hard = np.flatnonzero(objective.hard)
     rows = HardRows(
@@ -370,7 +372,7 @@ def probe(objective: MapObjective) -> Probe:
     return Probe(solver.propagate([])[0], value, literal_code(conflict * (1, -1)))
 
 
-def hard_rows(objective: MapObjective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hard_literal_rows(objective: MapObjective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR of literal codes: the hard clauses, then one for each exactly-one block."""
     start, literal = take_rows(objective.clause_start, objective.literal, hard)
     exact = np.flatnonzero(objective.block_exact)

@@ -92,10 +92,10 @@ def solve_independent_set(
         np.array([float(weight[chosen].sum()), 0.0]),
         np.zeros(2, np.int64),
     )
-    begin(compatible, weight, search)
+    begin_search(compatible, weight, search)
     done = False
     while not done and not stop.is_over():
-        done = advance(compatible, weight, search, CHUNK)
+        done = visit_sets(compatible, weight, search, CHUNK)
     kept = np.zeros(count, bool)
     kept[order] = search.best
     world = ~conflicts.literal
@@ -145,7 +145,7 @@ class BranchState(NamedTuple):
 
 
 @allocating_entry
-def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
+def begin_search(compatible, weight, search):  # type: ignore[no-untyped-def]
     for v in range(len(weight)):
         search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
     _colour(compatible, weight, search, 0)
@@ -155,7 +155,7 @@ def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
 
 
 @allocating_entry
-def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
+def visit_sets(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
     """Visit up to `max_nodes` sets; true when there are no more."""
     num_words = compatible.shape[1]
     for _ in range(max_nodes):

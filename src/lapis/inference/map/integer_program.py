@@ -47,7 +47,7 @@ from lapis.inference.map.cliques import (
     Probe,
     SoftCliques,
     hard_cliques,
-    probe,
+    probe_literals,
     soft_cliques,
 )
 from lapis.inference.map.objective import ComponentResult, MapObjective
@@ -60,7 +60,7 @@ POLL = 0.1  # seconds between two looks at whether to stop
 IMPOSSIBLE = ComponentResult(None, math.inf, "ilp", math.inf, possible=False)
 
 
-def solve(
+def solve_program(
     objective: MapObjective,
     *,
     start: np.ndarray | None = None,
@@ -69,7 +69,7 @@ def solve(
 ) -> ComponentResult:
     """Minimise the cost; `start` is a world to begin with."""
     stop = stop or Stop()
-    structure = analyse(objective)
+    structure = analyse_objective(objective)
     if not structure.found.possible:
         return IMPOSSIBLE
     use_cuts = int(structure.optional.sum()) > ALL_AT_ONCE if cuts is None else cuts
@@ -79,7 +79,7 @@ def solve(
     while True:
         rounds += 1
         program = ClauseProgram(structure, active)
-        found = minimise(program, best if cost < math.inf else None, stop)
+        found = minimise_cost(program, best if cost < math.inf else None, stop)
         if not found.possible:
             return found
         bound = max(bound, objective.least_cost(found.bound))
@@ -101,7 +101,7 @@ def solve(
     return ComponentResult(world, cost, "ilp", min(bound, cost), rounds=rounds)
 
 
-def minimise(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> ComponentResult:
+def minimise_cost(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> ComponentResult:
     """Run HiGHS; Ctrl-C and `stop` end it with what it has."""
     import highspy
 
@@ -119,7 +119,7 @@ def minimise(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> Co
         solution = highspy.HighsSolution()
         solution.col_value = program.columns_of(start)
         solver.setSolution(solution)
-    run(solver, stop)
+    run_highs(solver, stop)
     status = solver.getModelStatus()
     if status in (
         highspy.HighsModelStatus.kInfeasible,
@@ -134,7 +134,7 @@ def minimise(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> Co
     return ComponentResult(world, cost, "ilp", max(0.0, info.mip_dual_bound / scale))
 
 
-def run(solver: Any, stop: Stop) -> None:
+def run_highs(solver: Any, stop: Stop) -> None:
     """Solve in a thread of its own; Ctrl-C presses the stop, which ends it."""
     solver.HandleUserInterrupt = True
     solver.startSolve()
@@ -168,9 +168,9 @@ class ProgramStructure:
         return several & ~objective.hard & ~self.soft.covered
 
 
-def analyse(objective: MapObjective) -> ProgramStructure:
+def analyse_objective(objective: MapObjective) -> ProgramStructure:
     """Forced atoms, hard and soft cliques."""
-    found = probe(objective)
+    found = probe_literals(objective)
     return ProgramStructure(
         objective, found, hard_cliques(objective, found), soft_cliques(objective)
     )
@@ -330,19 +330,19 @@ class ClauseProgram:
         upper[:num_atoms] = known != 0
         upper[num_atoms : self.first_clique_column] = 1.0 / self.unit
         program.col_lower_, program.col_upper_ = lower, upper
-        program.row_lower_ = joined(self.lower, np.float64)
-        program.row_upper_ = joined(self.upper, np.float64)
-        lengths = joined(self.length, np.int64)
+        program.row_lower_ = concatenate_as(self.lower, np.float64)
+        program.row_upper_ = concatenate_as(self.upper, np.float64)
+        lengths = concatenate_as(self.length, np.int64)
         program.num_row_ = len(lengths)
         program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         program.a_matrix_.start_ = row_starts(lengths).astype(np.int32)
-        program.a_matrix_.index_ = joined(self.index, np.int32)
-        program.a_matrix_.value_ = joined(self.value, np.float64)
+        program.a_matrix_.index_ = concatenate_as(self.index, np.int32)
+        program.a_matrix_.value_ = concatenate_as(self.value, np.float64)
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
         extra = self.num_columns - num_atoms
         program.integrality_ = [integer] * num_atoms + [continuous] * extra
         return program
 
 
-def joined(pieces: list[np.ndarray], dtype: type) -> np.ndarray:
+def concatenate_as(pieces: list[np.ndarray], dtype: type) -> np.ndarray:
     return np.concatenate([*pieces, np.empty(0, dtype)]).astype(dtype)

@@ -75,7 +75,7 @@ def most_likely_world_lazily(
         network = lazy.extend(found.world[: network.num_base_atoms])
         if lazy.num_added == 0 or found.interrupted or work_clock() > deadline:
             break
-    return network, settle(network, found, lazy.num_added == 0, number)
+    return network, finish_result(network, found, lazy.num_added == 0, number)
 
 
 def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
@@ -90,7 +90,7 @@ def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
     return world
 
 
-def settle(network: Network, found: MapResult, complete: bool, rounds: int) -> MapResult:
+def finish_result(network: Network, found: MapResult, complete: bool, rounds: int) -> MapResult:
     """The result with the world's true score: listed last, its violations are all in.
 
     Raises TooLarge "no-feasible-world" if hard formulas are among these.

@@ -47,7 +47,7 @@ TABU = 4
 REDRAWN = 0.1  # share of atoms redrawn at a restart
 
 
-def search(
+def search_world(
     objective: MapObjective,
     *,
     seed: int = 0,
@@ -61,7 +61,7 @@ def search(
 
     `first_feasible` ends the search at the first world without a violated hard clause.
     """
-    from lapis.inference.map.maxwalksat_kernel import advance, begin
+    from lapis.inference.map.maxwalksat_kernel import advance_walk, begin_walk
     from lapis.inference.random_numbers import random_states
 
     stop = stop or Stop()
@@ -72,17 +72,17 @@ def search(
     tabu = min(TABU, objective.num_atoms // 4)
     done = False
     for _ in range(restarts):
-        begin(clauses, walk, step)
+        begin_walk(clauses, walk, step)
         last = walk.flips[0] + max_flips
         while not done and walk.flips[0] < last:
             chunk = min(CHUNK, last - walk.flips[0])
-            done = advance(clauses, walk, chunk, NOISE, tabu, step, first_feasible, state)
+            done = advance_walk(clauses, walk, chunk, NOISE, tabu, step, first_feasible, state)
             if stop.is_over():
                 break
         if done or stop.is_over():
             break
         best = walk.best if walk.cost[1] < np.inf else walk.world
-        walk.world[:] = redraw(objective, best, rng)
+        walk.world[:] = redraw_some(objective, best, rng)
     flips = int(walk.flips[0])
     if walk.cost[1] == np.inf:
         return ComponentResult(None, np.inf, "maxwalksat", flips=flips)
@@ -140,7 +140,7 @@ def pressure_step(objective: MapObjective) -> float:
     return float(soft.mean()) * objective.scale if len(soft) else 1.0
 
 
-def redraw(objective: MapObjective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def redraw_some(objective: MapObjective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A part of the atoms outside blocks, and of the blocks, drawn anew."""
     changed = world.copy()
     chosen = (rng.random(len(world)) < REDRAWN) & (objective.block_of < 0)
@@ -153,7 +153,7 @@ def redraw(objective: MapObjective, world: np.ndarray, rng: np.random.Generator)
     return changed
 
 
-def climb(
+def iterate_modes(
     objective: MapObjective,
     *,
     seed: int = 0,
@@ -162,20 +162,20 @@ def climb(
     stop: Stop | None = None,
 ) -> ComponentResult:
     """A local optimum near `start`; no world if no feasible one to start from was found."""
-    from lapis.inference.map.maxwalksat_kernel import begin, descend
+    from lapis.inference.map.maxwalksat_kernel import begin_walk, sweep_downhill
 
     world = initial_world(objective) if start is None else start
     flips = 0
     if objective.cost(world) == np.inf:
-        found = search(
+        found = search_world(
             objective, seed=seed, max_flips=max_flips, first_feasible=True, start=world, stop=stop
         )
         if found.world is None:
             return found
         world, flips = found.world, found.flips
     clauses, walk = prepare(objective, world)
-    begin(clauses, walk, 1.0 + float(np.abs(clauses.weight).sum()))
-    while descend(clauses, walk) and not (stop and stop.is_over()):
+    begin_walk(clauses, walk, 1.0 + float(np.abs(clauses.weight).sum()))
+    while sweep_downhill(clauses, walk) and not (stop and stop.is_over()):
         pass
     flips += int(walk.flips[0])
     return ComponentResult(walk.world, objective.cost(walk.world), "icm", flips=flips)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.random_numbers import below, uniform
+from lapis.inference.random_numbers import uniform, uniform_below
 from lapis.runtime.kernels import entry, inner
 
 HARD, SOFT = 0, 1  # rows of `violated` and of `num_violated`
@@ -57,7 +57,7 @@ class MaxWalkSatState(NamedTuple):
 
 
 @entry
-def begin(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
+def begin_walk(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
     """Set everything up for `walk.world`; the best cost is kept."""
     walk.gain[:] = 0.0
     walk.num_violated[:] = 0
@@ -129,7 +129,7 @@ def _strike(clauses, walk, clause):  # type: ignore[no-untyped-def]
 
 
 @inner
-def flip(clauses, walk, atom):  # type: ignore[no-untyped-def]
+def flip_atom(clauses, walk, atom):  # type: ignore[no-untyped-def]
     """Flip one atom."""
     world, literal = walk.world, clauses.literal
     value = not world[atom]
@@ -225,7 +225,7 @@ def random_move(clauses, walk, clause, rng):  # type: ignore[no-untyped-def]
     """A random atom whose flip helps to repair the clause."""
     first, last = clauses.clause_start[clause], clauses.clause_start[clause + 1]
     repair_true = walk.pressure[clause] < 0
-    k = first + below(rng, last - first)
+    k = first + uniform_below(rng, last - first)
     while repair_true and walk.world[abs(clauses.literal[k]) - 1] != (clauses.literal[k] > 0):
         k = k + 1 if k + 1 < last else first
     return abs(clauses.literal[k]) - 1
@@ -242,14 +242,14 @@ def press_hard(clauses, walk, amount):  # type: ignore[no-untyped-def]
 
 
 @inner
-def choose(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-def]
+def choose_atom(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-def]
     """The atom to flip next; −1 where every choice is tabu."""
     chosen = _best_downhill(walk, tabu, rng)
     if chosen >= 0:
         return chosen
     if walk.num_violated[HARD] > 0:
         press_hard(clauses, walk, step)
-        clause = walk.violated[HARD, below(rng, walk.num_violated[HARD])]
+        clause = walk.violated[HARD, uniform_below(rng, walk.num_violated[HARD])]
         if uniform(rng) < noise:
             return random_move(clauses, walk, clause, rng)
         chosen, _ = best_move(clauses, walk, clause, tabu)
@@ -260,13 +260,13 @@ def choose(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-de
         # only about once for every look at all of them.
         top = 0.0
         for _ in range(min(SAMPLES, number)):
-            clause = walk.violated[SOFT, below(rng, number)]
+            clause = walk.violated[SOFT, uniform_below(rng, number)]
             atom, value = best_move(clauses, walk, clause, tabu)
             if value > top + LEAST_GAIN:
                 chosen, top = atom, value
         if chosen >= 0 or uniform(rng) * number > SAMPLES:
             return chosen
-    clause = walk.violated[SOFT, below(rng, number)]
+    clause = walk.violated[SOFT, uniform_below(rng, number)]
     if uniform(rng) < noise:
         return random_move(clauses, walk, clause, rng)
     chosen, _ = best_move(clauses, walk, clause, tabu)
@@ -279,7 +279,7 @@ def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
     chosen, top, oldest = -1, 0.0, 0
     number = walk.num_downhill[0]
     for i in range(min(SAMPLES, number)):
-        atom = walk.downhill[i if number <= SAMPLES else below(rng, number)]
+        atom = walk.downhill[i if number <= SAMPLES else uniform_below(rng, number)]
         age = walk.last_flip[atom]
         if walk.flips[0] - age <= tabu:
             continue
@@ -290,7 +290,7 @@ def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
 
 
 @entry
-def advance(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  # type: ignore[no-untyped-def]
+def advance_walk(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  # type: ignore[no-untyped-def]
     """Flip up to `num_flips` times; true where there is nothing left to search for."""
     end = walk.flips[0] + num_flips
     while True:
@@ -301,16 +301,16 @@ def advance(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  
             return True
         if walk.flips[0] >= end:
             return False
-        chosen = choose(clauses, walk, noise, tabu, step, rng)
+        chosen = choose_atom(clauses, walk, noise, tabu, step, rng)
         walk.flips[0] += 1
         if chosen < 0:
             continue
         partner = partner_of(clauses, walk, chosen)
         if partner == -2:
             continue
-        flip(clauses, walk, chosen)
+        flip_atom(clauses, walk, chosen)
         if partner >= 0:
-            flip(clauses, walk, partner)
+            flip_atom(clauses, walk, partner)
 
 
 @inner
@@ -327,7 +327,7 @@ def _save(walk):  # type: ignore[no-untyped-def]
 
 
 @entry
-def descend(clauses, walk):  # type: ignore[no-untyped-def]
+def sweep_downhill(clauses, walk):  # type: ignore[no-untyped-def]
     """One pass over the atoms, flipping each whose flip is downhill; true if any was.
 
     The gain of a block's move is exact, since its two flips are tried one by one.
@@ -338,13 +338,13 @@ def descend(clauses, walk):  # type: ignore[no-untyped-def]
         if partner == -2 or (partner < 0 and walk.gain[atom] <= LEAST_GAIN):
             continue
         gain = walk.gain[atom]
-        flip(clauses, walk, atom)
+        flip_atom(clauses, walk, atom)
         if partner >= 0:
             gain += walk.gain[partner]
-            flip(clauses, walk, partner)
+            flip_atom(clauses, walk, partner)
             if gain <= LEAST_GAIN:
-                flip(clauses, walk, partner)
-                flip(clauses, walk, atom)
+                flip_atom(clauses, walk, partner)
+                flip_atom(clauses, walk, atom)
                 continue
         walk.flips[0] += 1
         moved = True

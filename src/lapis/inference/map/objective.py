@@ -145,9 +145,11 @@ class MapComponent(NamedTuple):
 def objective_of(network: Network) -> MapObjective:
     """Effective weights of a network, equal clauses merged."""
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
-    start, literal, weight, always = merge_clauses(network.clause_start, network.literal, weight)
+    start, literal, weight, always = merge_equal_clauses(
+        network.clause_start, network.literal, weight
+    )
     unit = (np.diff(start) == 1) & ~np.isinf(weight)
-    atom, gain, lost = net_units(literal[start[:-1][unit]], weight[unit])
+    atom, gain, lost = merge_units_of_atoms(literal[start[:-1][unit]], weight[unit])
     rest = np.flatnonzero(~unit)
     rest_start, rest_literal = take_rows(start, literal, rest)
     return MapObjective(
@@ -162,7 +164,9 @@ def objective_of(network: Network) -> MapObjective:
     )
 
 
-def net_units(literal: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def merge_units_of_atoms(
+    literal: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Atoms with soft unit clauses, what each gains by being true, and the score that is left over.
 
     w·1[a] + v·1[¬a] = v + (w − v)·1[a]; where that is negative it is w + (v − w)·1[¬a].
@@ -211,7 +215,7 @@ def rows_by_label(label: np.ndarray, count: int) -> list[np.ndarray]:
     return np.split(order, ends[:-1]) if count else []
 
 
-def merge_clauses(
+def merge_equal_clauses(
     start: np.ndarray, literal: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Add the weights of clauses with the same literals; drop those with weight 0.

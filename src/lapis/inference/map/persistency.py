@@ -98,7 +98,7 @@ class QuadraticTerms(NamedTuple):
     cost: np.ndarray  # int64[num_terms]
 
 
-def find_couplings(objective: MapObjective, component: np.ndarray) -> Couplings:
+def build_couplings(objective: MapObjective, component: np.ndarray) -> Couplings:
     """The components, int32[num_atoms] labels, that are fields and couplings."""
     taken = writable_atoms(objective, component)
     mine = taken[np.abs(objective.literal[objective.clause_start[:-1]]) - 1]
@@ -251,7 +251,7 @@ def build_residual(
     return Residual(*_build(num_nodes, tail, head, forward, backward))
 
 
-def saturate(
+def find_maximum_flow(
     residual: Residual, excess: np.ndarray, should_stop: Callable[[], bool]
 ) -> np.ndarray | None:
     """Push all that can flow; bool[num_nodes], what the source still reaches.
@@ -395,15 +395,15 @@ def find_persistent(
     objective: MapObjective, component: np.ndarray, should_stop: Callable[[], bool]
 ) -> Persistent:
     """What cuts settle of the components, int32[num_atoms] labels, that are made of pairs."""
-    couplings = find_couplings(objective, component)
+    couplings = build_couplings(objective, component)
     nothing = np.full(objective.num_atoms, -1, np.int8)
     if not couplings.taken.any():
         return Persistent(nothing, 0.0)
     cover = double_cover(couplings)
-    reached = saturate(cover.residual, cover.excess, should_stop)
+    reached = find_maximum_flow(cover.residual, cover.excess, should_stop)
     if reached is None:
         return Persistent(nothing, 0.0)
-    value = settle(cover, reached, len(couplings.field))[: objective.num_atoms]
+    value = read_values(cover, reached, len(couplings.field))[: objective.num_atoms]
     value = np.where(couplings.taken, value, nothing)
     return Persistent(value, 2.0 * couplings.error if (value >= 0).any() else 0.0)
 
@@ -431,7 +431,7 @@ def double_cover(couplings: Couplings) -> Cover:
     return Cover(literal, own[literal] == mirror[literal], residual, excess)
 
 
-def settle(cover: Cover, reached: np.ndarray, num_nodes: int) -> np.ndarray:
+def read_values(cover: Cover, reached: np.ndarray, num_nodes: int) -> np.ndarray:
     """int8[num_nodes], the values that follow from what the source reaches."""
     value = np.full(num_nodes, -1, np.int8)
     atom, is_negated = cover.literal >> 1, cover.literal & 1

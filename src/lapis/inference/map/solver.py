@@ -17,7 +17,7 @@ tolerance would mean nothing; relative to all costs, one component pays for doub
 
 One component of a MAP problem: a world by local search, then a proof.
 
-`improve` never proves more than that a cost of 0 cannot be beaten; `prove` starts from its world.
+`search_component` proves only costs of 0; `prove_component` starts from its world.
 
 Most likely worlds of a problem: ground it and solve, or ground as needed (`lazy`).
 """
@@ -92,7 +92,7 @@ def solve_by_components(network: Network, method: str, options: InferenceOptions
     stop, objective = options.begin_map(), objective_of(network)
     settled = leave_open(network)
     if method in ("auto", "flow"):
-        settled = settle_by_cuts(network, objective, stop, options.progress)
+        settled = fix_by_cuts(network, objective, stop, options.progress)
     names = {"flow": None} if settled.num_cut else {"exact": None}
     world, cut_gap, gap = np.zeros(0, bool), settled.gap, 0.0
     diagnostics = dict.fromkeys(
@@ -129,7 +129,7 @@ def solve_rest(
     settled = leave_open(reduction.core)
     if method in ("auto", "flow"):
         objective = objective_of(reduction.core)
-        settled = settle_by_cuts(reduction.core, objective, stop, options.progress)
+        settled = fix_by_cuts(reduction.core, objective, stop, options.progress)
     core = settled.rest
     solved = np.zeros(core.num_atoms, bool)
     world = np.zeros(core.num_atoms, bool)
@@ -182,7 +182,7 @@ def leave_open(network: Network) -> MapPartial:
     return MapPartial(np.full(network.num_atoms, -1, np.int8), network, everything, 0.0)
 
 
-def settle_by_cuts(
+def fix_by_cuts(
     network: Network, objective: MapObjective, stop: Stop, progress: Report | None
 ) -> MapPartial:
     """The atoms that minimum cuts settle; none if time is up first."""
@@ -267,15 +267,17 @@ def solve_parts(
         event = Progress("searching", number, len(parts), work_clock() - began)
         report_progress(options.progress, event)
         share = share_of_time(stop, parts, number)
-        start = define_auxiliaries(core, part)
-        found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
+        start = initial_component_world(core, part)
+        found.append(
+            search_component(part.objective, start, method, int(seeds[number]), share, stop)
+        )
     if method in ("auto", "ilp"):
         for number, part in enumerate(parts):
             tell_proofs(number)
             if stop.is_over() or is_proven(part, found[number]):
                 continue
             share = share_of_time(stop, parts, number)
-            found[number] = prove(part.objective, found[number], method, share, stop)
+            found[number] = prove_component(part.objective, found[number], method, share, stop)
             if not found[number].possible:
                 from lapis.network.satisfiability import contradiction_error
 
@@ -296,7 +298,7 @@ def share_of_time(stop: Stop, parts: list[MapComponent], number: int) -> float:
     return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 
 
-def define_auxiliaries(core: Network, part: MapComponent) -> np.ndarray:
+def initial_component_world(core: Network, part: MapComponent) -> np.ndarray:
     """A first world of a component: auxiliary atoms are what they are defined to be."""
     from lapis.inference.map.maxwalksat import initial_world
 
@@ -326,24 +328,24 @@ SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
 
 
-def improve(
+def search_component(
     objective: MapObjective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
 ) -> ComponentResult:
     """A good world by local search; Ctrl-C ends it with the best so far."""
-    from lapis.inference.map.maxwalksat import climb, search
+    from lapis.inference.map.maxwalksat import iterate_modes, search_world
 
     world, cost, flips, name = None, objective.cost(start), 0, "icm"
     if cost < math.inf:
         world = start
     try:
-        found = climb(objective, seed=seed, start=start, stop=stop)
+        found = iterate_modes(objective, seed=seed, start=start, stop=stop)
         flips += found.flips
         if found.cost <= cost:
             world, cost = found.world, found.cost
         if method != "icm" and cost > 0.0:
             name = "maxwalksat"
             proof_follows = method in ("auto", "ilp")
-            found = search(
+            found = search_world(
                 objective,
                 seed=seed,
                 max_flips=2_000 + objective.num_atoms * (20 if proof_follows else 200),
@@ -359,7 +361,7 @@ def improve(
     return ComponentResult(world, cost, name, flips=flips)
 
 
-def prove(
+def prove_component(
     objective: MapObjective, found: ComponentResult, method: str, seconds: float, stop: Stop
 ) -> ComponentResult:
     """Prove the world to be the best, or find a better one."""
@@ -374,12 +376,12 @@ def prove(
     try:
         conflicts = find_conflicts(objective) if method == "auto" else None
         if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
-            search = stop.within(SEARCH_SHARE * seconds)
-            best = solve_independent_set(objective, conflicts, start=found.world, stop=search)
+            limit = stop.within(SEARCH_SHARE * seconds)
+            best = solve_independent_set(objective, conflicts, start=found.world, stop=limit)
             found = replace(best, flips=found.flips)
         if objective.is_proven(found.cost, found.bound) or stop.is_over():
             return found
-        solution = ilp.solve(objective, start=found.world, stop=own)
+        solution = ilp.solve_program(objective, start=found.world, stop=own)
     except KeyboardInterrupt:
         stop.request()
         return found

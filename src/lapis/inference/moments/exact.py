@@ -94,7 +94,7 @@ def sum_fields(statistics: Statistics, atom: np.ndarray, values: np.ndarray) -> 
     return np.bincount(field[counted], values[counted], statistics.num_statistics)
 
 
-def count_worlds(network: Network, worlds: np.ndarray) -> np.ndarray:
+def count_true_groundings(network: Network, worlds: np.ndarray) -> np.ndarray:
     """float64[num_worlds, num_weights], the true groundings in each world, bool[…, num_atoms]."""
     counts = np.tile(network.constant_count, (len(worlds), 1))
     _count_worlds(
@@ -209,7 +209,7 @@ class ExactMoments:
         plan, atom = self.source.sampling
         size = FEW_SAMPLES if self.source.rough else NUM_SAMPLES
         worlds = plan.sample(size, np.random.default_rng(0), self.natural)
-        drawn = count_worlds(plan.network, worlds)
+        drawn = count_true_groundings(plan.network, worlds)
         probability = worlds.mean(axis=0)
         is_base = atom < len(self.solved.marginal)
         probability[is_base] = self.solved.marginal[atom[is_base]]
@@ -256,7 +256,7 @@ def differentiate(function: Callable[[float], np.ndarray], first_step: float) ->
         row = [(above - below) / (2.0 * step)]
         for order, coarse in enumerate(before, start=1):
             row.append(row[-1] + (row[-1] - coarse) / (4.0**order - 1.0))
-            doubt = max(distance(row[-1], row[-2]), distance(row[-1], coarse))
+            doubt = max(largest_difference(row[-1], row[-2]), largest_difference(row[-1], coarse))
             if doubt < error:
                 best, error = row[-1], doubt
         rounding = float(np.abs(above).max()) * np.finfo(float).eps / step
@@ -267,5 +267,5 @@ def differentiate(function: Callable[[float], np.ndarray], first_step: float) ->
     return best
 
 
-def distance(one: np.ndarray, other: np.ndarray) -> float:
+def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(one - other).max())

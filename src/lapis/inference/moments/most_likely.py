@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.inference.exact.by_components import ExactPlan
-from lapis.inference.map.maxwalksat import initial_world, search
+from lapis.inference.map.maxwalksat import initial_world, search_world
 from lapis.inference.map.objective import MapObjective
 from lapis.inference.moments.statistics import Statistics
 from lapis.inference.sampling.clause_graph import clause_weights
@@ -65,7 +65,7 @@ class MostLikelySearched:
     def moments(self, natural: np.ndarray) -> WorldMoments:
         objective = weighed_objective(self.network, natural)
         self.num_searches += 1
-        found = search(
+        found = search_world(
             objective,
             seed=self.seed + self.num_searches,
             max_flips=MIN_FLIPS + FLIPS_AN_ATOM * self.network.num_atoms,
@@ -111,7 +111,7 @@ def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.nda
     and where worlds tie, as all do at weights 0, a perceptron that starts there never leaves.
     """
     objective = weighed_objective(network, np.zeros(len(network.weights)))
-    found = search(objective, seed=seed, first_feasible=True, start=initial_world(objective))
+    found = search_world(objective, seed=seed, first_feasible=True, start=initial_world(objective))
     if found.world is not None:
         return found.world
     if known is not None:

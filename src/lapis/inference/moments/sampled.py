@@ -56,7 +56,7 @@ class SampledComponents:
 
     def moments(self, natural: np.ndarray) -> SampledMoments:
         num_batches = min(self.num_samples, MAX_BATCHES)
-        draws = on_all_cores(
+        draws = map_in_threads(
             lambda chain: chain.draw(natural, self.num_samples, num_batches), self.chains
         )
         size = np.concatenate([drawn.size for drawn in draws])
@@ -172,7 +172,7 @@ class PersistentChain(Generic[PlanType, StateType]):
         return SampleBatches(counts, size, estimate / size[:, None])
 
 
-def on_all_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """The work on each item, in threads: kernels let each other run. On Ctrl-C all is finished."""
     if len(items) < 2:
         return [work(item) for item in items]

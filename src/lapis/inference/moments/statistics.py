@@ -98,7 +98,7 @@ def gather_statistics(
     ones = np.ones(len(tied))
     columns = parameter_of_weight[tied]
     tied_rows = csr_array((ones, (np.arange(len(tied)), columns)), (len(tied), num_parameters))
-    fields, field, offset = unit_fields(network, is_unit, parameter_of_weight, num_parameters)
+    fields, field, offset = find_unit_fields(network, is_unit, parameter_of_weight, num_parameters)
     field[field >= 0] += len(tied)
     design = csr_array(vstack([tied_rows, fields], format="csr"))
 
@@ -122,7 +122,7 @@ def gather_statistics(
     )
 
 
-def unit_fields(
+def find_unit_fields(
     network: Network, is_unit: np.ndarray, parameter_of_weight: np.ndarray, num_parameters: int
 ) -> tuple[csr_array, np.ndarray, np.ndarray]:
     """The distinct rows of unit clauses, the row of each atom (−1: none), and what ¬a adds.
@@ -225,7 +225,7 @@ class MomentSource(Protocol):
 
 
 @runtime_checkable
-class Walking(Protocol):
+class ResumableSource(Protocol):
     """A source that goes on from where its last moments left it: a chain or a search."""
 
     def keep(self) -> list[np.ndarray]:

@@ -36,19 +36,19 @@ from lapis.inference.exact.junction_tree import (
     JunctionTree,
     Potentials,
     build_tree,
-    collect,
-    distribute,
+    collect_messages,
+    distribute_beliefs,
     maximise_states,
     work_space,
 )
 from lapis.inference.reduction.message_clauses import expand_messages, product_clauses
 from lapis.inference.reduction.tree_answers import (
     CliqueFactors,
+    allocate_work,
     answer_clauses,
     answer_trees,
     clause_runs,
     cut_tree,
-    new_desk,
     pack_samples,
     share_true,
     tree_runs,
@@ -109,7 +109,7 @@ class Reduction:
     @cached_property
     def potentials(self) -> Potentials:
         """The tables of all that was eliminated: most of a reduction's memory, so made if asked."""
-        return collect(self.tree, *self.all_factors, maximise=self.semiring == "max")
+        return collect_messages(self.tree, *self.all_factors, maximise=self.semiring == "max")
 
     @property
     def is_eliminated(self) -> np.ndarray:
@@ -128,7 +128,7 @@ class Reduction:
         if self.semiring != "sum":
             raise ValueError("marginals need a reduction by sums")
         pieces = pack_samples(samples)
-        desk = new_desk(self, pieces)
+        desk = allocate_work(self, pieces)
         marginal = np.empty(self.network.num_atoms)
         false = np.zeros(len(self.network.weights))
         for first, last in tree_runs(self.tree):
@@ -165,7 +165,7 @@ class Reduction:
         if self.semiring != "sum":
             raise ValueError("marginals need a reduction by sums")
         network = self.network
-        beliefs = distribute(self.tree, self.cubes, potentials or self.potentials, joint)
+        beliefs = distribute_beliefs(self.tree, self.cubes, potentials or self.potentials, joint)
         marginal = np.empty(network.num_atoms)
         atoms, place = self.variables.place_of_atoms()
         marginal[atoms] = beliefs.state[place]
@@ -245,7 +245,7 @@ def reduce(
     constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
     in_core = np.ones(len(variables.size), bool)
     in_core[tree.order] = False
-    rows = join_rows(clause_rows(network, kept_clause), fresh)
+    rows = join_clauses(clause_rows(network, kept_clause), fresh)
     core, core_atom = build_part(network, in_core[variables.atom_variable], rows)
     core = replace(
         core,
@@ -281,11 +281,11 @@ def leaving_clauses(
     parts = []
     for first, last in tree_runs(tree, RUN_CLIQUES):
         run, cubes, penalty = factors.of_run(cut_tree(tree, first, last))
-        potentials = collect(run, cubes, penalty, semiring == "max", work=work)
+        potentials = collect_messages(run, cubes, penalty, semiring == "max", work=work)
         message = potentials.message
         roots, values = potentials.root_values(run)
         message[run.message_start[roots]] = values
-        refuse_impossible(network, variables, run, message)
+        require_possible(network, variables, run, message)
         parts.append(expand_messages(run, message, variables, unit))
     return product_clauses(parts, unit, len(network.weights))
 
@@ -303,7 +303,7 @@ def gather_trees(cubes: Cubes, tree: JunctionTree) -> JunctionTree:
     return build_tree(cubes, tree.order[np.argsort(top, kind="stable")])
 
 
-def join_rows(one: ComponentClauses, other: ComponentClauses) -> ComponentClauses:
+def join_clauses(one: ComponentClauses, other: ComponentClauses) -> ComponentClauses:
     return ComponentClauses(
         row_starts(np.concatenate((np.diff(one.start), np.diff(other.start)))),
         np.concatenate((one.literal, other.literal)),
@@ -312,7 +312,7 @@ def join_rows(one: ComponentClauses, other: ComponentClauses) -> ComponentClause
     )
 
 
-def refuse_impossible(
+def require_possible(
     network: Network, variables: Variables, tree: JunctionTree, message: np.ndarray
 ) -> None:
     """Raise if a message that leaves the tables says that every state is forbidden."""

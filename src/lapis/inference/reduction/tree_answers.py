@@ -31,8 +31,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import JunctionTree, collect, longest_row, work_space
-from lapis.inference.exact.junction_tree_kernel import believe, lay_out, visit_cube
+from lapis.inference.exact.junction_tree import (
+    JunctionTree,
+    collect_messages,
+    longest_row,
+    work_space,
+)
+from lapis.inference.exact.junction_tree_kernel import fill_belief, number_axes, visit_cube
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables, cube_penalties, falsifying_cubes, plain_cubes
 from lapis.network.network import Network
@@ -82,7 +87,7 @@ class Answers(NamedTuple):
     false: np.ndarray  # float64[num_weights of the run, num_pieces], E[Σ coefficient·1[false]]
 
 
-class Desk(NamedTuple):
+class WorkSpace(NamedTuple):
     """Where one worker computes."""
 
     axis: np.ndarray  # int32[num_variables]
@@ -96,10 +101,10 @@ class Desk(NamedTuple):
     flip: np.ndarray  # uint64[...], ones where the atom is to be false
 
 
-def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
+def allocate_work(reduction: Reduction, pieces: SamplePieces) -> WorkSpace:
     tree, size = reduction.tree, reduction.variables.size
     listed = longest_row(tree.scope_start) * int(size.max(initial=2))
-    return Desk(
+    return WorkSpace(
         *work_space(tree, size),
         np.empty(longest_row(tree.message_start)),
         np.empty(pieces.bits.shape[1], np.uint64),
@@ -126,12 +131,12 @@ def clause_runs(clauses: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def answer_trees(
-    reduction: Reduction, pieces: Pieces, first: int, last: int, desk: Desk
+    reduction: Reduction, pieces: SamplePieces, first: int, last: int, desk: WorkSpace
 ) -> Answers:
     """The atoms of cliques `first` to `last`, and the clauses that entered these."""
     variables = reduction.variables
     part, cubes, penalty = reduction.factors.of_run(cut_tree(reduction.tree, first, last))
-    potentials = collect(part, cubes, penalty, work=(desk.axis, desk.work))
+    potentials = collect_messages(part, cubes, penalty, work=(desk.axis, desk.work))
     start, atoms = take_rows(variables.state_start, variables.state_atom, part.order)
     clause = cubes.clause[part.cube]
     weights, own, coefficient = local_weights(reduction.network, clause)
@@ -147,7 +152,7 @@ def answer_trees(
     return Answers(atoms[atoms >= 0], probability, weights, false)
 
 
-def answer_clauses(reduction: Reduction, pieces: Pieces, clauses: np.ndarray) -> Answers:
+def answer_clauses(reduction: Reduction, pieces: SamplePieces, clauses: np.ndarray) -> Answers:
     """Clauses over atoms of the core, int64[...]: how often they are false."""
     network = reduction.network
     weights, own, coefficient = local_weights(network, clauses)
@@ -210,7 +215,7 @@ def _answer_trees(  # type: ignore[no-untyped-def]
                 continue
             outside[begin + state] = 1.0
             for i in range(top, first - 1, -1):
-                believe(
+                fill_belief(
                     tree, size, i, table, message, outside, belief, desk.axis, desk.work,
                     desk.scope_belief,
                 )  # fmt: skip
@@ -284,7 +289,7 @@ def _add_clique(  # type: ignore[no-untyped-def]
         for piece in range(len(desk.share)):
             probability[value, piece] += sum_of_state * desk.share[piece]
         value += 1
-    axes = lay_out(tree, cubes.size, i, desk.axis, desk.work)
+    axes = number_axes(tree, cubes.size, i, desk.axis, desk.work)
     for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
         if own[j] < 0:
             continue
@@ -314,7 +319,7 @@ def _answer_clauses(  # type: ignore[no-untyped-def]
             false[own[index], piece] += coefficient[index] * count / pieces.size[piece]
 
 
-class Pieces(NamedTuple):
+class SamplePieces(NamedTuple):
     bits: np.ndarray  # uint64[core.num_atoms, num_words], those of all chains
     word: np.ndarray  # int64[num_parts], the words that a piece has bits of, piece after piece
     mask: np.ndarray  # uint64[num_parts], ones at these bits
@@ -330,7 +335,7 @@ class SampleSpan(NamedTuple):
     end: int
 
 
-def pack_samples(samples: np.ndarray) -> Pieces:
+def pack_samples(samples: np.ndarray) -> SamplePieces:
     """One piece of bool[num_samples, num_atoms]."""
     padded = np.zeros((samples.shape[1], -(-len(samples) // 64) * 64), bool)
     padded[:, : len(samples)] = samples.T
@@ -338,7 +343,7 @@ def pack_samples(samples: np.ndarray) -> Pieces:
     return join_spans([[SampleSpan(packed.astype(np.uint64, copy=False).T, 0, len(samples))]])
 
 
-def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> Pieces:
+def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> SamplePieces:
     """Pieces, each of one or more spans."""
     chains = {id(span.bits): span.bits for piece in pieces for span in piece}
     first = row_starts(np.array([*map(len, chains.values())]))
@@ -354,7 +359,7 @@ def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> Pieces:
         for piece in pieces
     ]
     word, begin, end = np.array([part for piece in parts for part in piece], np.int64).T
-    return Pieces(
+    return SamplePieces(
         bits,
         word.copy(),
         lowest_bits(np.minimum(end, 64)) & ~lowest_bits(np.maximum(begin, 0)),
@@ -370,7 +375,7 @@ def lowest_bits(number: np.ndarray) -> np.ndarray:
     return some
 
 
-def share_true(pieces: Pieces) -> np.ndarray:
+def share_true(pieces: SamplePieces) -> np.ndarray:
     """float64[num_pieces, num_atoms], in how many samples of a piece each atom is true."""
     counts = np.zeros((len(pieces.size), len(pieces.bits)))
     _count_true(pieces, counts)

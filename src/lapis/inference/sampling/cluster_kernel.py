@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.random_numbers import as_uniform, step, uniform
+from lapis.inference.random_numbers import as_uniform, next_state, uniform
 from lapis.inference.sampling.clause_graph import clear_change, flip
 from lapis.inference.sampling.gibbs_kernel import sweep
 from lapis.inference.sampling.tally import record_sample
@@ -95,7 +95,7 @@ def _bond(pairs, freeze, value, root, bonded, rng):  # type: ignore[no-untyped-d
     for begin in range(0, len(freeze), len(bonded)):
         count = 0
         for pair in range(begin, min(begin + len(bonded), len(freeze))):
-            word, one, two, three, four = step(one, two, three, four)
+            word, one, two, three, four = next_state(one, two, three, four)
             same = value[pairs.one[pair]] == value[pairs.other[pair]]
             bonded[count] = pair
             count += as_uniform(word) < (freeze[pair] if same else -freeze[pair])
@@ -231,7 +231,7 @@ def sweep_plain(graph, field, near, plain, world, estimate, rng):  # type: ignor
             total += near.coupling[at] if value[near.atom[at]] == 1 else -near.coupling[at]
         chance = 1.0 / (1.0 + np.exp(-2.0 * total))
         estimate[atom] = chance
-        word, one, two, three, four = step(one, two, three, four)
+        word, one, two, three, four = next_state(one, two, three, four)
         if (as_uniform(word) < chance) != (value[atom] == 1):
             flip(graph, graph.weight, world, atom)
             changes += 1

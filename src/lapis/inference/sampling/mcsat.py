@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.random_numbers import draw
+from lapis.inference.random_numbers import draw_uniform
 from lapis.inference.sampling.clause_graph import (
     ClauseGraph,
     WorldCounters,
@@ -163,7 +163,7 @@ class MCSAT:
                 plan.graph, plan.units, plan.keep, state.world, state.part, state.search,
                 state.scratch, moves, state.estimate, events, state.rng, tallies, at_once,
             )  # fmt: skip
-            if self.restart_probability > 0 and draw(state.rng) < self.restart_probability:
+            if self.restart_probability > 0 and draw_uniform(state.rng) < self.restart_probability:
                 restarts += 1
                 failed += not restart(plan, state, self.restart_flips)
         return McsatInfo(*[*events.tolist(), restarts, failed])

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.random_numbers import below, uniform
+from lapis.inference.random_numbers import uniform, uniform_below
 from lapis.inference.sampling.clause_graph import ClauseGraph, clear_change, flip
 from lapis.inference.sampling.gibbs_kernel import move_variable, read_variable, sweep
 from lapis.inference.sampling.gibbs_units import GibbsUnits
@@ -525,7 +525,7 @@ def _move_rigid(graph, units, world, part, search, scratch, moves, found, estima
     """
     forget(graph, part, scratch.members, found)
     for _ in range(1 + found // ATOMS_A_REGION):
-        seed = np.int64(scratch.members[below(rng, found)])
+        seed = np.int64(scratch.members[uniform_below(rng, found)])
         size, _ = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
         forget(graph, part, scratch.region, size)
         solutions = draw_solution(
@@ -552,14 +552,14 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
     clear_change(world)
     violated = 0.0
     for step in range(EXCURSION_STEPS):
-        atom = scratch.region[below(rng, size)]
+        atom = scratch.region[uniform_below(rng, size)]
         scratch.log_variable[step] = -1
         if atom < graph.first_auxiliary:
             variable = np.int64(units.variable_of_atom[atom])
             old = read_variable(units, world, variable)
-            new = (old + 1 + below(rng, units.variable_size[variable] - 1)) % units.variable_size[
-                variable
-            ]
+            new = (
+                old + 1 + uniform_below(rng, units.variable_size[variable] - 1)
+            ) % units.variable_size[variable]
             move_variable(graph, units, part.weight, world, variable, old, new)
             after = world.change[1]
             if after > violated and uniform(rng) >= COLD ** (after - violated):

@@ -26,13 +26,13 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.tree_answers import (
     Answers,
-    Pieces,
+    SamplePieces,
     SampleSpan,
+    allocate_work,
     answer_clauses,
     answer_trees,
     clause_runs,
     join_spans,
-    new_desk,
     tree_runs,
 )
 from lapis.inference.sampling.chains import Derived, SampleResult, run_chains
@@ -147,7 +147,7 @@ def recover(
 class ChainPieces(NamedTuple):
     """Chains of one length in pieces: those of the first chain, of the second, …; warm-ups last."""
 
-    pieces: Pieces
+    pieces: SamplePieces
     num_chains: int
     num_pieces: int  # a chain
     length: int  # samples a piece; the last of a chain may have fewer
@@ -206,7 +206,7 @@ def judge_runs(
     cores = min(num_cores(), max(1, len(runs)))
 
     def judge_share(core: int) -> list[RunJudged]:
-        desk = new_desk(reduction, cut.pieces)
+        desk = allocate_work(reduction, cut.pieces)
         return [
             judge_answers(
                 reduction.network,

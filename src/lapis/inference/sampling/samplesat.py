@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.random_numbers import below, uniform
+from lapis.inference.random_numbers import uniform, uniform_below
 from lapis.inference.sampling.clause_graph import flip
 from lapis.runtime.kernels import entry, inner
 
@@ -70,17 +70,17 @@ def walk(  # type: ignore[no-untyped-def]
         if count == 0:
             break
         if anneal > 0 and uniform(rng) < anneal:
-            atom = members[below(rng, found)]
+            atom = members[uniform_below(rng, found)]
             off, on = _choose_move(graph, units, part, atom, trial, rng)
             after = _apply(graph, part, off, on, trial, trial_true, violated, position, count)
             if after > count and uniform(rng) >= COLD ** (after - count):
                 after = _apply(graph, part, on, off, trial, trial_true, violated, position, after)
             count = after
             continue
-        clause = violated[below(rng, count)]
+        clause = violated[uniform_below(rng, count)]
         begin, length = graph.clause_start[clause], graph.clause_start[clause + 1]
         length -= begin
-        offset = below(rng, length)
+        offset = uniform_below(rng, length)
         best, best_off, best_on = -1, -1, -1
         looked_at = 1 if uniform(rng) < NOISE else min(length, MAX_CANDIDATES)
         for step in range(looked_at):
@@ -152,7 +152,7 @@ def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyp
         choices += other != atom and not part.fixed[other]
     if choices == 0:
         return -1, -1
-    chosen = below(rng, choices)
+    chosen = uniform_below(rng, choices)
     for at in range(first, last):
         other = units.variable_atom[at]
         if other != atom and not part.fixed[other]:

@@ -30,8 +30,8 @@ from lapis.inference.exact.junction_tree import (
     CliqueBeliefs,
     JunctionTree,
     Potentials,
-    collect,
-    distribute,
+    collect_messages,
+    distribute_beliefs,
     log_states,
     sample_states,
 )
@@ -106,7 +106,7 @@ class CountPlan:
         reduction, network, tables = self.reduction, self.network, self.tables
         weights = network.weights if weights is None else weights
         eliminated, potentials = self._collect(weights, stop)
-        beliefs = distribute(self.tree, tables.cubes, potentials, stop=stop)
+        beliefs = distribute_beliefs(self.tree, tables.cubes, potentials, stop=stop)
         event = tables.event_probability(beliefs.cube)
         joint = np.zeros(int(reduction.tree.message_start[-1]))
         joint[self.message_place] = event[self.message_event]
@@ -168,14 +168,14 @@ class CountPlan:
         """The upward passes over what is eliminated and over the counts."""
         reduction, network, tables = self.reduction, self.network, self.tables
         penalty = cube_penalties(network, reduction.cubes, weights)
-        eliminated = collect(reduction.tree, reduction.cubes, penalty, stop=stop)
+        eliminated = collect_messages(reduction.tree, reduction.cubes, penalty, stop=stop)
         kept = reduction.kept_clause
         soft = network.weight_id[kept] >= 0
         scores = -weights[network.weight_id[kept[soft]]] * network.coefficient[kept[soft]]
         strength = np.bincount(tables.cube_event[soft], scores, tables.num_events)
         messages = eliminated.message[self.message_place]
         strength = strength + np.bincount(self.message_event, messages, tables.num_events)
-        potentials = collect(self.tree, tables.cubes, tables.score(strength), stop=stop)
+        potentials = collect_messages(self.tree, tables.cubes, tables.score(strength), stop=stop)
         roots, values = potentials.root_values(self.tree)
         impossible = roots[values == -np.inf]
         if len(impossible):
@@ -246,7 +246,7 @@ def plan_counts(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> CountPlan | None:
     """How to count the atoms of a network; None if they differ, or their counts do not fit."""
-    alike = find_alike(reduce(network))
+    alike = find_core_classes(reduce(network))
     if alike is None:
         return None
     reduction, variables, classes, cubes, _, num_plain = alike
@@ -278,7 +278,7 @@ def message_entries(tree: JunctionTree) -> tuple[np.ndarray, np.ndarray, np.ndar
     return begin[message] + within, within, message
 
 
-class Alike(NamedTuple):
+class CoreClasses(NamedTuple):
     """The core of a network, and which of its atoms can change places."""
 
     reduction: Reduction
@@ -289,7 +289,7 @@ class Alike(NamedTuple):
     num_plain: int  # variables that are atoms in no block
 
 
-def find_alike(reduction: Reduction) -> Alike | None:
+def find_core_classes(reduction: Reduction) -> CoreClasses | None:
     """None if no two atoms of the core can change places."""
     core = reduction.core
     if not core.num_atoms:
@@ -302,14 +302,14 @@ def find_alike(reduction: Reduction) -> Alike | None:
     classes = group_variables(variables, first)
     if not classes.is_shared.any():
         return None
-    return Alike(reduction, variables, classes, cubes, penalty, num_plain)
+    return CoreClasses(reduction, variables, classes, cubes, penalty, num_plain)
 
 
 def atom_classes(reduction: Reduction) -> np.ndarray:
     """int32[num_base_atoms], equal for atoms of one class of the core; −1 for all others."""
     network = reduction.network
     label = np.full(network.num_atoms, -1, np.int32)
-    alike = find_alike(reduction)
+    alike = find_core_classes(reduction)
     if alike is not None:
         own = alike.classes.of_variable[alike.variables.atom_variable]
         label[alike.reduction.core_atom] = np.where(alike.classes.is_shared[own], own, -1)
@@ -336,7 +336,7 @@ def eliminated_log_odds(
     reduction: Reduction, potentials: Potentials, joint: np.ndarray
 ) -> np.ndarray:
     """float64[num_atoms], right for eliminated atoms: both of their states are sums."""
-    beliefs = distribute(reduction.tree, reduction.cubes, potentials, joint)
+    beliefs = distribute_beliefs(reduction.tree, reduction.cubes, potentials, joint)
     variables = reduction.variables
     is_eliminated = np.zeros(len(variables.size), bool)
     is_eliminated[reduction.tree.order] = True

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.random_numbers import mix_all
+from lapis.inference.random_numbers import mix_array
 from lapis.inference.symmetry.interchangeable import cube_members
 from lapis.network.csr import row_places, row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables
@@ -207,7 +207,7 @@ def state_patterns(classes: Classes, members: Sequence[int]) -> list[Pattern]:
             own = [s for m, s in zip(members, states, strict=True) if m == c]
             if classes.num_atoms[c]:
                 true = sum(own)
-                truths.append(drawn(int(classes.num_atoms[c]), len(own) - true, true))
+                truths.append(pattern_chance(int(classes.num_atoms[c]), len(own) - true, true))
             else:
                 truths.append((np.arange(classes.size[c]) == own[0]).astype(float))
         patterns.append(Pattern(scope, tuple(truths)))
@@ -224,7 +224,7 @@ def find_patterns(
     plain = variable < num_plain
     own = classes.of_variable[variable].astype(np.int64)
     word = np.where(plain, 2 * own + (asked > 0), 2 * len(classes.size) + np.abs(asked))
-    mixed = mix_all(mix_all(word.view(np.uint64) + np.uint64(1)))
+    mixed = mix_array(mix_array(word.view(np.uint64) + np.uint64(1)))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed)))
     digest = total[start[1:]] - total[start[:-1]]
     _, example, group = np.unique(digest, return_index=True, return_inverse=True)
@@ -243,13 +243,13 @@ def find_patterns(
                 inside = cubes.state[first:last]
                 truths[c] = np.isin(np.arange(classes.size[c]), inside).astype(float)
         for c, (false, true) in wanted.items():
-            truths[c] = drawn(int(classes.num_atoms[c]), false, true)
+            truths[c] = pattern_chance(int(classes.num_atoms[c]), false, true)
         scope = tuple(sorted(truths))
         patterns.append(Pattern(scope, tuple(truths[c] for c in scope)))
     return patterns, group
 
 
-def drawn(num_atoms: int, false: int, true: int) -> np.ndarray:
+def pattern_chance(num_atoms: int, false: int, true: int) -> np.ndarray:
     """float64[num_atoms + 1]: P(these atoms false, those true | k of num_atoms are true).
 
     >>> drawn(2, 1, 1).tolist()

@@ -44,8 +44,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.treewidth_bounds import distinct, join_members
-from lapis.inference.random_numbers import mix, mix_all
+from lapis.inference.exact.treewidth_bounds import distinct_edges, pair_members
+from lapis.inference.random_numbers import mix_array, mix_bits
 from lapis.network.components import index_atoms
 from lapis.network.csr import row_starts, stack_rows, take_rows
 from lapis.network.cubes import Cubes
@@ -107,12 +107,12 @@ def score_terms(cubes: Cubes, penalty: np.ndarray, num_plain: int) -> IndicatorT
     )
 
 
-Weighed = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # start, member, value, doubt
+ScoredRows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # start, member, value, doubt
 
 
 def multiply_out(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
-) -> Weighed:
+) -> ScoredRows:
     """Products of atoms and their sums, without those that cancel.
 
     Most are of one atom, and are added up at once; the others are listed and merged.
@@ -140,7 +140,7 @@ def multiply_out(
     # What products are made of goes before they are merged.
     all_members, all_values = np.concatenate(members), np.concatenate(values)
     del members, values
-    found = add_up(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
+    found = sum_equal_terms(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
     alive = np.flatnonzero(np.abs(single) > ROUNDING * single_size).astype(np.int32)
     return (
         *stack_rows([(np.arange(len(alive) + 1), alive), found[:2]]),
@@ -151,11 +151,11 @@ def multiply_out(
 
 def merge_kept(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
-) -> Weighed:
-    return add_up(*take_rows(start, member, rows), penalty[rows])
+) -> ScoredRows:
+    return sum_equal_terms(*take_rows(start, member, rows), penalty[rows])
 
 
-def add_up(start: np.ndarray, member: np.ndarray, value: np.ndarray) -> Weighed:
+def sum_equal_terms(start: np.ndarray, member: np.ndarray, value: np.ndarray) -> ScoredRows:
     """Equal products become one; those that weigh nothing but rounding go."""
     rows = merge_rows(start, member.astype(np.int32), np.zeros(len(value), np.int32), value)
     kept = rows.merged >= 0
@@ -188,7 +188,7 @@ def interchangeable_classes(terms: IndicatorTerms) -> np.ndarray:
     first = np.arange(terms.num_plain, dtype=np.int32)
     if len(terms.member) <= FEW_MEMBERS and not share_neighbourhoods(terms, size):
         return first
-    digests = _describe(
+    digests = _digest_variables(
         terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
     )
     table = np.empty(0, np.int32)
@@ -216,12 +216,12 @@ def share_neighbourhoods(terms: IndicatorTerms, size: int) -> bool:
     term = np.repeat(np.arange(len(length), dtype=np.int32), length)
     member = np.abs(terms.member).astype(np.int32) - np.int32(1)
     is_short = (length <= LONG)[term]
-    one, other = distinct(*join_members(term[is_short], member[is_short]))
-    name = mix_all(np.arange(1, size + 1, dtype=np.uint64))
+    one, other = distinct_edges(*pair_members(term[is_short], member[is_short]))
+    name = mix_array(np.arange(1, size + 1, dtype=np.uint64))
     around = np.zeros(size, np.uint64)
     np.add.at(around, one, name[other])
     np.add.at(around, other, name[one])
-    long_name = mix_all(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
+    long_name = mix_array(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
     np.add.at(around, member[~is_short], long_name)
     around, name = around[: terms.num_plain], name[: terms.num_plain]
     return any(len(np.unique(digest)) < terms.num_plain for digest in (around, around + name))
@@ -238,26 +238,26 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @allocating_entry
-def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
+def _digest_variables(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
     """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
     two = np.uint64(2)
     colour = np.zeros(num_plain, np.uint64)
     term_colour = np.empty(len(strength), np.uint64)
     for _ in range(rounds):
         for term in range(len(strength)):
-            total = mix(np.uint64(strength[term]))
+            total = mix_bits(np.uint64(strength[term]))
             for at in range(start[term], start[term + 1]):
                 v = abs(member[at]) - 1
-                own = colour[v] if v < num_plain else mix(np.uint64(v))
-                total += mix(own * two + np.uint64(member[at] > 0))
-            term_colour[term] = mix(total)
+                own = colour[v] if v < num_plain else mix_bits(np.uint64(v))
+                total += mix_bits(own * two + np.uint64(member[at] > 0))
+            term_colour[term] = mix_bits(total)
         fresh = np.empty(num_plain, np.uint64)
         for v in range(num_plain):
             total = colour[v]
             for at in range(at_start[v], at_start[v + 1]):
                 term = abs(at_term[at]) - 1
-                total += mix(term_colour[term] * two + np.uint64(at_term[at] > 0))
-            fresh[v] = mix(total)
+                total += mix_bits(term_colour[term] * two + np.uint64(at_term[at] > 0))
+            fresh[v] = mix_bits(total)
         colour = fresh
     digest = np.empty((2, num_plain), np.uint64)
     seen = np.full(len(at_start), -1, np.int64)
@@ -266,24 +266,24 @@ def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  #
         for at in range(at_start[v], at_start[v + 1]):
             term = abs(at_term[at]) - 1
             if start[term + 1] - start[term] > LONG:
-                around += mix(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
+                around += mix_bits(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
                 continue
             for other in range(start[term], start[term + 1]):
                 u = abs(member[other]) - 1
                 if u != v and seen[u] != v:
                     seen[u] = v
-                    around += mix(np.uint64(u + 1))
-        digest[0, v] = mix(colour[v] + mix(around + mix(np.uint64(v + 1))))
-        digest[1, v] = mix(colour[v] + mix(around))
+                    around += mix_bits(np.uint64(u + 1))
+        digest[0, v] = mix_bits(colour[v] + mix_bits(around + mix_bits(np.uint64(v + 1))))
+        digest[1, v] = mix_bits(colour[v] + mix_bits(around))
     return digest
 
 
 @inner
 def _digest_term(members, strength):  # type: ignore[no-untyped-def]
-    total = mix(np.uint64(strength))
+    total = mix_bits(np.uint64(strength))
     for value in members:
-        total += mix(np.uint64(2 * abs(value) + (value > 0)))
-    return mix(total)
+        total += mix_bits(np.uint64(2 * abs(value) + (value > 0)))
+    return mix_bits(total)
 
 
 @allocating_entry

@@ -42,8 +42,8 @@ from lapis.inference.moments.statistics import (
     ClosedForm,
     Moments,
     MomentSource,
+    ResumableSource,
     Statistics,
-    Walking,
     gather_statistics,
 )
 from lapis.learning.examples import HIDDEN, Example, is_generative
@@ -147,9 +147,9 @@ class ConditionalObjective:
         return tuple(dict.fromkeys(part.name for part in self.sources))
 
     @property
-    def walking(self) -> list[Walking]:
+    def walking(self) -> list[ResumableSource]:
         """The chains and searches that move with each evaluation."""
-        return [part for part in self.sources if isinstance(part, Walking)]
+        return [part for part in self.sources if isinstance(part, ResumableSource)]
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
@@ -370,9 +370,9 @@ def evaluate_terms(terms: Sequence[PartitionTerm], weights: np.ndarray) -> list[
     """The moments of all terms; chains and searches of several run in parallel on all cores."""
     if all(part.is_exact for term in terms for part in term.sources):
         return [term.at(weights) for term in terms]
-    from lapis.inference.moments.sampled import on_all_cores
+    from lapis.inference.moments.sampled import map_in_threads
 
-    return on_all_cores(lambda term: term.at(weights), terms)
+    return map_in_threads(lambda term: term.at(weights), terms)
 
 
 def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:

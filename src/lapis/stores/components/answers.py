@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
+from lapis.inference.worlds import answer_map_world, answer_world, merge_answers, merge_worlds
 from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer, MostLikelyWorld
@@ -145,7 +145,7 @@ def map_on_store(
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
             found = ask(world, store, asked, limits)
-            parts.append(world_found(world, *fetch_world(found, predicates_of(world))))
+            parts.append(answer_map_world(world, *fetch_world(found, predicates_of(world))))
     return merge_worlds(task, parts)
 
 

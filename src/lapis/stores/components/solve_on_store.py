@@ -22,7 +22,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.map.solver import MapResult, broken_weight
-from lapis.inference.marginals import Marginals, total_figures
+from lapis.inference.marginals import Marginals, combine_figures
 from lapis.language.names import format_atom
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
@@ -179,7 +179,7 @@ def add_figures(number: np.ndarray, value: np.ndarray) -> dict[str, Any]:
         {FIGURES[place]: kinds.get(FIGURES[place], float if FIGURES[place] in real else int)(each)}
         for place, each in zip(number.tolist(), value.tolist(), strict=True)
     ]
-    return total_figures(told)
+    return combine_figures(told)
 
 
 def refuse_contradiction(

@@ -47,11 +47,11 @@ from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
     PartialAnswer,
+    combine_figures,
     join_names,
-    total_figures,
 )
 from lapis.inference.plan import is_tiny, plan_parts
-from lapis.inference.solve import CarriedOut, carry_out, infer_network
+from lapis.inference.solve import PlanResult, infer_network, run_plan
 from lapis.network.components import keep_part
 from lapis.network.network import Network
 from lapis.network.satisfiability import find_core, row_atoms
@@ -159,9 +159,9 @@ def infer_parcel(network: Network, atom: np.ndarray, question: Question) -> Marg
     method, options = question.method, question.options
     if not takes_seed("infer", method) or (method == "auto" and is_tiny(network)):
         return infer_network(network, method, options)
-    done = CarriedOut(network, [], [], {})
+    done = PlanResult(network, [], [], {})
     if method == "auto":
-        done = carry_out(plan_parts(network, options.begin_exact(share=0.5), "leave"))
+        done = run_plan(plan_parts(network, options.begin_exact(share=0.5), "leave"))
     rest, place = done.rest()
     parts = done.parts
     for part, own in each_component(rest):
@@ -194,7 +194,7 @@ def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapRes
     score = network.score(world)
     names = " + ".join(join_names(name.split(" + ") for name in methods))
     return MapResult(
-        world, score, score + gap, gap, 0.0, optimal, names, interrupted, total_figures(notes),
+        world, score, score + gap, gap, 0.0, optimal, names, interrupted, combine_figures(notes),
     )  # fmt: skip
 
 
