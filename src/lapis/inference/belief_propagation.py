@@ -1,27 +1,25 @@
-"""Loopy belief propagation: the cheap estimate, exact where the factor graph is a forest.
+"""Loopy belief propagation: a cheap estimate, exact if the factor graph is a forest.
 
-Sum–product (Pearl 1988; Yedidia, Freeman and Weiss 2005 for the Bethe free energy) on clauses. A
-clause sees each of its variables through one question only: does it make the clause true? Let
-p_j be the chance that variable j does, by its message to the clause, and q the product of 1 − p_j
-over the others. Then the message back is the single number
+Sum–product (Pearl 1988; Bethe free energy: Yedidia, Freeman and Weiss 2005) on clauses. A clause
+depends on a variable only through whether the variable's state makes the clause true. Let p_j be
+the probability of that under the message of variable j, and q = Π (1 − p_j) over the other
+variables. The message back is one number,
 
     λ = log f(makes it true) − log f(does not) = −log(1 − q + q exp(−w)),
 
 so a clause of k literals costs O(k), not 2^k, for any weight, +∞ (hard) included. A block is one
-variable with a state for each atom; several literals of one block in a clause are one question
-(`kernels_belief_propagation`). An auxiliary atom a ⇔ l₁ ∨ … ∨ l_k is one factor, which to its
-members is a clause whose weight is the log odds that the rest gives a; its defining clauses,
-which would add loops, are left out.
+variable with a state for each atom; its literals in a clause form one group. An auxiliary atom
+a ⇔ l₁ ∨ … ∨ l_k is one factor. To its members it is a clause whose weight is the log-odds of a from
+the other factors. Its defining clauses would add loops and are left out.
 
-On a forest the messages settle in one pass from the leaves and one back, which is elimination:
-`by_components` does it in logarithms, exact whatever the weights, and finds contradictions. Only
-forests with tables too large for it (blocks of thousands of atoms) go on here, and are called
-exact if no message met the limit that stands for certainty.
+On a forest two passes suffice, which is elimination: `by_components` does it in logarithms and
+finds contradictions. Only forests whose tables are too large (blocks of thousands of atoms) are
+propagated here; they are exact if no message reached the limit that stands for certainty.
 
-Schedule: a factor waits with the change its neighbours have made since it was last looked at,
-and a pass updates those that wait with at least a tenth of the largest (residual scheduling;
-Elidan, McGraw and Koller 2006; without the priority queue: scanning the factors is cheaper than
-a heap on networks this sparse). Messages are damped in log space.
+Schedule: each factor sums the changes of its neighbours since its last update, and a pass updates
+the factors with at least a tenth of the largest sum (residual scheduling; Elidan, McGraw and Koller
+2006). There is no priority queue: scanning the factors of sparse networks is cheaper than a heap.
+Messages are damped in log space.
 """
 
 from __future__ import annotations
@@ -45,31 +43,31 @@ from lapis.inference.sampling.gibbs_units import group_blocks
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
-DAMPING = 0.2  # of the old message in the new one; a forest is solved without
+DAMPING = 0.2  # share of the old message in the new one; 0 on forests
 TOLERANCE = 1e-10  # the largest change of a log message at the end
 
 
 @dataclass(frozen=True)
 class BeliefPropagation:
-    """What the messages say when they stop."""
+    """The beliefs when propagation stops."""
 
     marginal: np.ndarray  # float64[num_base_atoms]
     log_odds: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     log_partition: float  # Bethe approximation
-    exact: bool  # the factor graph is a forest, and nothing was cut off
+    exact: bool  # the factor graph is a forest, and no message reached the limit
     converged: bool
     num_passes: int
-    residual: float  # the largest change still waiting
+    residual: float  # the largest pending change
 
 
 def propagate_beliefs(
     network: Network, *, max_passes: int = 2_000, max_memory: int = DEFAULT_MEMORY
 ) -> BeliefPropagation:
-    """Marginals, expected counts and log Z by loopy belief propagation.
+    """Estimate marginals, expected counts and log Z by loopy belief propagation.
 
-    Raises LapisError "unsatisfiable" where the hard formulas of a forest leave no world.
-    `max_memory` is for the tables of a forest.
+    Raise LapisError "unsatisfiable" if the hard formulas of a forest allow no world. `max_memory`
+    limits the tables of a forest.
     """
     factors, decided = build_factors(network)
     num_factors = len(factors.weight)
@@ -77,7 +75,7 @@ def propagate_beliefs(
     if forest and (plan := plan_exact(network, max_memory)).is_complete:
         return by_elimination(plan)
     messages = Messages(
-        np.zeros(len(factors.question_start) - 1),
+        np.zeros(len(factors.group_start) - 1),
         np.zeros(num_factors),
         np.zeros(network.num_atoms),
         np.full(num_factors, np.inf),
@@ -98,8 +96,8 @@ def propagate_beliefs(
     )
     constant = network.constant_count + decided
     converged = bool(residual <= TOLERANCE)
-    heard = np.concatenate((messages.question, messages.own))
-    cut_off = bool((np.abs(heard) >= factors.limit).any())
+    values = np.concatenate((messages.group, messages.own))
+    cut_off = bool((np.abs(values) >= factors.limit).any())
     return BeliefPropagation(
         np.exp(-np.logaddexp(0.0, -log_odds)),
         log_odds,
@@ -113,6 +111,7 @@ def propagate_beliefs(
 
 
 def by_elimination(plan: ExactPlan) -> BeliefPropagation:
+    """Return the exact beliefs of a forest."""
     found = plan.solve(log_odds=True)
     assert found.log_odds is not None
     beliefs = found.marginal, found.log_odds, found.expected_count, found.log_partition
@@ -120,17 +119,19 @@ def by_elimination(plan: ExactPlan) -> BeliefPropagation:
 
 
 class DisjunctionRows(NamedTuple):
-    """Clauses, then definitions, as disjunctions."""
+    """Clauses, then definitions of auxiliary atoms, as disjunctions."""
 
     start: np.ndarray  # int64[num_rows + 1]
     literal: np.ndarray  # int32[...]
     weight: np.ndarray  # float64[num_rows]
-    own: np.ndarray  # int64[num_rows], the auxiliary atom a definition is of, or −1
+    own: np.ndarray  # int64[num_rows], the auxiliary atom that is defined, or −1
     weight_id: np.ndarray  # int32[num_rows]
     coefficient: np.ndarray  # float64[num_rows]
 
 
 class MessageVariables(NamedTuple):
+    """The variables of a network: blocks, and atoms outside blocks."""
+
     of_atom: np.ndarray  # int32[num_atoms]
     start: np.ndarray  # int64[num_variables + 1]
     atom: np.ndarray  # int32[num_atoms]
@@ -139,23 +140,23 @@ class MessageVariables(NamedTuple):
 
 
 def build_factors(network: Network) -> tuple[MessageFactors, np.ndarray]:
-    """The factor graph, and float64[num_weights] counts of the clauses that blocks make true."""
+    """Return the factor graph and float64[num_weights], counts of clauses that blocks decide."""
     rows, variables = disjunction_rows(network), list_variables(network)
-    asked = group_literals(rows, variables)
-    decided = asked.always_true & (rows.weight_id >= 0)
+    grouped = group_literals(rows, variables)
+    decided = grouped.always_true & (rows.weight_id >= 0)
     count = np.bincount(
         rows.weight_id[decided],
         weights=rows.coefficient[decided],
         minlength=len(network.weights),
     )
-    if asked.always_true.any():
-        rows = drop_true_rows(rows, asked.always_true)
-        asked = group_literals(rows, variables)
-    variable, factor = list_edges(asked, rows.own, variables.of_atom)
+    if grouped.always_true.any():
+        rows = drop_true_rows(rows, grouped.always_true)
+        grouped = group_literals(rows, variables)
+    variable, factor = list_edges(grouped, rows.own, variables.of_atom)
     near = np.argsort(variable, kind="stable")
     near_start = np.searchsorted(variable[near], np.arange(len(variables.start)))
     factors = MessageFactors(
-        asked.factor_start, asked.question_start, asked.question_literal, rows.weight, rows.own,
+        grouped.factor_start, grouped.group_start, grouped.group_literal, rows.weight, rows.own,
         rows.weight_id, rows.coefficient, variables.start, variables.atom, variables.of_atom,
         variables.is_block, variables.may_be_empty, near_start.astype(np.int64),
         factor[near].astype(np.int32), message_limit(rows, variable, factor),
@@ -164,12 +165,13 @@ def build_factors(network: Network) -> tuple[MessageFactors, np.ndarray]:
 
 
 def message_limit(rows: DisjunctionRows, variable: np.ndarray, factor: np.ndarray) -> float:
-    """A log message that outweighs all that soft clauses can say of a variable, by e^50."""
-    loudness = np.where(np.isinf(rows.weight), 0.0, np.abs(rows.weight))[factor]
-    return 50.0 + float(np.bincount(variable, weights=loudness).max(initial=0.0))
+    """Return a log message that exceeds all soft clauses of any variable together by 50."""
+    size = np.where(np.isinf(rows.weight), 0.0, np.abs(rows.weight))[factor]
+    return 50.0 + float(np.bincount(variable, weights=size).max(initial=0.0))
 
 
 def disjunction_rows(network: Network) -> DisjunctionRows:
+    """List the clauses and definitions of a network."""
     graph = build_graph(network)
     num_auxiliary = len(network.definition_start) - 1
     first = network.num_base_atoms
@@ -187,7 +189,7 @@ def drop_true_rows(rows: DisjunctionRows, always_true: np.ndarray) -> Disjunctio
     """Drop clauses that are always true; an atom defined by one becomes a hard fact."""
     fact = always_true & (rows.own >= 0)
     length = np.where(fact, 1, np.where(always_true, 0, np.diff(rows.start)))
-    # A fact's only literal stands where its definition began.
+    # A fact's only literal replaces the first literal of its definition.
     literal = rows.literal.copy()
     literal[rows.start[:-1][fact]] = rows.own[fact] + 1
     at = np.repeat(rows.start[:-1] - np.cumsum(length) + length, length) + np.arange(length.sum())
@@ -203,6 +205,7 @@ def drop_true_rows(rows: DisjunctionRows, always_true: np.ndarray) -> Disjunctio
 
 
 def list_variables(network: Network) -> MessageVariables:
+    """List the blocks, and the atoms outside blocks."""
     of_atom, start, atom = group_blocks(network, network.num_atoms)
     is_block, may_be_empty = np.zeros(len(start) - 1, bool), np.zeros(len(start) - 1, bool)
     first = network.block_atom[network.block_start[:-1]]
@@ -212,33 +215,36 @@ def list_variables(network: Network) -> MessageVariables:
 
 
 class LiteralGroups(NamedTuple):
+    """The literals of each row, grouped by variable."""
+
     factor_start: np.ndarray  # int64[num_rows + 1]
-    question_start: np.ndarray  # int64[num_questions + 1]
-    question_literal: np.ndarray  # int32[...]
+    group_start: np.ndarray  # int64[num_groups + 1]
+    group_literal: np.ndarray  # int32[...]
     always_true: np.ndarray  # bool[num_rows]
 
 
 def group_literals(rows: DisjunctionRows, variables: MessageVariables) -> LiteralGroups:
+    """Group the literals of each row by variable."""
     num_rows, num_literals = len(rows.weight), len(rows.literal)
     factor_start = np.zeros(num_rows + 1, np.int64)
-    question_start = np.zeros(num_literals + 1, np.int64)
-    question_literal = np.zeros(num_literals, np.int32)
+    group_start = np.zeros(num_literals + 1, np.int64)
+    group_literal = np.zeros(num_literals, np.int32)
     always_true = np.zeros(num_rows, bool)
-    questions, literals = fill_groups(
+    groups, literals = fill_groups(
         rows.start, rows.literal, variables.of_atom, variables.start, variables.is_block,
         variables.is_block & ~variables.may_be_empty, np.full(len(variables.start), -1, np.int64),
-        factor_start, question_start, question_literal, always_true,
+        factor_start, group_start, group_literal, always_true,
     )  # fmt: skip
-    start = question_start[: questions + 1].copy()
-    return LiteralGroups(factor_start, start, question_literal[:literals].copy(), always_true)
+    start = group_start[: groups + 1].copy()
+    return LiteralGroups(factor_start, start, group_literal[:literals].copy(), always_true)
 
 
 def list_edges(
-    asked: LiteralGroups, own: np.ndarray, variable_of_atom: np.ndarray
+    grouped: LiteralGroups, own: np.ndarray, variable_of_atom: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(variable, factor) of every question, and of every definition and its atom."""
-    first = np.abs(asked.question_literal[asked.question_start[:-1]]) - 1
-    factor = np.repeat(np.arange(len(own)), np.diff(asked.factor_start))
+    """Return (variable, factor) of every group, and of every definition and its atom."""
+    first = np.abs(grouped.group_literal[grouped.group_start[:-1]]) - 1
+    factor = np.repeat(np.arange(len(own)), np.diff(grouped.factor_start))
     definitions = np.flatnonzero(own >= 0)
     return (
         np.concatenate((variable_of_atom[first], variable_of_atom[own[definitions]])),
@@ -247,7 +253,7 @@ def list_edges(
 
 
 def is_forest(factors: MessageFactors) -> bool:
-    """No cycle among variables and factors: as many edges as nodes less trees."""
+    """Return whether variables and factors form no cycle: edges = nodes − trees."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,14 +1,12 @@
-"""Messages between clauses and variables, as log odds (see `belief_propagation`).
+"""The kernels of `belief_propagation`: messages between clauses and variables, as log-odds.
 
-θ_a, the sum of what all factors say about atom a, is kept for every atom: an atom's log odds, or
-its log weight among the states of its block. A variable's message to a factor is what θ says
-about the factor's question, less what the factor said itself.
+θ_a is the sum of all factors' messages about atom a: its log-odds, or its log weight among the
+states of its block. A variable's message to a factor is computed from θ, less the factor's own
+message.
 
-Clauses as questions to variables: does your state make me true?
-
-The literals of one block in a clause are one question. Only positive ones: is one of these atoms
-the true one? With a negative one, ¬a: is it any state but a? (Positive literals beside it add
-nothing.) With two negative ones, or all atoms of an exactly-one block: always true.
+The literals of one block in a clause form one group. Positive literals only: one of these atoms is
+true. A negative literal ¬a: any state but a (positive literals beside it add nothing). Two negative
+ones, or all atoms of an exactly-one block: the clause is always true.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from lapis.runtime.kernels import entry, inner
 
 
 class MessageFactors(NamedTuple):
-    """Clauses (`own` −1) and definitions of auxiliary atoms (`own` the atom)."""
+    """Clauses (`own` is −1) and definitions of auxiliary atoms (`own` is the atom)."""
 
-    factor_start: np.ndarray  # int64[num_factors + 1], questions of a factor
-    question_start: np.ndarray  # int64[num_questions + 1], literals of a question
-    question_literal: np.ndarray  # int32[...], all positive, or one negative
+    factor_start: np.ndarray  # int64[num_factors + 1], groups of a factor
+    group_start: np.ndarray  # int64[num_groups + 1], literals of a group
+    group_literal: np.ndarray  # int32[...], all positive, or one negative
     weight: np.ndarray  # float64[num_factors], +inf where hard; 0 for a definition
     own: np.ndarray  # int64[num_factors]
     weight_id: np.ndarray  # int32[num_factors], −1 where hard or a definition
@@ -34,22 +32,24 @@ class MessageFactors(NamedTuple):
     variable_atom: np.ndarray  # int32[num_atoms]
     variable_of_atom: np.ndarray  # int32[num_atoms]
     is_block: np.ndarray  # bool[num_variables]
-    may_be_empty: np.ndarray  # bool[num_variables]
+    may_be_empty: np.ndarray  # bool[num_variables], blocks with at most one true atom
     near_start: np.ndarray  # int64[num_variables + 1]
-    near: np.ndarray  # int32[...], the factors of a variable
-    limit: float  # no message is beyond ±limit, where hard clauses would make it infinite
+    near: np.ndarray  # int32[...], the factors of each variable
+    limit: float  # messages stay within ±limit; hard clauses would make them infinite
 
 
 class Messages(NamedTuple):
-    question: np.ndarray  # float64[num_questions], λ, from factor to variable
+    """The messages from factors to variables, and their sums."""
+
+    group: np.ndarray  # float64[num_groups], λ, from factor to variable
     own: np.ndarray  # float64[num_factors], from a definition to its auxiliary atom
     theta: np.ndarray  # float64[num_atoms]
-    waiting: np.ndarray  # float64[num_factors], change since the factor was last updated
+    pending: np.ndarray  # float64[num_factors], changes since the factor's last update
 
 
 @inner
 def _add_exp(one, other):  # type: ignore[no-untyped-def]
-    """log(exp(one) + exp(other))."""
+    """Return log(exp(one) + exp(other))."""
     high, low = max(one, other), min(one, other)
     if high == -np.inf:
         return high
@@ -58,15 +58,15 @@ def _add_exp(one, other):  # type: ignore[no-untyped-def]
 
 @inner
 def _log_no(odds):  # type: ignore[no-untyped-def]
-    """log(1 − p), p being the probability with these log odds."""
+    """Return log(1 − p) for the probability p with these log-odds."""
     return -_add_exp(0.0, odds)
 
 
 @inner
-def _group_odds(factors, messages, question):  # type: ignore[no-untyped-def]
-    """Log odds that the variable answers yes, by all factors together."""
-    begin, end = factors.question_start[question], factors.question_start[question + 1]
-    signed = factors.question_literal[begin]
+def _group_odds(factors, messages, group):  # type: ignore[no-untyped-def]
+    """Return the log-odds that a group holds, by all factors."""
+    begin, end = factors.group_start[group], factors.group_start[group + 1]
+    signed = factors.group_literal[begin]
     atom = abs(signed) - 1
     variable = factors.variable_of_atom[atom]
     if not factors.is_block[variable]:
@@ -74,10 +74,10 @@ def _group_odds(factors, messages, question):  # type: ignore[no-untyped-def]
     inside, outside = -np.inf, 0.0 if factors.may_be_empty[variable] else -np.inf
     for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
         other = factors.variable_atom[at]
-        asked = False
+        is_member = False
         for place in range(begin, end):
-            asked = asked or abs(factors.question_literal[place]) - 1 == other
-        if asked:
+            is_member = is_member or abs(factors.group_literal[place]) - 1 == other
+        if is_member:
             inside = _add_exp(inside, messages.theta[other])
         else:
             outside = _add_exp(outside, messages.theta[other])
@@ -86,13 +86,14 @@ def _group_odds(factors, messages, question):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _incoming(factors, messages, question):  # type: ignore[no-untyped-def]
-    """The variable's message: log odds of yes, by all the other factors."""
-    return _group_odds(factors, messages, question) - messages.question[question]
+def _incoming(factors, messages, group):  # type: ignore[no-untyped-def]
+    """Return the variable's message: log-odds that the group holds, by all other factors."""
+    return _group_odds(factors, messages, group) - messages.group[group]
 
 
 @inner
 def _factor_weight(factors, messages, factor):  # type: ignore[no-untyped-def]
+    """Return the weight of a clause, or the log-odds of a defined atom by the other factors."""
     own = factors.own[factor]
     if own < 0:
         return factors.weight[factor]
@@ -101,36 +102,36 @@ def _factor_weight(factors, messages, factor):  # type: ignore[no-untyped-def]
 
 @inner
 def _log_none_and_some(factors, messages, factor):  # type: ignore[no-untyped-def]
-    """log of the probabilities that no variable, and that some variable, makes the clause true."""
+    """Return the log-probabilities that no group, and that some group, makes the clause true."""
     no, yes = 0.0, -np.inf
-    for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
-        odds = _incoming(factors, messages, question)
+    for group in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
+        odds = _incoming(factors, messages, group)
         no, yes = no + _log_no(odds), _add_exp(yes, no + _log_no(-odds))
     return no, yes
 
 
 @inner
 def _change_theta(factors, messages, atom, change):  # type: ignore[no-untyped-def]
-    """Change θ of an atom and tell the factors of its variable."""
+    """Change θ of an atom and mark the factors of its variable."""
     messages.theta[atom] += change
     variable = factors.variable_of_atom[atom]
     for at in range(factors.near_start[variable], factors.near_start[variable + 1]):
-        messages.waiting[factors.near[at]] += abs(change)
+        messages.pending[factors.near[at]] += abs(change)
 
 
 @inner
 def _update_factor(factors, messages, factor, damping, fresh):  # type: ignore[no-untyped-def]
-    """New messages from one factor to all its variables.
+    """Compute new messages from one factor to all its variables.
 
-    The others' answers to a question are those before it and those after it: dividing the answer
-    itself out of all of them would cancel where one variable is nearly sure.
+    The other groups of a group are those before and those after it: dividing its own probability
+    out of the product of all would cancel if it is nearly 1.
     """
     begin, end = factors.factor_start[factor], factors.factor_start[factor + 1]
     weight = _factor_weight(factors, messages, factor)
     no, yes = 0.0, -np.inf
-    for question in range(begin, end):
-        odds = _incoming(factors, messages, question)
-        place = question - begin
+    for group in range(begin, end):
+        odds = _incoming(factors, messages, group)
+        place = group - begin
         fresh[0, place], fresh[1, place], fresh[2, place] = odds, no, yes
         no, yes = no + _log_no(odds), _add_exp(yes, no + _log_no(-odds))
     all_no, some_yes = no, yes
@@ -141,12 +142,12 @@ def _update_factor(factors, messages, factor, damping, fresh):  # type: ignore[n
         value = -_add_exp(others_yes, before_no + no - weight)
         fresh[0, place] = max(-factors.limit, min(factors.limit, value))
         no, yes = no + _log_no(odds), _add_exp(_log_no(-odds), _log_no(odds) + yes)
-    for question in range(begin, end):
-        old = messages.question[question]
-        new = damping * old + (1 - damping) * fresh[0, question - begin]
-        messages.question[question] = new
-        for at in range(factors.question_start[question], factors.question_start[question + 1]):
-            signed = factors.question_literal[at]
+    for group in range(begin, end):
+        old = messages.group[group]
+        new = damping * old + (1 - damping) * fresh[0, group - begin]
+        messages.group[group] = new
+        for at in range(factors.group_start[group], factors.group_start[group + 1]):
+            signed = factors.group_literal[at]
             _change_theta(
                 factors, messages, abs(signed) - 1, new - old if signed > 0 else old - new
             )
@@ -155,35 +156,35 @@ def _update_factor(factors, messages, factor, damping, fresh):  # type: ignore[n
         old = messages.own[factor]
         messages.own[factor] = damping * old + (1 - damping) * value
         _change_theta(factors, messages, factors.own[factor], messages.own[factor] - old)
-    # With damping part of the way is still to go, even if no neighbour moves.
+    # A damped message has not reached its new value yet.
     left = 0.0
     for place in range(end - begin):
-        left = max(left, abs(fresh[0, place] - messages.question[begin + place]))
-    messages.waiting[factor] = left
+        left = max(left, abs(fresh[0, place] - messages.group[begin + place]))
+    messages.pending[factor] = left
 
 
 @entry
 def pass_messages(factors, messages, damping, tolerance, max_passes, fresh):  # type: ignore[no-untyped-def]
-    """Passes over the factors that wait with most; (number of passes, what still waits)."""
+    """Update factors by pending changes; return (passes, largest change left)."""
     for number in range(max_passes):
         worst = 0.0
-        for factor in range(len(messages.waiting)):
-            worst = max(worst, messages.waiting[factor])
+        for factor in range(len(messages.pending)):
+            worst = max(worst, messages.pending[factor])
         if worst <= tolerance:
             return number, worst
         threshold = max(0.1 * worst, tolerance) if worst < np.inf else 0.0
-        for factor in range(len(messages.waiting)):
-            if messages.waiting[factor] >= threshold:
+        for factor in range(len(messages.pending)):
+            if messages.pending[factor] >= threshold:
                 _update_factor(factors, messages, factor, damping, fresh)
     worst = 0.0
-    for factor in range(len(messages.waiting)):
-        worst = max(worst, messages.waiting[factor])
+    for factor in range(len(messages.pending)):
+        worst = max(worst, messages.pending[factor])
     return max_passes, worst
 
 
 @inner
 def _log_states(factors, messages, variable):  # type: ignore[no-untyped-def]
-    """log Σ_states exp θ."""
+    """Return log Σ_states exp θ of a variable."""
     total = 0.0 if factors.may_be_empty[variable] or not factors.is_block[variable] else -np.inf
     for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
         total = _add_exp(total, messages.theta[factors.variable_atom[at]])
@@ -192,7 +193,7 @@ def _log_states(factors, messages, variable):  # type: ignore[no-untyped-def]
 
 @entry
 def read_beliefs(factors, messages, log_odds, truth):  # type: ignore[no-untyped-def]
-    """Log-odds of the atoms and P(clause true) by the messages."""
+    """Fill the log-odds of atoms and P(clause true)."""
     for variable in range(len(factors.is_block)):
         total = _log_states(factors, messages, variable)
         first = factors.variable_atom[factors.variable_start[variable]]
@@ -206,7 +207,7 @@ def read_beliefs(factors, messages, log_odds, truth):  # type: ignore[no-untyped
                 top = atom
         for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
             atom = factors.variable_atom[at]
-            if atom != top:  # below one half, so that 1 − p does not cancel
+            if atom != top:  # p below one half: 1 − p does not cancel
                 rest = _add_exp(rest, messages.theta[atom])
                 share = messages.theta[atom] - total
                 log_odds[atom] = share - np.log(-np.expm1(share))
@@ -218,7 +219,7 @@ def read_beliefs(factors, messages, log_odds, truth):  # type: ignore[no-untyped
 
 @entry
 def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
-    """Σ log Z_factor + Σ log Z_variable − Σ log Z_edge."""
+    """Return Σ log Z_factor + Σ log Z_variable − Σ log Z_edge."""
     total = 0.0
     for variable in range(len(factors.is_block)):
         total += _log_states(factors, messages, variable)
@@ -233,21 +234,21 @@ def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
             total += yes
         else:
             total += _add_exp(factors.weight[factor] + yes, all_no)
-        for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
-            odds, message = _incoming(factors, messages, question), messages.question[question]
+        for group in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
+            odds, message = _incoming(factors, messages, group), messages.group[group]
             total -= _add_exp(_log_no(-odds) + message, _log_no(odds))
-            if factors.question_literal[factors.question_start[question]] < 0:
-                total += message  # θ holds −λ on one state instead of λ on all others
+            if factors.group_literal[factors.group_start[group]] < 0:
+                total += message  # θ has −λ on one state instead of λ on all others
     return total
 
 
 @entry
 def fill_groups(
     row_start, literal, variable_of_atom, variable_start, is_block, exactly_one, last_row,
-    factor_start, question_start, question_literal, always_true,
+    factor_start, group_start, group_literal, always_true,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Fill the CSR arrays rows → questions → literals; `last_row` is all −1."""
-    questions, literals = 0, 0
+    """Fill the CSR arrays rows → groups → literals; `last_row` starts as −1."""
+    groups, literals = 0, 0
     for row in range(len(row_start) - 1):
         for at in range(row_start[row], row_start[row + 1]):
             variable = variable_of_atom[abs(literal[at]) - 1]
@@ -256,28 +257,26 @@ def fill_groups(
             last_row[variable] = row
             begin = literals
             if not is_block[variable]:
-                question_literal[literals] = literal[at]
+                group_literal[literals] = literal[at]
                 literals += 1
             else:
                 literals = _fill_block(
-                    row_start, literal, row, at, variable_of_atom, question_literal, literals
+                    row_start, literal, row, at, variable_of_atom, group_literal, literals
                 )
                 size = variable_start[variable + 1] - variable_start[variable]
                 if literals == begin or (
-                    exactly_one[variable]
-                    and question_literal[begin] > 0
-                    and literals - begin == size
+                    exactly_one[variable] and group_literal[begin] > 0 and literals - begin == size
                 ):
                     always_true[row] = True
-            questions += 1
-            question_start[questions] = literals
-        factor_start[row + 1] = questions
-    return questions, literals
+            groups += 1
+            group_start[groups] = literals
+        factor_start[row + 1] = groups
+    return groups, literals
 
 
 @inner
-def _fill_block(row_start, literal, row, first, variable_of_atom, question_literal, literals):  # type: ignore[no-untyped-def]
-    """Write the literals of one block; none where the answer is always yes."""
+def _fill_block(row_start, literal, row, first, variable_of_atom, group_literal, literals):  # type: ignore[no-untyped-def]
+    """Write the literals of one block; none if the clause is always true."""
     variable = variable_of_atom[abs(literal[first]) - 1]
     begin, negative = literals, 0
     for at in range(first, row_start[row + 1]):
@@ -285,10 +284,10 @@ def _fill_block(row_start, literal, row, first, variable_of_atom, question_liter
             continue
         if literal[at] < 0:
             if negative == 0:
-                question_literal[begin] = literal[at]
+                group_literal[begin] = literal[at]
             negative += 1
         elif negative == 0:
-            question_literal[literals] = literal[at]
+            group_literal[literals] = literal[at]
             literals += 1
     if negative == 0:
         return literals

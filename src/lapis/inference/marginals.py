@@ -1,16 +1,14 @@
-"""Marginals of a network: the options that lead to them, the answers, and how answers are joined.
+"""Marginals of a network: options, partial answers, and how they are joined.
 
-A network falls into components, and components into steps of a plan (`plan`), each answered by a
-solver of its own (`solve`). Components are independent, so that log partitions and expected counts
-add up. `Marginals.join` is the one place where partial answers become one. The method of an atom is
-a number from the start, an index into `methods`; `Marginals.method` is only ever printed.
+A network falls into components, and a plan (`plan`) assigns them to steps, each with its solver
+(`solve`). Components are independent, so log partitions and expected counts add up;
+`Marginals.join` is the only place where partial answers are joined.
 
-Log-odds are kept beside probabilities, because logarithms are never taken of 1 − p:
+Log-odds are stored beside probabilities, because float64 cannot distinguish 1 − 1e-17 from 1:
 
     log P(a) = −log(1 + exp(−x)),   log P(¬a) = −log(1 + exp(x)),   x = log P(a) − log P(¬a)
 
-A probability in float64 cannot tell 1 − 1e-17 from 1; its log-odds are as exact there as
-elsewhere. They are infinite only where the hard formulas decide.
+They are infinite only where hard formulas decide.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ if TYPE_CHECKING:
     from lapis.results.plan_report import PlanRow
 
 Name = TypeVar("Name")
-MAP_SECONDS = 60.0  # for a most likely world, unless there is a time limit
-EXACT, COUNTS = "exact", "counts"  # junction trees; sums over numbers of true atoms
-CERTAIN = 2.0**-53  # 1 − p has no digit of a probability that is nearer to 0 or 1
+MAP_SECONDS = 60.0  # default time limit of a most likely world
+EXACT, COUNTS = "exact", "counts"  # by junction trees; by sums over numbers of true atoms
+CERTAIN = 2.0**-53  # float64 cannot distinguish 1 − p from 1 below this
 
 
 class ChainOptions(TypedDict):
@@ -50,21 +48,21 @@ class ChainOptions(TypedDict):
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """Limits of inference. `precision` is the standard error wanted on every marginal."""
+    """Limits of inference. `precision` is the requested standard error of every marginal."""
 
     precision: float = 0.01
     max_samples: int = 400_000
     num_chains: int = 4
     time_limit: float | None = None
     seed: int = 0
-    max_memory: int | None = None  # bytes, for the network and for exact inference's tables
+    max_memory: int | None = None  # bytes, for the network and for tables of exact inference
     ibound: int | None = None  # count-gibbs: estimate counts by IJGP with this bound
     progress: Report | None = None
     stop: Stop | None = None
-    relax: bool = False  # break the fewest hard formulas where they contradict
-    bounds: bool = False  # certified bounds of what is not exact
-    max_elements: int | None = None  # lifted: constants that may be told apart
-    exact_until: float = math.inf  # of the work clock: exact work that is not done then gives up
+    relax: bool = False  # violate the fewest hard formulas if they contradict each other
+    bounds: bool = False  # certified bounds of answers that are not exact
+    max_elements: int | None = None  # lifted: constants with evidence of their own
+    exact_until: float = math.inf  # deadline of exact work, on the work clock
 
     @property
     def chain_options(self) -> ChainOptions:
@@ -80,16 +78,16 @@ class InferenceOptions:
 
     @property
     def exact_stop(self) -> Stop:
-        """Ends exact work, which has no answer before it is done."""
+        """The condition that ends exact work, which has no partial answer."""
         return Stop(self.stop, self.exact_until)
 
     def begin_map(self) -> Stop:
-        """Ends the search for a most likely world, whose time begins now."""
+        """Return the condition that ends a search for a most likely world; its time starts now."""
         limit = MAP_SECONDS if self.time_limit is None else self.time_limit
         return Stop(self.stop, work_clock() + limit)
 
     def begin_exact(self, share: float = 1.0) -> InferenceOptions:
-        """The same options with a share of the time, from now on, for exact work."""
+        """Return these options with a share of the time limit, from now, for exact work."""
         if self.time_limit is None:
             return self
         until = work_clock() + share * self.time_limit
@@ -107,18 +105,18 @@ class PartialAnswer(NamedTuple):
 class Marginals:
     """Answers about all atoms of a network."""
 
-    methods: tuple[str, ...]  # a name occurs twice where only some of its answers are exact
+    methods: tuple[str, ...]  # a name occurs twice if only some of its answers are exact
     proven: tuple[bool, ...]  # for each of `methods`: its answers are exact
-    method_id: np.ndarray  # int8[num_base_atoms], which of `methods` answered
-    log_partition: float | None  # where exact; an estimate by ais
+    method_id: np.ndarray  # int8[num_base_atoms], the index in `methods`
+    log_partition: float | None  # if exact; an estimate with ais
     marginal: np.ndarray  # float64[num_base_atoms]
-    log_odds: np.ndarray  # float64[num_base_atoms]; of sampled atoms no more than samples can say
-    stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact, and by bp
+    log_odds: np.ndarray  # float64[num_base_atoms], bounded for sampled atoms
+    stderr: np.ndarray | None  # float64[num_base_atoms]; None if all is exact, and with bp
     expected_count: np.ndarray  # float64[num_weights]
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: Trace | None = None  # of the slowest atoms, as the network numbers them
-    solved_log_partition: float | None = None  # of what is exact where the rest is sampled
-    steps: tuple[PlanRow, ...] = ()  # of the plan, as they were carried out
+    solved_log_partition: float | None = None  # of the exact components if others are sampled
+    steps: tuple[PlanRow, ...] = ()  # of the plan, as it was run
 
     @classmethod
     def by(
@@ -134,7 +132,7 @@ class Marginals:
         diagnostics: dict[str, Any] | None = None,
         trace: Trace | None = None,
     ) -> Marginals:
-        """The answer of one method about all atoms."""
+        """Return the answer of one method about all atoms."""
         return cls(
             methods=(method,),
             proven=(exact,),
@@ -150,11 +148,11 @@ class Marginals:
 
     @classmethod
     def join(cls, network: Network, parts: Sequence[PartialAnswer]) -> Marginals:
-        """One answer from answers about disjoint sets of components.
+        """Join answers about disjoint sets of components.
 
             log Z = constant + Σ_parts log Z_part,     E[n] = constant + Σ_parts E_part[n]
 
-        The parts leave out the constant counts, which evidence decides, unless one part is all.
+        The parts exclude the constant counts, which evidence decides, unless one part is the whole.
         """
         if len(parts) == 1 and parts[0].atoms is None:
             return parts[0].found
@@ -191,7 +189,7 @@ class Marginals:
 
     @property
     def method(self) -> str:
-        """The names of all methods, for people: "exact+gibbs"."""
+        """The names of all methods, for display: "exact+gibbs"."""
         return "+".join(dict.fromkeys(self.methods))
 
     @property
@@ -200,7 +198,7 @@ class Marginals:
 
     @property
     def is_exact(self) -> np.ndarray:
-        """bool[num_base_atoms]"""
+        """bool[num_base_atoms], the atoms answered exactly."""
         return np.array(self.proven, bool)[self.method_id]
 
     @property
@@ -211,7 +209,7 @@ class Marginals:
         return np.full(len(self.marginal), 0.0 if self.exact else np.nan)
 
     def named(self, method: str) -> Marginals:
-        """The same answer under one method's name."""
+        """Return the same answer under one method's name."""
         return replace(self, methods=(method,) * len(self.methods))
 
 
@@ -219,7 +217,7 @@ Answered = tuple[Network, Marginals]
 
 
 def method_keys(answers: Sequence[Marginals]) -> list[list[tuple[str, bool]]]:
-    """(Name, exact?) of the methods of each answer; counts beside other methods are "exact"."""
+    """Return (name, exact) of each answer's methods; counts beside others is called "exact"."""
     several = len(join_names(found.methods for found in answers)) > 1
     rename = {COUNTS: EXACT} if several else {}
     return [
@@ -229,7 +227,7 @@ def method_keys(answers: Sequence[Marginals]) -> list[list[tuple[str, bool]]]:
 
 
 def slowest_trace(parts: Sequence[PartialAnswer]) -> Trace | None:
-    """The chains of the part with the largest R-hat, its atoms numbered as in the whole."""
+    """Return the chains of the part with the largest R-hat, atoms numbered as in the whole."""
     traced = [part for part in parts if part.found.trace is not None]
     if not traced:
         return None
@@ -238,8 +236,8 @@ def slowest_trace(parts: Sequence[PartialAnswer]) -> Trace | None:
     return slowest.trace and slowest.trace._replace(atoms=atoms[slowest.trace.atoms])
 
 
-# How figures of independent parts (components, worlds) become one: by what holds for the worst.
-# Figures that are not listed here are reported for each part only.
+# How figures of independent parts (components, worlds) are combined: the worst, or the sum.
+# Other figures are reported for each part only.
 COMBINE: Mapping[str, Callable[[list[Any]], Any]] = {
     "converged": all,
     "ergodic": lambda found: None if None in found else all(found),
@@ -293,7 +291,7 @@ PART_FIGURES = (
 
 
 def combine_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of all parts together, from those that have them."""
+    """Combine the figures of all parts that have them."""
     found: dict[str, Any] = {}
     for name, combine in COMBINE.items():
         values = [part[name] for part in parts if name in part]
@@ -303,7 +301,7 @@ def combine_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def join_diagnostics(answers: Sequence[Marginals]) -> dict[str, Any]:
-    """The diagnostics of answers about components; several that chains gave are listed too."""
+    """Join the diagnostics of partial answers; those of several sampled parts are also listed."""
     notes = [found.diagnostics for found in answers]
     times = {name: sum(name in each for each in notes) for each in notes for name in each}
     single = {n: value for each in notes for n, value in each.items() if times[n] == 1}
@@ -324,13 +322,13 @@ def join_diagnostics(answers: Sequence[Marginals]) -> dict[str, Any]:
 
 
 def count_errors(found: Marginals) -> np.ndarray:
-    """float64[num_weights], standard errors of expected counts: 0 where exact, NaN if unknown."""
+    """Return errors of expected counts, float64[num_weights]: 0 where exact, NaN if unknown."""
     unknown = np.full(len(found.expected_count), 0.0 if found.exact else np.nan)
     return np.asarray(found.diagnostics.get("expected_counts_stderr", unknown), float)
 
 
 def chain_diagnostics(found: SampleResult) -> dict[str, Any]:
-    """The diagnostics of sampled answers."""
+    """Return the diagnostics of sampled answers."""
     return {
         "samples": found.num_samples,
         "chains": found.num_chains,
@@ -352,7 +350,7 @@ def chain_diagnostics(found: SampleResult) -> dict[str, Any]:
 
 
 def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -> Marginals:
-    """The answer of chains over all atoms."""
+    """Return the answer of chains over all atoms."""
     return Marginals.by(
         method,
         exact=False,
@@ -366,10 +364,10 @@ def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -
 
 
 def average_alike(found: Marginals, label: np.ndarray) -> Marginals:
-    """A sampled answer with one estimate for interchangeable atoms, int32[num_base_atoms].
+    """Average a sampled answer over interchangeable atoms, given by label int32[num_base_atoms].
 
-    Atoms of one label, −1 for none, have one probability, and the mean of their estimates is
-    nearer to it. Its standard error is at most the mean of theirs: σ(Σ xᵢ/n) ≤ Σ σ(xᵢ)/n.
+    Atoms of one label (−1: none) have the same probability, so the mean of their estimates is a
+    better estimate. Its standard error is at most the mean of theirs: σ(Σ xᵢ/n) ≤ Σ σ(xᵢ)/n.
     """
     atoms = np.flatnonzero(label >= 0)
     if found.exact or found.stderr is None or not len(atoms):
@@ -384,9 +382,9 @@ def average_alike(found: Marginals, label: np.ndarray) -> Marginals:
 
 
 def state_log_odds(log_probability: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """float64[num_states]: log p_k − log Σ_{j ≠ k} p_j among the states of each variable.
+    """Return log p_k − log Σ_{j ≠ k} p_j among the states of each variable, float64[num_states].
 
-    `start`, int64[num_variables + 1], says where the states of a variable begin; none is empty.
+    `start`, int64[num_variables + 1], is the first state of each variable; each has a state.
 
     >>> state_log_odds(np.array([-800.0, 0.0]), np.array([0, 2])).tolist()
     [-800.0, 800.0]
@@ -403,18 +401,17 @@ def state_log_odds(log_probability: np.ndarray, start: np.ndarray) -> np.ndarray
     scaled = np.exp(rest - np.repeat(np.where(second > -np.inf, second, 0.0), size))
     with np.errstate(divide="ignore"):
         others = second + np.log(np.maximum(np.add.reduceat(scaled, first), 1.0))
-        # Only the likeliest state can have more than one half, where 1 − p would cancel.
+        # Only the most likely state can exceed one half, where 1 − p would cancel.
         odds: np.ndarray = log_probability - np.log1p(-np.exp(np.minimum(rest, np.log(0.5))))
     odds[top] = log_probability[top] - others
     return odds
 
 
 def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> np.ndarray:
-    """Log-odds of estimates, float64[num_atoms], from `num_samples` samples.
+    """Return log-odds of estimates, float64[num_atoms], from `num_samples` samples.
 
-    An atom true in none (or in all) of N sampled worlds has not been shown never (always) to be.
-    Where an estimate is 0 or 1 it is taken as (k + ½)/(N + 1) with k = 0 or N, the small prior of
-    Lowd's thesis (4.3.2): its log-odds are ±log(2N + 1), no more than N samples can say.
+    Estimates of 0 and 1 are taken as (k + ½)/(N + 1) with k = 0 or N, the small prior of Lowd's
+    thesis (4.3.2). Their log-odds are ±log(2N + 1), the most that N samples can show.
     """
     bound = np.log(2.0 * num_samples + 1.0)
     with np.errstate(divide="ignore"):
@@ -424,7 +421,7 @@ def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> 
 
 
 def join_names(names: Iterable[Iterable[Name]]) -> tuple[Name, ...]:
-    """All names, each once, in order.
+    """Return all names, each once, in order.
 
     >>> join_names([("exact",), ("exact", "gibbs")])
     ('exact', 'gibbs')
@@ -433,6 +430,6 @@ def join_names(names: Iterable[Iterable[Name]]) -> tuple[Name, ...]:
 
 
 def add_or_none(values: Sequence[float | None]) -> float | None:
-    """The sum, or None if a value is unknown."""
+    """Return the sum, or None if a value is unknown."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if len(known) == len(values) else None

@@ -18,7 +18,7 @@ INFER = (
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",
-        f"{SOLVE}:by_enumeration", "network", "always", ("time_limit", "max_memory"),
+        f"{SOLVE}:infer_by_enumeration", "network", "always", ("time_limit", "max_memory"),
     ),
     Method(
         "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
@@ -40,16 +40,16 @@ INFER = (
     ),
     Method(
         "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
-        f"{SOLVE}:by_annealing", "network", "where affordable",
+        f"{SOLVE}:infer_by_annealing", "network", "where affordable",
         ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
     ),
     Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
-        f"{SOLVE}:by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
+        f"{SOLVE}:infer_by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
     ),
     Method(
         "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "
-        "estimates them by IJGP", f"{SOLVE}:by_count_gibbs", "problem", "never",
+        "estimates them by IJGP", f"{SOLVE}:infer_by_count_gibbs", "problem", "never",
         (*SAMPLING, "ibound"),
     ),
 )  # fmt: skip

@@ -1,22 +1,20 @@
-"""The plan of inference, as data: which solver takes which components, and at what cost.
+"""The plan of inference: a list of steps, each some components and the solver for them.
 
-`auto` sums exactly whatever fits the memory and samples the rest:
+`auto` sums exactly what fits the memory and samples the rest:
 
-    enumerate   all of a network that is tiny
-    counts      dense components of interchangeable atoms, by how many of them are true
+    enumerate   a tiny network
+    counts      dense components of interchangeable atoms, summed over numbers of true atoms
     exact       components whose junction trees fit the memory
-    lifted      all of the model without its network: before anything is sampled, or grounded if
+    lifted      the whole problem without its network: before sampling, or before grounding if
                 there are very many groundings
-    samplers    what is left; large components alone, the others together with their like. Pilots
-                choose between Gibbs, cluster moves (atoms coupled in pairs) and MC-SAT (hard or
-                nearly hard clauses). Tempering follows where chains do not come to agree
+    samplers    the rest: large components alone, the others grouped by kind. Pilot runs choose
+                between Gibbs, cluster moves (pairs of atoms) and MC-SAT (hard or nearly hard
+                clauses). Tempering follows if the chains disagree
 
-A step holds what was computed to plan it (elimination orders, tables of counts, a reduction), so
-that nothing is done twice. Two kinds of steps stand for others that are planned when their turn
-comes: `GroundStep` and `RestStep`. `solve` carries a plan out and revises it on the way.
-
-A method that is asked for by name is a plan too: of one step, or for `exact` and `ais` of the
-same exact steps as `auto`.
+A step keeps the work done to plan it: elimination orders, count tables, reductions. Two kinds of
+steps are planned in detail only when they are reached: `GroundStep` and `RestStep`. `solve` runs a
+plan and revises it. A method requested by name is a plan of one step; `exact` and `ais` use the
+exact steps of `auto`.
 """
 
 from __future__ import annotations
@@ -44,38 +42,38 @@ if TYPE_CHECKING:
     from lapis.inference.symmetry.by_counts import CountPlan
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
-MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
-MAX_ELEMENTS = 6  # constants told apart, unless lifting is asked for by name
-LARGE, SHARE = 100, 0.02  # atoms of a component that is sampled alone, and its share of all
+MANY_GROUNDINGS = 1_000_000  # beyond this, lifting is tried before grounding
+MAX_ELEMENTS = 6  # constants with evidence of their own, unless lifting is requested by name
+LARGE, SHARE = 100, 0.02  # least atoms, and least share of all, of a component sampled alone
 MAX_ALONE = 6
-NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
-TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
-BY_NAME = "asked for by name"
+NEARLY_HARD = 5.0  # weight beyond which a Gibbs chain rarely moves
+TRIAL_SHARE = 200  # 1/200 of the samples shows whether chains agree
+BY_NAME = "requested by name"
 
-# Guesses of time: seconds for a unit of work, on one core of a server, kernels compiled.
+# Estimated seconds for a unit of work on one core of a server, kernels compiled.
 SECONDS = {
     "enumerate": 5e-8,  # joint states × clauses
-    "entry": 3e-8,  # of tables, by exact and counts
-    "atom": 5e-7,  # of components that are summed exactly
+    "entry": 3e-8,  # table entries of exact and counts
+    "atom": 5e-7,  # atoms summed exactly
     "bp": 4e-6,  # literals
     "ais": 3e-3,  # literals
-    "gibbs": 2e-8,  # literals × samples; so are the samplers that follow
+    "gibbs": 2e-8,  # literals × samples, as for the next three
     "cluster": 2e-8,
     "mcsat": 2e-7,
     "tempering": 3e-7,
 }
-CORRELATED = 3  # samples that are worth an independent one
+CORRELATED = 3  # assumed samples for each independent one
 
-# What becomes of components that are not summed exactly; "leave": the caller takes them.
+# How components that are not summed exactly are answered; "leave": by the caller.
 Rest = Literal["sample", "ais", "leave", "refuse"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStep:
-    """Some components of a network and the solver that takes them."""
+    """Some components of a network and the solver for them."""
 
-    network: Network  # these components, without constant counts unless it is all of them
-    atoms: np.ndarray | None  # int64[...], of the whole, base atoms first; None: all
+    network: Network  # these components; with constant counts only if it is the whole network
+    atoms: np.ndarray | None  # int64[...], atoms of the whole, base atoms first; None: all
     row: PlanRow
 
 
@@ -94,11 +92,11 @@ class SampleStep(PlanStep):
     """Chains on the core that elimination leaves."""
 
     reduction: Reduction
-    candidates: tuple[str, ...]  # samplers between which pilots choose
+    candidates: tuple[str, ...]  # samplers that pilot runs choose from
     seed: int
-    patience: int | None = None  # samples after which chains must agree; None: no other may follow
-    classes: np.ndarray | None = None  # int32[num_base_atoms], averaged where equal; −1: not
-    rival: Marginals | None = None  # the answer of another sampler, to be beaten
+    trial_samples: int | None = None  # samples after which chains must agree; None: no limit
+    classes: np.ndarray | None = None  # int32[num_base_atoms], averaged where equal; −1: none
+    previous: Marginals | None = None  # the answer of the sampler before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ class MethodStep(PlanStep):
 
 @dataclass(frozen=True, kw_only=True)
 class RestStep(PlanStep):
-    """Components that are not summed exactly; to be planned when their turn comes."""
+    """Components that are not summed exactly; planned in detail when reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +118,12 @@ class ProblemStep:
     problem: Problem
     method: str
     row: PlanRow
-    may_refuse: bool  # then the steps behind it answer
+    may_refuse: bool  # the following steps answer if it refuses
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroundStep:
-    """A problem to be grounded when its turn comes."""
+    """A problem that is grounded when the step is reached."""
 
     problem: Problem
     row: PlanRow
@@ -136,19 +134,19 @@ Step = PlanStep | ProblemStep | GroundStep
 
 @dataclass(kw_only=True)
 class InferencePlan:
-    """The steps still to be carried out, which are taken off the list so that memory is freed."""
+    """The steps to run; each is removed when it runs, so that its memory is freed."""
 
-    options: InferenceOptions  # with the time until which exact work may go on
+    options: InferenceOptions  # with the deadline of exact work
     network: Network | None = None  # None: not grounded
     steps: list[Step] = field(default_factory=list)
     rest: Rest = "refuse"
-    liftable: Problem | None = None  # tried as a whole before anything is sampled
-    refusal: LapisError | None = None  # raised where no step answers
-    notes: dict[str, Any] = field(default_factory=dict)  # diagnostics of what was relaxed
-    rows: list[PlanRow] = field(default_factory=list)  # of what is done
+    liftable: Problem | None = None  # lifted as a whole, if possible, before sampling
+    refusal: LapisError | None = None  # raised if no step answers
+    notes: dict[str, Any] = field(default_factory=dict)  # diagnostics of relaxed formulas
+    rows: list[PlanRow] = field(default_factory=list)  # of finished steps
 
     def report(self, world: str = "") -> PlanReport:
-        """The plan for people, with everything planned that needs no further grounding."""
+        """Return the plan as a table, with all steps planned that need no further grounding."""
         place = 0
         while place < len(self.steps):
             step = self.steps[place]
@@ -163,15 +161,11 @@ class InferencePlan:
 def plan_inference(
     problem: Problem, method: str = "auto", options: InferenceOptions | None = None
 ) -> InferencePlan:
-    """Plan the inference of all unknown atoms of a problem; grounds it unless it is lifted first.
+    """Plan the inference of all unknown atoms of a problem; ground it unless it is lifted first.
 
-    Raises
-    ------
-    LapisError
-        If the hard formulas contradict each other or the data (unless they may be relaxed).
-    TooLarge
-        If the network does not fit the memory and the problem may not be lifted, or if the
-        method by that name cannot answer.
+    Raise LapisError if the hard formulas contradict each other or the data (unless they may be
+    relaxed). Raise TooLarge if the network does not fit the memory and the problem may not be
+    lifted, or if the requested method cannot answer.
     """
     chosen, options = find_method("infer", method), options or InferenceOptions()
     if chosen.takes == "problem":
@@ -232,12 +226,12 @@ def plan_network(
 ) -> InferencePlan:
     """Plan the inference of all atoms of a network.
 
-    `liftable` is the problem that it was grounded from, where that may be lifted as a whole.
+    `liftable` is the problem of the network if lifting may answer it as a whole.
     """
     chosen, options = find_method("infer", method), options or InferenceOptions()
     if chosen.takes == "problem":
-        raise ValueError(f"{method} starts from a problem, not from a network")
-    if method == "auto" and is_tiny(network):  # done before there is anything to ask about time
+        raise ValueError(f"method {method!r} takes a problem, not a network")
+    if method == "auto" and is_tiny(network):  # immediate: no time limit applies
         unlimited = replace(options, stop=None, exact_until=math.inf)
         tiny = method_step(network, "enumerate", "tiny: all joint states")
         return InferencePlan(options=unlimited, network=network, steps=[tiny])
@@ -257,7 +251,7 @@ def plan_network(
 def plan_parts(
     network: Network, options: InferenceOptions, rest: Rest, liftable: Problem | None = None
 ) -> InferencePlan:
-    """Exact steps for what fits the memory, and `rest` for what does not."""
+    """Plan exact steps for components that fit the memory, and `rest` for the others."""
     plan = InferencePlan(options=options, network=network, rest=rest, liftable=liftable)
     memory, stop = exact_memory(options), options.exact_stop
     try:
@@ -280,13 +274,13 @@ def plan_parts(
 
 
 class ExactParts(NamedTuple):
-    """The components of a network that are summed exactly, and how; atoms as in the whole."""
+    """The components of a network that are summed exactly; atoms numbered as in the whole."""
 
     counts: list[tuple[CountPlan, np.ndarray]]  # with int64[plan.network.num_atoms]
-    exact: ExactPlan  # of the components worth planning; some may be refused all the same
+    exact: ExactPlan  # of the components that may fit; it may refuse some of them
     exact_atom: np.ndarray  # int64[exact.network.num_atoms]
-    rest: Subnetwork  # what is not summed
-    width: int = 0  # of the rest, at least
+    rest: Subnetwork  # the components that are not summed
+    width: int = 0  # lower bound of the rest's width
 
 
 def plan_exact_parts(
@@ -299,12 +293,12 @@ def plan_exact_parts(
     counted_at: Network | None = None,
     table_memory: int | None = None,
 ) -> ExactParts:
-    """Divide a network: dense components by counts, others by junction trees, and the rest.
+    """Divide a network into dense components summed by counts, junction trees, and the rest.
 
-    Inference and learning sum the same components exactly, because both plan here. Learning plans
-    counts at other weights, `counted_at`, where atoms are interchangeable only if they are so at
-    all weights, and may allow junction trees less memory than counts. Raises TooLarge if the time
-    is up, or if there is a rest where there must be none.
+    Inference and learning both plan here, so they sum the same components exactly. Learning passes
+    `counted_at`, the network at random weights: atoms interchangeable there are so at all weights.
+    It may also allow junction trees less memory than counts. Raise TooLarge if the time is up, or
+    if components are left and `require_complete` is set.
     """
     from lapis.inference.exact.by_components import plan_exact
     from lapis.inference.exact.treewidth_bounds import divide_network, least_degree
@@ -324,7 +318,7 @@ def plan_exact_parts(
     plan, planned, rest = divide_network(left.network, memory, seed, stop)
     width = max((refusal.width for refusal in plan.refused), default=0)
     if rest.network.num_atoms > sum(refusal.num_atoms for refusal in plan.refused):
-        width = max(width, least_degree(memory))  # some were refused before any order was tried
+        width = max(width, least_degree(memory))  # refused without a search for an order
     rest = Subnetwork(rest.network, left.atom[rest.atom])
     return ExactParts(counts, plan, left.atom[planned], rest, width)
 
@@ -350,7 +344,7 @@ def drop_costly_tables(network: Network, found: ExactParts, entries: float) -> E
 
 
 def exact_steps(network: Network, found: ExactParts) -> list[Step]:
-    """The steps of what is summed exactly."""
+    """Return the steps of the components that are summed exactly."""
     steps: list[Step] = []
     for plan, atom in found.counts:
         row = replace(
@@ -395,13 +389,13 @@ def exact_seconds(entries: int, atoms: int) -> float:
 def rest_step(
     network: Network, atoms: np.ndarray, reason: str, width: int | None = None
 ) -> RestStep:
-    """Components that are left to chains."""
+    """Return the step of components left to chains."""
     row = replace(network_row(network, (), reason), width=width)
     return RestStep(network=drop_constant_counts(network), atoms=atoms, row=row)
 
 
 def plan_rest(step: RestStep, plan: InferencePlan) -> list[Step]:
-    """The steps that a rest stands for: chains, after an attempt to lift the whole problem."""
+    """Return the steps of a rest: chains, after an attempt to lift the whole problem."""
     if plan.rest == "leave":
         return []
     if plan.rest == "ais":
@@ -416,7 +410,7 @@ def plan_rest(step: RestStep, plan: InferencePlan) -> list[Step]:
 
 
 def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
-    """A step for each large component, and for each kind of the others."""
+    """Return a step for each large component and for each kind of the others."""
     from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.by_counts import atom_classes
     from lapis.runtime.processes import trim_heap
@@ -440,8 +434,8 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
                 reduction=reduction,
                 candidates=tuple(candidates),
                 seed=options.seed + number,
-                patience=options.max_samples // TRIAL_SHARE,
-                classes=atom_classes(reduction),  # before there are samples, which need memory too
+                trial_samples=options.max_samples // TRIAL_SHARE,
+                classes=atom_classes(reduction),  # now, before samples take memory
             )
         )
     trim_heap(network.literal.nbytes)
@@ -449,7 +443,7 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
 
 
 def named_sampler_step(network: Network, method: str, options: InferenceOptions) -> SampleStep:
-    """All of a network by one sampler."""
+    """Return the step of one sampler on a whole network."""
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network)
@@ -461,16 +455,16 @@ def named_sampler_step(network: Network, method: str, options: InferenceOptions)
 
 
 def tempering_step(step: SampleStep, found: Marginals, options: InferenceOptions) -> SampleStep:
-    """Chains that exchange temperatures, after those of another sampler did not agree."""
+    """Return the step of tempering, after the chains of another sampler disagreed."""
     reason = f"chains of {found.method} did not agree"
     row = sampling_row(step.reduction, ["tempering"], replace(step.row, reason=reason), options)
     row = replace(row, revised=True)
-    return replace(step, row=row, candidates=("tempering",), patience=None, rival=found)
+    return replace(step, row=row, candidates=("tempering",), trial_samples=None, previous=found)
 
 
 def sample_instead(step: CountStep | ExactStep) -> RestStep:
-    """The components of a step that gave up, to be sampled."""
-    reason = f"{step.row.solvers[0]} gave up at half of the time"
+    """Return the step that samples the components of an exact step that ran out of time."""
+    reason = f"{step.row.solvers[0]} was not done at half of the time"
     atoms = np.arange(step.network.num_atoms) if step.atoms is None else step.atoms
     network = step.network
     if isinstance(step, ExactStep) and not step.plan.affordable.all():
@@ -480,13 +474,13 @@ def sample_instead(step: CountStep | ExactStep) -> RestStep:
 
 
 def lifted_step(problem: Problem, reason: str) -> ProblemStep:
-    """An attempt to answer all of a problem by lifting."""
+    """Return an attempt to answer a whole problem by lifting."""
     row = PlanRow(solvers=("lifted", "cells"), reason=reason)
     return ProblemStep(problem=problem, method="lifted", row=row, may_refuse=True)
 
 
 def method_step(network: Network, method: str, reason: str) -> MethodStep:
-    """All of a network by a method of the registry."""
+    """Return the step of a method of the registry on a whole network."""
     seconds = None
     if method in SECONDS:
         work = enumeration_work(network) if method == "enumerate" else len(network.literal)
@@ -496,7 +490,7 @@ def method_step(network: Network, method: str, reason: str) -> MethodStep:
 
 
 def is_tiny(network: Network) -> bool:
-    """Whether enumeration answers at once, so that no kernel needs to be loaded or compiled."""
+    """Return whether enumeration is immediate, so that no kernel is loaded or compiled."""
     if network.num_atoms > TINY_ATOMS:
         return False
     sizes = np.bincount(network.component[: network.num_base_atoms], minlength=1)
@@ -504,7 +498,7 @@ def is_tiny(network: Network) -> bool:
 
 
 def reason_to_lift_first(problem: Problem) -> str:
-    """Why lifting is tried before grounding; empty if it is not."""
+    """Return why lifting precedes grounding; empty if it does not."""
     rules = problem.model.rules
     number = sum(problem.num_groundings(rule.variables) for rule in rules)
     if number > MANY_GROUNDINGS:
@@ -517,11 +511,11 @@ def reason_to_lift_first(problem: Problem) -> str:
 
 
 def divide_components(network: Network) -> np.ndarray:
-    """int64[num_components], the part in which each is sampled.
+    """Return the part in which each component is sampled, int64[num_components].
 
-    What suits one component need not suit another, and a component whose chains agree after a
-    hundred samples should not wait for one that takes a hundred thousand. The largest components
-    are parts of their own; the others are together with those that the same samplers may fit.
+    The best sampler differs between components, and components whose chains converge early should
+    not wait for others. The largest components are parts of their own. The others are grouped by
+    the samplers that may suit them.
     """
     from lapis.inference.sampling.clause_graph import clause_weights
 
@@ -541,7 +535,7 @@ def divide_components(network: Network) -> np.ndarray:
 
 
 def candidate_samplers(core: Network) -> list[str]:
-    """The samplers that may fit: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
+    """Return the samplers to try: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
     length = np.diff(core.clause_start)
     hard = core.weight_id < 0
     size = np.abs(np.append(core.weights, 0.0)[core.weight_id] * core.coefficient)
@@ -554,21 +548,21 @@ def candidate_samplers(core: Network) -> list[str]:
 
 
 def exact_memory(options: InferenceOptions) -> int:
-    """Bytes for the tables of exact inference."""
+    """Return the bytes allowed for tables of exact inference."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
 
     return options.max_memory or DEFAULT_MEMORY
 
 
 def drop_constant_counts(network: Network) -> Network:
-    """The network without the counts that evidence decides."""
+    """Return the network without the counts that evidence decides."""
     if not network.constant_count.any():
         return network
     return replace(network, constant_count=np.zeros(len(network.weights)))
 
 
 def network_row(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
-    """The row of a step about a network."""
+    """Return the row of a step on a network."""
     sizes = np.bincount(network.component) if network.num_atoms else np.zeros(1, np.int64)
     return PlanRow(
         solvers=tuple(solvers),
@@ -582,7 +576,7 @@ def network_row(network: Network, solvers: Sequence[str], reason: str) -> PlanRo
 def sampling_row(
     reduction: Reduction, candidates: Sequence[str], rest: PlanRow, options: InferenceOptions
 ) -> PlanRow:
-    """The row of chains on a core."""
+    """Return the row of chains on a core."""
     core = reduction.core
     row = network_row(reduction.network, candidates, rest.reason)
     row = replace(row, width=rest.width, revised=rest.revised)
@@ -595,23 +589,23 @@ def sampling_row(
         reasons = [rest.reason, *(fits[name] for name in candidates if name in fits)]
         row = replace(row, reason="; ".join(reasons))
     samples = min(options.max_samples, CORRELATED * 0.25 / max(options.precision, 1e-6) ** 2)
-    dearest = max(SECONDS.get(name, 0.0) for name in candidates)
+    slowest = max(SECONDS.get(name, 0.0) for name in candidates)
     return replace(
         row,
         num_bytes=samples * core.num_atoms / 8,
-        seconds=dearest * samples * (len(core.literal) + core.num_atoms),
+        seconds=slowest * samples * (len(core.literal) + core.num_atoms),
     )
 
 
 def enumeration_work(network: Network) -> float:
-    """Joint states of all components, each as often as it has clauses."""
+    """Return Σ joint states × (1 + clauses) over the components."""
     sizes = np.bincount(network.component, minlength=1).astype(float)
     clauses = np.bincount(network.component[network.first_atom], minlength=len(sizes))
     return float(np.exp2(np.minimum(sizes, 60.0)) @ (1.0 + clauses))
 
 
 def network_bytes(network: Network) -> float:
-    """Memory of a network's clauses and atoms."""
+    """Return the memory of a network's clauses and atoms."""
     arrays = [
         network.clause_start, network.literal, network.weight_id, network.coefficient,
         network.component, *network.atoms.tuples,

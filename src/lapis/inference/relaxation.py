@@ -1,17 +1,16 @@
-"""Answers where the hard formulas contradict each other or the data: break as few as possible.
+"""Answers where the hard formulas contradict each other or the data: violate as few as possible.
 
-Every hard ground formula is given the same weight, larger than all that soft formulas together
-could gain in a component. A most likely world of that network breaks the fewest hard ground
-formulas, and among the worlds that break so few it has the highest score. The formulas it breaks
-are dropped and listed, the others stay hard. Where several worlds are as good, the one found is
-taken; the same seed finds the same.
+Every hard ground formula gets the same weight, larger than all soft formulas of a component
+together. A most likely world of that network violates the fewest hard ground formulas, and among
+such worlds has the highest score. The formulas it violates are dropped and listed; the others stay
+hard. The same seed gives the same choice among equally good worlds.
 
-Where it is not proven best, its gap still bounds the fewest. With W the weight of a hard formula, B
-the number broken and G = Σ |w| of the soft ones, no world breaks fewer than B − (gap + G) / W.
+If the world is not proven best, its gap still bounds the fewest: with W the weight of a hard
+formula, B the number violated and G = Σ |w| of the soft ones, every world violates at least
+B − (gap + G) / W.
 
-A formula that is one clause is broken where that is. One of several clauses has to be dropped
-with all of them, so it gets a guard, an atom for each grounding: guard ⇒ formula is hard, and the
-guard has the weight.
+A formula of several clauses must be dropped with all of them, so each of its groundings gets a
+guard atom: guard ⇒ formula is hard, and the guard has the weight.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from lapis.problem.problem import Evidence, Problem
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A network without the hard ground formulas that a best world breaks."""
+    """A network without the hard ground formulas that a best world violates."""
 
     network: Network
     best: MapResult  # on that network
@@ -58,7 +57,7 @@ class Relaxation:
 
 
 def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxation:
-    """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
+    """Drop the fewest hard ground formulas; proven fewest if `best.optimal`."""
     soft = weight_hard_rules(problem)
     session = GroundingSession(soft.problem, max_memory=options.max_memory)
     rows = session.ground_all(options.progress)
@@ -93,6 +92,8 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
 
 @dataclass(frozen=True)
 class WeightedProblem:
+    """A problem whose hard rules have weights."""
+
     problem: Problem  # hard rules of one clause with a weight, the others guarded
     original: Problem
     guards: Mapping[int, Predicate]  # by rule
@@ -110,11 +111,12 @@ class WeightedProblem:
         return self.by_weight([n >= first for n in range(len(self.problem.model.rules))])
 
     def by_weight(self, rules: list[bool]) -> np.ndarray:
+        """Return the flags of rules as flags of weights, bool[num_weights]."""
         return np.repeat(np.array(rules, bool), np.diff(self.problem.weight_table.offset))
 
 
 def weight_hard_rules(problem: Problem) -> WeightedProblem:
-    """The same problem with a weight for each hard rule, so that its formulas are counted."""
+    """Give each hard rule a weight, so that its groundings are counted."""
     model = problem.model
     rules = [replace(rule, hard=False, weight=0.0) if rule.hard else rule for rule in model.rules]
     features = normalize(replace(model, rules=tuple(rules))).features
@@ -137,6 +139,7 @@ def build_guarded(
     guards: Mapping[int, Predicate],
     evidence: Mapping[str, Evidence],
 ) -> WeightedProblem:
+    """Return the problem with these rules, guard predicates and their evidence."""
     names = {guard.name: guard for guard in guards.values()}
     model = replace(problem.model, rules=rules, predicates={**problem.model.predicates, **names})
     softened = replace(
@@ -149,13 +152,13 @@ def build_guarded(
 
 
 def guard_evidence(guard: Predicate, true: np.ndarray | None) -> Evidence:
-    """Guards are open until it is known which are true."""
+    """Return the evidence of a guard: open if `true` is None."""
     none = empty_tuples(guard.arity)
     return Evidence(guard, true is None, none if true is None else true, none, none)
 
 
 def guard_tuples(network: Network, guard: Predicate, world: np.ndarray, value: bool) -> np.ndarray:
-    """int32[..., arity], the groundings whose guard has this value."""
+    """Return the groundings whose guard has this value, int32[..., arity]."""
     if guard.name not in network.atoms.predicates:
         return empty_tuples(guard.arity)
     number = network.atoms.predicates.index(guard.name)
@@ -164,7 +167,7 @@ def guard_tuples(network: Network, guard: Predicate, world: np.ndarray, value: b
 
 
 def close_guards(soft: WeightedProblem, network: Network, world: np.ndarray) -> WeightedProblem:
-    """Guards as they are in the world: facts, no longer asked for."""
+    """Make the guards evidence, with their values in the world."""
     evidence = {
         guard.name: guard_evidence(guard, guard_tuples(network, guard, world, True))
         for guard in soft.guards.values()
@@ -176,6 +179,7 @@ def close_guards(soft: WeightedProblem, network: Network, world: np.ndarray) -> 
 def broken_guards(
     session: GroundingSession, soft: WeightedProblem, network: Network, world: np.ndarray
 ) -> list[GroundFormula]:
+    """Describe the groundings whose guards are false."""
     found: list[GroundFormula] = []
     for number, guard in soft.guards.items():
         features = [f for f in session.problem.normal_form.features if f.rule == number]
@@ -196,12 +200,12 @@ def broken_guards(
 
 
 def weight_is_in(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """bool[num_rows], whether the weight of a row is one of those chosen, bool[num_weights]."""
+    """Return whether each row's weight is chosen, bool[num_rows]; `chosen` is bool[num_weights]."""
     return (weight_id >= 0) & np.append(chosen, False)[weight_id]
 
 
 def dominating_weight(network: Network) -> tuple[float, float]:
-    """A weight above that of all soft formulas of any component together, and that of all."""
+    """Return a weight above the soft formulas of any component together, and Σ |w| of all."""
     gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
     owner = network.component[network.first_atom]
     in_component = np.bincount(owner, weights=gain, minlength=1)
@@ -209,7 +213,7 @@ def dominating_weight(network: Network) -> tuple[float, float]:
 
 
 def restore_hard(network: Network, is_hard: np.ndarray, is_broken: np.ndarray) -> Network:
-    """The formulas that are not broken, hard again; the others dropped."""
+    """Make the formulas that hold hard again; drop the others."""
     kept = np.flatnonzero(~is_broken)
     start, literal = take_rows(network.clause_start, network.literal, kept)
     number = np.append(np.where(is_hard, HARD, np.cumsum(~is_hard) - 1), HARD)

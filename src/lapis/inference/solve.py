@@ -1,12 +1,12 @@
-"""Carry out a plan of inference: one loop, which revises the plan by what each step shows.
+"""Run a plan of inference: one loop, which revises the plan after each step.
 
     exact work is not done at half of the time    → its components are sampled
     lifting answers the whole problem             → it replaces all other steps
-    lifting refuses                               → the steps behind it, or grounding
-    chains of a sampler do not come to agree      → tempering, and the better of the two answers
+    lifting refuses                               → the following steps, or grounding
+    the chains of a sampler disagree              → tempering, and the better of both answers
 
-The same seeds give the same numbers, unless time or the user ends a step. Each atom says which
-method answered it (`Marginals.method_id`), and the answer has the plan as it was carried out.
+The same seed gives the same numbers unless time or the user ends a step. `Marginals.method_id`
+holds the method of each atom, `Marginals.steps` the plan as it was run.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ MAX_RHAT = 1.05
 def infer_problem(
     problem: Problem, method: str = "auto", options: InferenceOptions | None = None
 ) -> Answered:
-    """Marginals of a problem, and the network (without grounding: the atoms) they are about."""
+    """Return the marginals of a problem and their network (only atoms if not grounded)."""
     return run_plan(plan_inference(problem, method, options)).answer()
 
 
 def infer_network(
     network: Network, method: str = "auto", options: InferenceOptions | None = None
 ) -> Marginals:
-    """Marginals and expected counts of all atoms of a network."""
+    """Return marginals and expected counts of all atoms of a network."""
     return run_plan(plan_network(network, method, options)).answer()[1]
 
 
 class PlanResult(NamedTuple):
-    """The answers of the steps of a plan, and what became of each step."""
+    """The answers of the steps of a plan, and the outcome of each step."""
 
     network: Network
     parts: list[PartialAnswer]
@@ -84,21 +84,21 @@ class PlanResult(NamedTuple):
     notes: dict[str, Any]
 
     def rest(self) -> Subnetwork:
-        """The components that no step answered."""
+        """Return the components that no step answered."""
         left = np.ones(self.network.num_atoms, bool)
         for atoms, _ in self.parts:
             left[slice(None) if atoms is None else atoms] = False
         return keep_part(self.network, left)
 
     def answer(self) -> Answered:
-        """One answer about all atoms."""
+        """Join the answers of all steps."""
         found = Marginals.join(self.network, self.parts)
         notes = found.diagnostics | self.notes
         return self.network, replace(found, diagnostics=notes, steps=tuple(self.rows))
 
 
 def run_plan(plan: InferencePlan) -> PlanResult:
-    """Take one step after another: keep its answer, or revise the plan."""
+    """Run the steps in order: keep each answer, or revise the plan."""
     parts: list[PartialAnswer] = []
     rows = [answered_row(row) for row in plan.rows]
     time = SamplingTime(plan.options.time_limit)
@@ -114,12 +114,12 @@ def run_plan(plan: InferencePlan) -> PlanResult:
             continue
         found = run_step(step, plan, time)
         row = replace(step.row, measured=work_clock() - began)
-        if found is None:  # exact work took too long, or lifting refused
+        if found is None:  # exact work ran out of time, or lifting refused
             rows.append(replace(row, status="gave up"))
             if isinstance(step, CountStep | ExactStep):
                 plan.steps.append(sample_instead(step))
                 time.halve()
-        elif isinstance(step, ProblemStep):  # the answer to everything
+        elif isinstance(step, ProblemStep):  # it answers the whole problem
             others = [*rows, *(each.row for each in plan.steps)]
             rows = [
                 *(replace(each, status="replaced") for each in others),
@@ -139,18 +139,18 @@ def run_plan(plan: InferencePlan) -> PlanResult:
 
 
 class SamplingTime:
-    """The time for steps that sample. It begins with the first of them, and is shared by atoms."""
+    """The time for sampling steps: starts with the first of them, shared in proportion to atoms."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = self.all_seconds = math.inf if seconds is None else seconds
         self.ends: float | None = None
 
     def halve(self) -> None:
-        """Leave half of the time to exact work, which has taken it."""
+        """Give half of the time to exact work."""
         self.seconds = self.all_seconds / 2
 
     def limit(self, step: PlanStep, plan: InferencePlan) -> InferenceOptions:
-        """The options of a plan with the step's share of the time that is left."""
+        """Return the plan's options with the step's share of the remaining time."""
         if self.seconds == math.inf:
             return plan.options
         if self.ends is None:
@@ -164,7 +164,7 @@ class SamplingTime:
 def run_step(
     step: PlanStep | ProblemStep, plan: InferencePlan, time: SamplingTime
 ) -> Answered | None:
-    """The answer of a step's solver, with the network it is about; None if it has none."""
+    """Return the answer of a step's solver and its network; None if it has no answer."""
     if isinstance(step, ProblemStep):
         return solve_problem(step, plan.options)
     assert plan.network is not None
@@ -188,7 +188,7 @@ def run_step(
 def answered_row(
     row: PlanRow, network: Network | None = None, found: Marginals | None = None
 ) -> PlanRow:
-    """The row of a step that answered; grounding has no method, and is measured when planned."""
+    """Return the row of a step that answered; grounding has no method and was measured earlier."""
     if network is None or found is None:
         return replace(row, status="answered", measured=row.seconds)
     num_atoms = row.num_atoms or network.num_base_atoms
@@ -197,7 +197,7 @@ def answered_row(
 
 
 def solve_problem(step: ProblemStep, options: InferenceOptions) -> Answered | None:
-    """All of a problem without its network; None if that was an attempt which is refused."""
+    """Answer a whole problem without its network; None if an optional attempt is refused."""
     solver = find_method("infer", step.method).load()
     if not step.may_refuse:
         answered: Answered = solver(step.problem, options)
@@ -205,13 +205,13 @@ def solve_problem(step: ProblemStep, options: InferenceOptions) -> Answered | No
     limited = replace(options, exact_until=math.inf).begin_exact(share=0.5)
     try:
         answered = solver(step.problem, replace(limited, max_elements=MAX_ELEMENTS))
-    except LapisError:  # whatever is wrong, the ground network tells better
+    except LapisError:  # grounding reports the same error in more detail
         return None
     return answered
 
 
 def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals | None:
-    """Sums over counts or junction trees; None if they are not done in time and need not be."""
+    """Sum over counts or junction trees; None if the time is up and sampling may follow."""
     try:
         solved = step.plan.solve(log_odds=True, stop=plan.options.exact_stop)
     except TooLarge as error:
@@ -236,25 +236,25 @@ def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals
 
 
 def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
-    """The sampler that pilots choose; the better answer where another one came before."""
+    """Run the sampler that pilots choose; return the better answer if a sampler ran before."""
     options = replace(options, seed=step.seed)
-    found = sample_core(step.reduction, step.candidates, options, step.patience)
+    found = sample_core(step.reduction, step.candidates, options, step.trial_samples)
     if step.classes is None:
         return found.named(step.candidates[0])
     if needs_tempering(step, found, options):
         return found
-    best = min(found, step.rival or found, key=worst_error)
+    best = min(found, step.previous or found, key=worst_error)
     return average_alike(best, step.classes)
 
 
 def needs_tempering(step: SampleStep, found: Marginals, options: InferenceOptions) -> bool:
-    """Whether chains that may be followed by others do not agree.
+    """Return whether the chains disagree and another sampler may follow.
 
-    Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
-    samples asked for could show that it is small enough not to matter.
+    Chains that disagreed in warm-up and agree now may have lost a mode. They continue only if the
+    requested samples suffice to show that the mode is negligible.
     """
     notes = found.diagnostics
-    if step.patience is None or found.exact or notes["converged"] or notes["interrupted"]:
+    if step.trial_samples is None or found.exact or notes["converged"] or notes["interrupted"]:
         return False
     return not (notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= options.precision)
 
@@ -267,15 +267,15 @@ def sample_core(
     reduction: Reduction,
     candidates: tuple[str, ...],
     options: InferenceOptions,
-    patience: int | None = None,
+    trial_samples: int | None = None,
 ) -> Marginals:
-    """Chains of the best of the candidates; they give up after `patience` samples."""
+    """Run chains of the best candidate; they stop after `trial_samples` if they disagree."""
     from lapis.inference.sampling.recovery import sample_reduced
 
     network = reduction.network
     names = candidates if reduction.core.num_atoms else ()
     samplers = [find_method("infer", name).make() for name in names]
-    found = sample_reduced(reduction, samplers, options, patience)
+    found = sample_reduced(reduction, samplers, options, trial_samples)
     if found.core is None:
         log_odds, log_partition = solve_without_core(network)
         return Marginals.by(
@@ -303,7 +303,7 @@ def sample_core(
 
 
 def solve_without_core(network: Network) -> tuple[np.ndarray, float]:
-    """Log-odds, float64[num_base_atoms], and log Z, where elimination leaves no core."""
+    """Return log-odds, float64[num_base_atoms], and log Z if elimination leaves no core."""
     from lapis.inference.exact.by_components import exact
 
     found = exact(network)
@@ -312,7 +312,7 @@ def solve_without_core(network: Network) -> tuple[np.ndarray, float]:
 
 
 def infer_by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
-    """The method `enumerate`."""
+    """Answer by the method `enumerate`."""
     from lapis.inference.exact.enumerate import enumerate_worlds
 
     found = enumerate_worlds(network, options.exact_stop)
@@ -328,7 +328,7 @@ def infer_by_enumeration(network: Network, options: InferenceOptions) -> Margina
 
 
 def infer_by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
-    """The method `bp`: no standard error, exact only where the factor graph is a forest."""
+    """Answer by the method `bp`: no standard errors; exact only if the factor graph is a forest."""
     from lapis.inference.belief_propagation import propagate_beliefs
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
 
@@ -350,15 +350,15 @@ def infer_by_belief_propagation(network: Network, options: InferenceOptions) -> 
 
 
 def infer_by_annealing(network: Network, options: InferenceOptions) -> Marginals:
-    """Annealed importance sampling, which the method `ais` uses where exact does not fit."""
+    """Answer by annealed importance sampling, the method `ais` where exact sums do not fit."""
     from lapis.inference.sampling.annealed import NUM_RUNS, anneal
 
     found = anneal(network, options)
     if found.log_partition == -np.inf:
         raise LapisError(
-            "no world that keeps the hard formulas was found by annealing",
+            "annealing found no world that satisfies the hard formulas",
             code="unsatisfiable",
-            hint="method 'exact' or 'mcsat' says whether there is one",
+            hint="use method 'exact' or 'mcsat' to find out whether there is one",
         )
     return Marginals.by(
         "ais",
@@ -382,7 +382,7 @@ def infer_by_annealing(network: Network, options: InferenceOptions) -> Marginals
 
 
 def infer_by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answered:
-    """The method `count-gibbs`: chains whose changes of counts are computed, not grounded."""
+    """Answer by the method `count-gibbs`: chains that count without grounding."""
     from lapis.counting.ijgp import IjgpSettings
     from lapis.inference.sampling.chains import run_chains
     from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms

@@ -1,8 +1,8 @@
-"""Marginals and most likely worlds of all worlds of a task: answers about the atoms asked for.
+"""Marginals and most likely worlds of all worlds of a task, for the queried atoms.
 
-Worlds are independent: log partitions, scores, bounds and expected counts add up. Figures of the
-whole are those of the worst world: exact if all are, converged if all are, the largest R-hat, the
-smallest effective sample size.
+Worlds are independent: log partitions, scores, bounds and expected counts add up. Other figures are
+those of the worst world: the largest R-hat, the smallest effective sample size; exact and converged
+if all worlds are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
-    """Marginals of what is asked, world after world."""
+    """Return the marginals of the queried atoms of all worlds."""
     parts: list[Answer] = []
     for world in task.worlds:
         parts.append(infer_world(world, method, options))
@@ -54,7 +54,7 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
 
 
 def plan_task(task: Task, method: str, options: InferenceOptions) -> PlanReport:
-    """The plan of inference in each world, not carried out."""
+    """Return the plan of inference in each world without running it."""
     plans = []
     for world in task.worlds:
         if method == "count-gibbs":
@@ -64,6 +64,7 @@ def plan_task(task: Task, method: str, options: InferenceOptions) -> PlanReport:
 
 
 def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
+    """Return the marginals of the queried atoms of one world."""
     if method == "count-gibbs":
         refuse_formulas(world)
     network, found = infer_problem(world.problem, method, options)
@@ -72,21 +73,21 @@ def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
 
 
 def refuse_formulas(world: World) -> None:
-    """A formula asked is an atom tied to others, none of which can change while it stays."""
+    """Raise LapisError if a formula is queried: its auxiliary atom changes with other atoms."""
     for query in world.queries:
         if query.formula is not None:
             raise LapisError(
                 f"method 'count-gibbs' changes one atom at a time and cannot answer the formula "
                 f"{print_formula(query.formula)!r}",
                 code="formula-query",
-                hint="ask for predicates or atoms, or choose another method, as 'auto' or 'mcsat'",
+                hint="query predicates or atoms, or use another method such as 'auto' or 'mcsat'",
             )
 
 
 def add_bounds(
     answer: Answer, world: World, network: Network, found: Marginals, options: InferenceOptions
 ) -> Answer:
-    """Certified bounds beside an answer, which is moved between them where it was not."""
+    """Add certified bounds to an answer and clip the answer to them."""
     from lapis.inference.bounds.certified import bound_answer
 
     report_progress(
@@ -105,7 +106,7 @@ def add_bounds(
 
 
 def answer_world(world: World, network: Network, found: Marginals) -> Answer:
-    """What is asked of a world, from the marginals of a network of its atoms."""
+    """Return the answer for the queried atoms, from the marginals of a network."""
     asked = select_atoms(network, world)
     is_known = asked.known >= 0
     methods = join_names([found.methods])
@@ -140,7 +141,7 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
 
 
 def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWorld:
-    """A most likely world of each world; the time limit is for each."""
+    """Find a most likely world of each world; the time limit holds for each."""
     from lapis.inference.map.solver import map_problem
 
     parts: list[MostLikelyWorld] = []
@@ -153,7 +154,7 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
 
 
 def answer_map_world(world: World, network: Network, found: MapResult) -> MostLikelyWorld:
-    """What is asked of a world, from a most likely world of a network of its atoms."""
+    """Return the queried atoms of a most likely world."""
     asked = select_atoms(network, world)
     diagnostics = {
         "bound": found.bound,
@@ -170,7 +171,7 @@ def answer_map_world(world: World, network: Network, found: MapResult) -> MostLi
 
 
 def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
-    """The answers of the worlds, put one after another."""
+    """Join the answers of the worlds."""
     if len(parts) == 1:
         return parts[0]
     methods = join_names(part.methods for part in parts)
@@ -202,7 +203,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         asked=join_atoms([part.asked for part in parts]),
         probability=np.concatenate([part.probability for part in parts]),
         stderr=None
-        if all(part.stderr is None for part in parts)  # exact, or without errors, as by bp
+        if all(part.stderr is None for part in parts)  # exact, or by bp
         else np.concatenate([part.errors for part in parts]),
         expected_counts=sum_counts(task, [part.expected_counts for part in parts]),
         method_id=np.concatenate(method_id),
@@ -216,6 +217,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
 
 
 def join_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Join the bounds of all worlds; None if a world has none."""
     if any(part.lower is None or part.upper is None for part in parts):
         return None, None
     lower = [part.lower for part in parts if part.lower is not None]
@@ -224,6 +226,7 @@ def join_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarray 
 
 
 def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorld:
+    """Join the most likely worlds."""
     if len(parts) == 1:
         return parts[0]
     each = [label_figures(world, part.method, part.diagnostics) | {
@@ -240,16 +243,17 @@ def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorl
 
 
 def join_map_methods(methods: Sequence[str]) -> str:
-    """The methods of most likely worlds, each once."""
+    """Return the names of methods of most likely worlds, each once."""
     return " + ".join(join_names(method.split(" + ") for method in methods))
 
 
 def label_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a world with its name and method."""
     return {"world": world.name, "method": method, **figures}
 
 
 def sum_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """float64[num_weights]; a weight of a + rule is one in all worlds with its constants."""
+    """Sum counts over worlds, float64[num_weights]; weights of + rules are matched by constants."""
     totals: dict[tuple[int, tuple[str, ...]], float] = {}
     for world, counts in zip(task.worlds, parts, strict=True):
         for key, value in zip(weight_keys(task, world), counts.tolist(), strict=True):
@@ -258,7 +262,7 @@ def sum_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def weight_keys(task: Task, world: World) -> list[tuple[int, tuple[str, ...]]]:
-    """(rule, constants of its plus variables) of each weight written."""
+    """Return (rule, constants of its + variables) of each weight."""
     keys: list[tuple[int, tuple[str, ...]]] = []
     for number, rule in enumerate(task.model.rules):
         if not rule.hard:
@@ -269,22 +273,22 @@ def weight_keys(task: Task, world: World) -> list[tuple[int, tuple[str, ...]]]:
 
 
 class SelectedAtoms(NamedTuple):
-    """The atoms that queries ask for."""
+    """The queried atoms."""
 
     atoms: Atoms
     atom: np.ndarray  # int64[num_asked], of the network; 0 where known
     known: np.ndarray  # float64[num_asked], the value that the data decides; −1 where unknown
 
     def values(self, found: np.ndarray) -> np.ndarray:
-        """float64[num_asked]: the known value, or the value found where none is known."""
+        """Return the known value, or the value found if none is known, float64[num_asked]."""
         return np.where(self.known < 0, found[self.atom] if len(found) else -1.0, self.known)
 
 
 def select_atoms(network: Network, world: World) -> SelectedAtoms:
-    """The atoms that the queries of a world ask for, each once.
+    """Return the queried atoms of a world, each once.
 
-    A predicate asks for its unknown atoms; an atom or formula is answered even if the data
-    decides it.
+    A predicate selects its unknown atoms. An atom or formula is selected even if the data decide
+    it.
     """
     whole = {query.predicate for query in world.queries if query.constants is None}
     groups: list[AtomGroup] = []
@@ -308,7 +312,7 @@ def select_atoms(network: Network, world: World) -> SelectedAtoms:
 def predicate_atoms(
     network: Network, world: World, predicate: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_atoms] and int32[num_atoms, arity]: the unknown atoms, and their constants."""
+    """Return the unknown atoms, int64[num_atoms], and their constants, int32[num_atoms, arity]."""
     table = network.atoms
     if predicate not in table.predicates:
         arity = world.problem.model.predicates[predicate].arity
@@ -318,7 +322,7 @@ def predicate_atoms(
 
 
 def group_atoms(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
-    """How atoms are called: as facts are written, or as the formula that they stand for."""
+    """Return the atoms with their names: as facts, or as the formula they stand for."""
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
     domains = tuple(problem.domains[name] for name in predicate.types)
@@ -334,14 +338,14 @@ def group_atoms(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
 
 
 def format_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:
-    """The formula with its variables replaced by constants."""
+    """Return the formula with its variables replaced by constants."""
     return ground_name(substitute(formula, dict(zip(variables, constants, strict=True))))
 
 
 def single_atom(
     network: Network, world: World, query: Query
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Atom, codes and known value (−1 if unknown) of a ground atom, each a row."""
+    """Return atom, constants and known value (−1 if unknown) of a ground atom, each a row."""
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
     codes = [

@@ -141,7 +141,7 @@ def collect_forest(  # type: ignore[no-untyped-def]
 
 @entry
 def distribute_forest(tables, forests, number, inside, message, belief):  # type: ignore[no-untyped-def]
-    """Turn `inside` and `belief` of `collect_forest` into log-probabilities, from the roots down."""
+    """Turn `inside` and `belief` of `collect_forest` into log-probabilities, roots first."""
     for copy in range(forests.start[number], forests.start[number + 1]):
         begin, width, axis = _table_shape(tables, forests, copy)
         at = forests.entry_start[copy]
