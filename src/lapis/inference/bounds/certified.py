@@ -1,28 +1,24 @@
-"""Certified bounds of marginals and of log Z where an answer was sampled.
+"""Certified bounds of marginals and of log Z for sampled answers.
 
-All of it is about the core that elimination leaves. Marginals: boxes along self-avoiding walks, and
-in components where the upper and the lower bound of log Z are near each other the
-ratios of clamped sums, Z(x = 1) / Z. log Z: forests from above, mean field from below, and
-products of conditionals, which are bounded by walks, from both sides. Of several bounds the best is
-taken, and eliminated atoms follow from the core's by their tables. Nothing is estimated: no
-sample and no convergence enters.
+All bounds are computed on the core that elimination leaves. Marginals: intervals along
+self-avoiding walks (`self_avoiding`), and ratios of clamped sums, Z(x = 1) / Z, in components where
+the upper and lower bound of log Z are close. log Z: forests from above, mean field from below, and
+products of conditionals, bounded by walks, from both sides. The tightest bound counts. Nothing
+depends on samples or on convergence.
 
-Bounds of eliminated atoms from those of the core.
-
-What was summed out is known given its few neighbours: P(a) = Σ_s P(a | s) P(s), with exact tables
-P(a | s) (`reduction`). Of P(s) only the marginals' bounds are known, so the best bounds of P(a) are
-those of a small linear program over all joint distributions with such marginals. Its dual
-is a plane above the table: if P(a | s) ≤ c₀ + Σ c_i s_i in all states,
+Eliminated atoms follow from the core's bounds. Given its few neighbours s an eliminated atom has
+P(a) = Σ_s P(a | s) P(s), with exact tables P(a | s) (`reduction`). Only bounds of the marginals of
+P(s) are known, so the best bounds of P(a) solve a small linear program over all joint distributions
+with such marginals. Its dual is a plane above the table: if P(a | s) ≤ c₀ + Σ c_i s_i in all
+states,
 
     P(a) ≤ c₀ + Σ_i max(c_i · lower_i, c_i · upper_i)
 
-and the best plane rests on one corner of the cube more than it has slopes. With up to three
-neighbours these are few (2, 22, 202) and all are tried; a plane that does not lie above the table
-is lifted until it does, so that rounding does not matter. With larger scopes, and with blocks among
-the neighbours, the least and the largest entry of the table are taken.
-
-Atoms go back in the order opposite to elimination: neighbours that were eliminated later have
-their bounds by then.
+The best plane passes through one corner of the cube more than it has slopes. Up to three neighbours
+there are few such planes (2, 22, 202), and all are tried. A plane that rounding puts below the
+table is raised. Larger scopes, and scopes with blocks, use the smallest and largest entry of the
+table. Atoms are bounded in reverse order of elimination, so that their neighbours have bounds
+already.
 """
 
 from __future__ import annotations
@@ -55,13 +51,15 @@ ROUNDING = 2.0**-50
 
 
 class MarginalBounds(NamedTuple):
+    """Lower and upper bounds of marginals and of log Z."""
+
     lower: np.ndarray  # float64[num_base_atoms]
     upper: np.ndarray  # float64[num_base_atoms]
-    log_partition: tuple[float, float]  # ∓inf where nothing is known
+    log_partition: tuple[float, float]  # ∓inf if unknown
 
 
 def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> MarginalBounds:
-    """Bounds of all atoms of a network; those answered exactly have no width."""
+    """Bound all atoms of a network; atoms answered exactly have equal bounds."""
     lower, upper = found.marginal.copy(), found.marginal.copy()
     if found.exact:
         whole = (-math.inf, math.inf)
@@ -84,7 +82,7 @@ def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> Margi
 
 
 def bound_network(network: Network, stop: Stop | None = None) -> MarginalBounds:
-    """Bounds of a network all of whose components are wanted, by what its core says."""
+    """Bound all atoms of a network by bounds of its core."""
     reduction = reduce(network)
     core = reduction.core
     doubt = rounding_error(reduction)
@@ -111,18 +109,19 @@ def bound_network(network: Network, stop: Stop | None = None) -> MarginalBounds:
 
 
 def to_probability(log_odds: np.ndarray) -> np.ndarray:
+    """Return the logistic function of log-odds."""
     small = np.exp(-np.abs(log_odds))
     return np.where(log_odds >= 0, 1.0, small) / (1.0 + small)
 
 
 def rounding_error(reduction: Reduction) -> float:
-    """How far the numbers that elimination made can be off: each adds up some of those before."""
+    """Bound the rounding errors of the tables that elimination made."""
     message, table = reduction.potentials.message, reduction.potentials.table
-    loud = max(
+    largest = max(
         float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
         for numbers in (message, table)
     )
-    return ROUNDING * (16 + len(reduction.tree.order) + len(reduction.tree.cube)) * (1.0 + loud)
+    return ROUNDING * (16 + len(reduction.tree.order) + len(reduction.tree.cube)) * (1.0 + largest)
 
 
 def bound_log_partition(
@@ -133,7 +132,7 @@ def bound_log_partition(
     upper: np.ndarray,
     stop: Stop | None,
 ) -> tuple[float, float]:
-    """Bounds of log Z; where they are near each other they tighten those of marginals, in place."""
+    """Bound log Z; where the bounds are close, tighten those of marginals in place."""
     component, count = core.component, core.num_components
     world = find_world(core)
     below = find_mean_field(graph, component, count, world)
@@ -174,7 +173,7 @@ def bound_eliminated(
 ) -> None:
     """Fill in the bounds of eliminated variables' states, float64[num_states], in place.
 
-    Entries of the potentials are off by `doubt` at most.
+    Entries of the potentials have errors of at most `doubt`.
     """
     corner, inverse, start = list_planes()
     bound_cliques(
@@ -184,10 +183,10 @@ def bound_eliminated(
 
 
 def list_planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sets of corners of the k-cube that a plane with some slopes can rest on, k up to `MAX_SCOPE`.
+    """List the sets of corners of the k-cube that fix a plane, for k up to `MAX_SCOPE`.
 
-    int64[num_sets, MAX_SCOPE + 1] the states; float64[num_sets, MAX_SCOPE + 1, MAX_SCOPE + 1] the
-    matrix that makes coefficients of heights; int64[MAX_SCOPE + 2] where the sets of each k begin.
+    Return int64[num_sets, MAX_SCOPE + 1], the corners; float64[num_sets, MAX_SCOPE + 1, MAX_SCOPE +
+    1], the matrix from heights to coefficients; int64[MAX_SCOPE + 2], the first set of each k.
     """
     corners, matrices, starts = [], [], [0, 0]
     wide = MAX_SCOPE + 1
@@ -211,7 +210,7 @@ def list_planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def bound_cliques(  # type: ignore[no-untyped-def]
     tree, table, message, size, state_start, lower, upper, doubt, corner, inverse, start
 ):
-    """From the last eliminated variable to the first."""
+    """Bound the eliminated variables from the last to the first."""
     height, known = np.zeros(1 << 3), np.zeros(1 << 3, np.bool_)
     box = np.zeros((3, 2))
     for clique in range(len(tree.order) - 1, -1, -1):
@@ -251,7 +250,7 @@ def bound_cliques(  # type: ignore[no-untyped-def]
 
 @entry
 def best_planes(height, known, box, width, corner, inverse, start):  # type: ignore[no-untyped-def]
-    """The largest lower and the least upper bound that planes give."""
+    """Return the largest lower and the smallest upper bound of all planes."""
     under, over = 0.0, 1.0
     for number in range(start[width], start[width + 1]):
         lift, drop = -np.inf, np.inf

@@ -1,33 +1,24 @@
 """Upper bounds of log Z by forests: tree-reweighted sums.
 
-log Z is convex in the terms of the score (Wainwright, Jaakkola and Willsky, A new class of upper
-bounds on the log partition function, IEEE Trans. Information Theory 2005). Spread the score over
-forests,
+Wainwright, Jaakkola and Willsky, A new class of upper bounds on the log partition function, IEEE
+Trans. Information Theory 2005. log Z is convex in the terms of the score, so if these are divided
+between forests,
 
     score = Σ_t ρ_t · score_t      ⇒      log Z ≤ Σ_t ρ_t · log Z_t
 
-with the terms of each forest free of cycles, so that log Z_t is one pass from its leaves to its
-roots. However the score is spread, this is a bound: the spreading is only improved, by moving each
-forest's terms towards what all forests together believe of an atom or a table, with steps that are
-halved where they do not help. Wainwright's message passing finds the same optimum from
-probabilities of edges; but its messages are a bound only where they have converged, and forests
-that are written out are one at any time.
+where log Z_t is one pass from leaves to roots. Any division gives a bound. It is improved by moving
+each forest's terms towards the mean belief of all forests, with steps that are halved when they do
+not help. Wainwright's message passing finds the same optimum, but its messages are a bound only
+after convergence.
 
-Forests are greedy: each takes first what no earlier one has, then whatever else makes no cycle, so
-that all terms occur and most occur often. All have the same ρ. Terms over three or four
-atoms are tables like pairs (`clause_tables`), longer ones are left out at their largest value. What
-the forests fall short of the score by rounding is added to the bound.
+Forests are chosen greedily: first tables that no earlier forest has, then others that close no
+cycle. All have the same ρ. The tables are over up to four atoms; a table takes every clause over a
+subset of its atoms, since two clauses over one pair would form a cycle. Longer clauses are replaced
+by their maximum, max(0, w) (0 if hard). Rounding of the division is added to the bound.
 
-In each forest P_t(x) is known for every atom, and log Z_t(x) = log Z_t + log P_t(x): the same
-forests bound the clamped sums, log Z(x) ≤ bound + Σ_t ρ_t log P_t(x), and with a lower bound of
-log Z these are bounds of marginals. They are worth something in small components: the gap between
-an upper and a lower bound of log Z grows with the number of atoms.
-
-Clauses that tell of the same few atoms as one table, for methods that walk on trees.
-
-A table over a set of atoms takes in every clause whose atoms are among them: two clauses of one
-pair would be a cycle, where one table is an edge. Clauses of more than `MAX_SCOPE` atoms are left
-out: in a sum over worlds that is at most their largest value, max(0, w), and 0 where they are hard.
+The same forests bound clamped sums, log Z(x) ≤ bound + Σ_t ρ_t log P_t(x). With a lower bound of
+log Z these bound marginals. That helps in small components only: the gap between upper and lower
+bound of log Z grows with the number of atoms.
 """
 
 from __future__ import annotations
@@ -49,38 +40,40 @@ from lapis.network.csr import row_starts
 from lapis.runtime.progress import Stop
 
 MAX_ROUNDS = 60
-MAX_NUMBERS = 20_000_000  # of all forests: fields and entries
-GAINED = 1e-4  # of the bound in a round, for each atom: less is not worth another
+MAX_NUMBERS = 20_000_000  # fields and entries of all forests
+MIN_GAIN = 1e-4  # of the bound in a round, for each atom
 FIRST_STEP = 0.5
 ROUNDING = 2.0**-51
 
 
 class UpperBound(NamedTuple):
+    """An upper bound of log Z, and mean log-marginals of the forests."""
+
     value: np.ndarray  # float64[num_components], without the constant
     true: np.ndarray  # float64[num_atoms], Σ_t ρ_t log P_t(atom true)
     false: np.ndarray  # float64[num_atoms]
 
 
 class ForestSpread(NamedTuple):
-    """How the score is spread: what each forest has of it, times 1/ρ."""
+    """The division of the score: each forest's terms, times 1/ρ."""
 
     field: np.ndarray  # float64[num_forests, num_atoms]
     score: np.ndarray  # float64[num_entries of all copies]
 
 
 class ForestSums(NamedTuple):
-    """What the forests say together."""
+    """The sums and beliefs of all forests."""
 
     value: np.ndarray  # float64[num_components]
-    loud: np.ndarray  # float64[num_components], the sizes of all numbers that were added
-    atoms: np.ndarray  # float64[num_forests, num_atoms, 2], logarithms of chances
+    total: np.ndarray  # float64[num_components], Σ |terms| that were added
+    atoms: np.ndarray  # float64[num_forests, num_atoms, 2], log-probabilities
     belief: np.ndarray  # float64[num_entries of all copies]
 
 
 def bound_by_forests(
     terms: ScoreTerms, component: np.ndarray, num_components: int, stop: Stop | None
 ) -> UpperBound | None:
-    """The bound by forests; None where there would be too many."""
+    """Bound log Z by forests; None if they would be too large."""
     tables = find_tables(terms)
     forests = find_forests(tables, terms.num_atoms)
     if forests is None:
@@ -100,21 +93,21 @@ def bound_by_forests(
     left_out = np.where(np.isinf(terms.weight), 0.0, np.maximum(terms.weight, 0.0))
     first = np.abs(terms.literal[terms.start[tables.left_out]]) - 1
     np.add.at(lacking, component[first], left_out[tables.left_out])
-    # The differences above are themselves rounded, by less than this of what was added.
+    # Bounds the rounding errors of the differences above.
     count = 16 + number + np.bincount(component, minlength=num_components)
-    value = look.value + lacking + ROUNDING * count * (look.loud + np.abs(look.value) + lacking)
+    value = look.value + lacking + ROUNDING * count * (look.total + np.abs(look.value) + lacking)
     true, false = mean_log_marginals(look.atoms)
     return UpperBound(value, true, false)
 
 
 def shortfall(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """|wanted − found| where that is finite; what is certain or forbidden is so in all forests."""
+    """Return how far the divided terms fall short of the terms, rounded up."""
     known = np.isfinite(wanted)
     return np.abs(np.subtract(wanted, found, where=known, out=np.zeros(len(wanted))))
 
 
 def find_forests(tables: ScopeTables, num_atoms: int) -> Forests | None:
-    """Forests until each table is in one; None where that takes too many."""
+    """Choose forests that cover all tables; None if they would be too large."""
     count = len(tables.scope_start) - 1
     near = np.argsort(tables.scope, kind="stable")
     owner = np.repeat(np.arange(count, dtype=np.int32), np.diff(tables.scope_start))
@@ -141,7 +134,7 @@ def find_forests(tables: ScopeTables, num_atoms: int) -> Forests | None:
 
 
 def copied_entries(tables: ScopeTables, forests: Forests) -> np.ndarray:
-    """int64[num_entries of all copies], the entry of `tables` that each is a copy of."""
+    """Return the entry of `tables` of each copied entry, int64[num_entries of all copies]."""
     width = np.diff(forests.entry_start)
     begin = np.repeat(tables.entry_start[forests.table] - forests.entry_start[:-1], width)
     return begin + np.arange(forests.entry_start[-1])
@@ -155,7 +148,7 @@ def lower_bound_by_moves(
     num_components: int,
     stop: Stop | None,
 ) -> tuple[ForestSpread, ForestSums]:
-    """Move the spread towards agreement while that lowers the bound."""
+    """Move the division towards agreement while that lowers the bound."""
     entry = copied_entries(tables, forests)
     copies = np.bincount(forests.table, minlength=len(tables.scope_start) - 1)
     each = np.repeat(np.maximum(copies, 1), np.diff(tables.entry_start))
@@ -164,7 +157,7 @@ def lower_bound_by_moves(
     for _ in range(MAX_ROUNDS if number > 1 else 0):
         if step < FIRST_STEP / 64 or (stop is not None and stop.is_over()):
             break
-        with np.errstate(invalid="ignore"):  # what is certain stays as it is
+        with np.errstate(invalid="ignore"):  # certain entries do not change
             odds = best.atoms[:, :, 1] - best.atoms[:, :, 0]
             away = odds - odds.mean(axis=0)
             mean = np.bincount(entry, best.belief, len(tables.entry)) / each
@@ -176,7 +169,7 @@ def lower_bound_by_moves(
         gain = float(best.value.sum() - found.value.sum())
         if gain > 0:
             spread, best = moved, found
-            if gain < GAINED * spread.field.shape[1]:
+            if gain < MIN_GAIN * spread.field.shape[1]:
                 break
         else:
             step /= 2
@@ -190,25 +183,25 @@ def sum_forests(
     component: np.ndarray,
     num_components: int,
 ) -> ForestSums:
-    """The bound of a spread, and what each forest believes."""
+    """Return the bound of a division, and the beliefs of each forest."""
     number, num_atoms = spread.field.shape
-    value, loud = np.zeros((2, num_components))
+    value, total_size = np.zeros((2, num_components))
     atoms = np.zeros((number, num_atoms, 2))
     belief, message = np.zeros(len(spread.score)), np.zeros((len(forests.table), 2))
     for forest in range(number):
         collect_forest(
-            tables, forests, forest, spread.field[forest], spread.score, component, value, loud,
-            atoms[forest], message, belief,
+            tables, forests, forest, spread.field[forest], spread.score, component, value,
+            total_size, atoms[forest], message, belief,
         )  # fmt: skip
         distribute_forest(tables, forests, forest, atoms[forest], message, belief)
-    return ForestSums(value / number, loud / number, atoms, belief)
+    return ForestSums(value / number, total_size / number, atoms, belief)
 
 
 def mean_log_marginals(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Σ_t ρ_t log P_t of true and of false, rounded up, float64[num_atoms] each."""
+    """Return Σ_t ρ_t log P_t of true and of false, rounded up, float64[num_atoms] each."""
     total = np.logaddexp(atoms[:, :, 0], atoms[:, :, 1])
-    loud = np.where(np.isfinite(atoms), np.abs(atoms), 0.0).max(axis=(0, 2), initial=0.0)
-    doubt = 64 * ROUNDING * (1.0 + loud) * len(atoms)
+    largest = np.where(np.isfinite(atoms), np.abs(atoms), 0.0).max(axis=(0, 2), initial=0.0)
+    doubt = 64 * ROUNDING * (1.0 + largest) * len(atoms)
     false, true = ((atoms[:, :, side] - total).mean(axis=0) + doubt for side in range(2))
     return true, false
 
@@ -227,7 +220,7 @@ class ScopeTables(NamedTuple):
 
 
 def find_tables(terms: ScoreTerms) -> ScopeTables:
-    """The tables of all clauses of at most `MAX_SCOPE` atoms."""
+    """Build the tables of all clauses of at most `MAX_SCOPE` atoms."""
     length = np.diff(terms.start)
     scopes: list[np.ndarray] = []  # of each length from MAX_SCOPE down, int32[..., length]
     home = np.full(len(length), -1, np.int64)  # the table that takes a clause
@@ -253,7 +246,7 @@ def find_tables(terms: ScoreTerms) -> ScopeTables:
 
 
 def find_larger_scope(atoms: np.ndarray, scopes: list[np.ndarray]) -> np.ndarray:
-    """int64[num_rows], a larger scope that holds each row of atoms, −1 where there is none."""
+    """Return a larger scope that contains each row of atoms, int64[num_rows]; −1 if none."""
     found = np.full(len(atoms), -1, np.int64)
     offset = 0
     for rows in scopes:
@@ -273,7 +266,7 @@ def add_clauses(
     terms: ScoreTerms, clauses: np.ndarray, size: int, home: np.ndarray, scope_start: np.ndarray,
     scope: np.ndarray, entry_start: np.ndarray, entry: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add clauses of one length to their tables, by the length of these."""
+    """Add clauses of one length to their tables."""
     literal = terms.literal[terms.start[clauses][:, None] + np.arange(size)]
     table = home[clauses]
     width = scope_start[table + 1] - scope_start[table]

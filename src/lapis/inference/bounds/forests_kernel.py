@@ -1,4 +1,4 @@
-"""The compiled passes of `forests`: choosing forests, and sums over their worlds."""
+"""The kernels of `forests`: choosing forests, and sums over their worlds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lapis.runtime.kernels import allocating_entry, entry, inner
 
 
 class Forests(NamedTuple):
-    """Tables without cycles; those of a forest from the roots to the leaves."""
+    """Tables without cycles; those of a forest from roots to leaves."""
 
     start: np.ndarray  # int64[num_forests + 1]
     table: np.ndarray  # int32[num_copies]
@@ -21,9 +21,9 @@ class Forests(NamedTuple):
 
 @entry
 def choose_forest(tables, covered, leader, chosen):  # type: ignore[no-untyped-def]
-    """Mark in `chosen` tables that make no cycle: first those not covered, then any that fit.
+    """Mark tables that form no cycle in `chosen`: first those not covered, then others.
 
-    `leader`, int32[num_atoms], is used for the trees.
+    `leader`, int32[num_atoms], is work space for the trees.
     """
     for atom in range(len(leader)):
         leader[atom] = atom
@@ -49,7 +49,7 @@ def choose_forest(tables, covered, leader, chosen):  # type: ignore[no-untyped-d
 
 @entry
 def order_forest(tables, near_start, near, chosen, seen, queue, table, above):  # type: ignore[no-untyped-def]
-    """The chosen tables from roots to leaves, breadth first; `near` are the tables of each atom."""
+    """Order the chosen tables breadth first; `near` lists the tables of each atom."""
     count = 0
     for atom in range(len(seen)):
         seen[atom] = False
@@ -87,14 +87,14 @@ def order_forest(tables, near_start, near, chosen, seen, queue, table, above):  
 
 @allocating_entry
 def collect_forest(  # type: ignore[no-untyped-def]
-    tables, forests, number, field, score, component, value, loud, inside, message, belief
+    tables, forests, number, field, score, component, value, total_size, inside, message, belief
 ):
-    """log Σ over the worlds of a forest, added to `value` by component.
+    """Add log Σ over the worlds of a forest to `value` by component.
 
-    `field`, float64[num_atoms], is its own, `score`, float64[num_entries], that of all copies.
-    Leaves in inside[num_atoms, 2] what the subtree below an atom says of its two values (of a root:
-    everything), in message[num_copies, 2] what a table says to the atom above it, and in
-    belief[num_entries] the scores that it was summed from.
+    `field`, float64[num_atoms], is that of the forest, `score`, float64[num_entries], that of all
+    copies. Fill inside[num_atoms, 2] with the log-sums of the subtree below each atom's values (of
+    the whole tree at a root), message[num_copies, 2] with the messages of tables to the atoms above
+    them, belief[num_entries] with the summed scores, and `total` with Σ |terms| by component.
     """
     first, last = forests.start[number], forests.start[number + 1]
     is_root = np.ones(len(field), np.bool_)
@@ -119,7 +119,7 @@ def collect_forest(  # type: ignore[no-untyped-def]
         value[own] += peak
         if peak == -np.inf:
             continue
-        loud[own] += abs(peak) + 1.0
+        total_size[own] += abs(peak) + 1.0
         top = tables.scope[begin + axis]
         for side in range(2):
             total = 0.0
@@ -129,14 +129,14 @@ def collect_forest(  # type: ignore[no-untyped-def]
             message[copy, side] = np.log(total) if total > 0 else -np.inf
             inside[top, side] += message[copy, side]
             if total > 0:
-                loud[own] += abs(message[copy, side])
+                total_size[own] += abs(message[copy, side])
     for atom in range(len(field)):
         if is_root[atom]:
             high, low = max(inside[atom, 0], inside[atom, 1]), min(inside[atom, 0], inside[atom, 1])
             total = high + np.log1p(np.exp(low - high)) if high > -np.inf else high
             value[component[atom]] += total
             if total > -np.inf:
-                loud[component[atom]] += abs(total) + 1.0
+                total_size[component[atom]] += abs(total) + 1.0
 
 
 @entry
@@ -173,6 +173,7 @@ def distribute_forest(tables, forests, number, inside, message, belief):  # type
 
 @inner
 def _table_shape(tables, forests, copy):  # type: ignore[no-untyped-def]
+    """Return first scope place, width and upward axis of a copy."""
     table = forests.table[copy]
     begin = tables.scope_start[table]
     return begin, tables.scope_start[table + 1] - begin, forests.above[copy]

@@ -1,17 +1,15 @@
 """Lower bounds of log Z by mean field.
 
-For any distribution over worlds, log Z ≥ E[score] + entropy (Gibbs's inequality). With independent
-atoms, true with probability μ_a, both are short sums: a clause of weight w is true with probability
-1 − Π (literal false). Coordinate ascent (Peterson and Anderson 1987; Jordan et al. 1999) sets one
-atom after the other to its best,
+Gibbs's inequality: log Z ≥ E[score] + entropy for any distribution over worlds. For independent
+atoms, true with probability μ_a, both are short sums: a clause is true with probability
+1 − Π P(literal false). Coordinate ascent (Peterson and Anderson 1987; Jordan et al. 1999) sets one
+atom after the other to its optimum,
 
-    log odds of a = field + Σ_clauses ± w · Π_{other literals} P(false)
+    log-odds of a = field + Σ_clauses ± w · Π_{other literals} P(false)
 
-and never gets worse. Every point is a bound, so nothing depends on where it stops; it starts from
-several and each component keeps its best.
-
-A hard clause allows no chance that it is false. One true literal of each, in a world that keeps
-them all, is held fixed, and the other atoms are free.
+Every point is a bound, so it may stop anywhere. It starts from several points, and each component
+keeps its best bound. A hard clause must hold with probability 1: one true literal of each, in a
+world that satisfies them all, is fixed, and the other atoms are free.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from lapis.inference.bounds.self_avoiding_kernel import TermGraph, logistic
 from lapis.runtime.kernels import entry, inner
 
 MAX_SWEEPS = 200
-TOLERANCE = 1e-6  # of a log odds in one sweep
-STARTS = (0.0, -8.0, 8.0)  # log odds of all atoms
+TOLERANCE = 1e-6  # largest change of log-odds in the last sweep
+STARTS = (0.0, -8.0, 8.0)  # log-odds of all atoms
 MAX_LOG_ODDS = (
     40.0  # a free atom's log odds are within ±LOUD: its entropy is a sum without surprises
 )
@@ -33,6 +31,8 @@ ROUNDING = 2.0**-51
 
 
 class MeanField(NamedTuple):
+    """Independent atoms and their bound of log Z."""
+
     log_odds: np.ndarray  # float64[num_atoms], ±inf where fixed
     value: np.ndarray  # float64[num_components], without the constant; −inf without a world
 
@@ -40,7 +40,10 @@ class MeanField(NamedTuple):
 def find_mean_field(
     graph: TermGraph, component: np.ndarray, num_components: int, world: np.ndarray | None
 ) -> MeanField:
-    """The best of several climbs, by component; `world`, bool[num_atoms], keeps what is hard."""
+    """Return the best of several ascents, by component.
+
+    `world`, bool[num_atoms], satisfies the hard clauses.
+    """
     fixed = fixed_atoms(graph, world)
     best = MeanField(np.zeros(len(component)), np.full(num_components, -np.inf))
     if fixed is None:
@@ -51,8 +54,8 @@ def find_mean_field(
     for log_odds in starts:
         log_odds = np.where(fixed < 0, log_odds, np.where(fixed > 0, np.inf, -np.inf))
         ascend_coordinates(graph, log_odds, MAX_SWEEPS)
-        value, loud, count = np.zeros((3, num_components))
-        evaluate_bound(graph, log_odds, component, value, loud, count)
+        value, total, count = np.zeros((3, num_components))
+        evaluate_bound(graph, log_odds, component, value, total, count)
         better = value > best.value
         best.log_odds[better[component]] = log_odds[better[component]]
         best.value[better] = value[better]
@@ -60,7 +63,7 @@ def find_mean_field(
 
 
 def fixed_atoms(graph: TermGraph, world: np.ndarray | None) -> np.ndarray | None:
-    """int8[num_atoms], the values of atoms that keep the hard clauses, −1 where free."""
+    """Return the values of fixed atoms, int8[num_atoms], −1 if free; None without a world."""
     fixed = np.full(len(graph.field), -1, np.int8)
     is_hard = np.isinf(graph.weight)
     decided = np.isinf(graph.field) | np.isinf(graph.slack)
@@ -74,7 +77,7 @@ def fixed_atoms(graph: TermGraph, world: np.ndarray | None) -> np.ndarray | None
 
 @entry
 def fix_true_literals(graph, hard, world, fixed):  # type: ignore[no-untyped-def]
-    """Fix a true literal of each hard clause that has none yet; whether all can be kept."""
+    """Fix a true literal of each hard clause without one; return whether all hold."""
     for clause in hard:
         held, choice = False, -1
         for at in range(graph.start[clause], graph.start[clause + 1]):
@@ -91,7 +94,7 @@ def fix_true_literals(graph, hard, world, fixed):  # type: ignore[no-untyped-def
 
 @entry
 def ascend_coordinates(graph, log_odds, max_sweeps):  # type: ignore[no-untyped-def]
-    """Coordinate ascent over the free atoms, in place."""
+    """Optimise the free atoms by coordinate ascent, in place."""
     for _ in range(max_sweeps):
         change = 0.0
         for atom in range(len(log_odds)):
@@ -112,36 +115,37 @@ def ascend_coordinates(graph, log_odds, max_sweeps):  # type: ignore[no-untyped-
 
 
 @entry
-def evaluate_bound(graph, log_odds, component, value, loud, count):  # type: ignore[no-untyped-def]
-    """E[score] + entropy by component, less what rounding can have added.
+def evaluate_bound(graph, log_odds, component, value, total, count):  # type: ignore[no-untyped-def]
+    """Fill E[score] + entropy by component, less the largest possible rounding error.
 
-    `loud` and `count`, of the same size, take the sum of the terms' sizes and their number.
+    `total` and `count`, of the same size, get the sum of the terms' absolute values and their
+    number.
     """
     for atom in range(len(log_odds)):
         own, odds = component[atom], log_odds[atom]
         if abs(graph.field[atom]) < np.inf:
             value[own] += graph.field[atom] * logistic(odds)
-            loud[own] += abs(graph.field[atom])
+            total[own] += abs(graph.field[atom])
         if abs(odds) < np.inf:
             # −p log p − (1 − p) log(1 − p) = log(1 + exp(−|o|)) + |o| / (1 + exp|o|)
             size = abs(odds)
             value[own] += np.log1p(np.exp(-size)) + size * logistic(-size)
-            loud[own] += 1.0
+            total[own] += 1.0
         count[own] += 2.0
     for clause in range(len(graph.weight)):
         weight = graph.weight[clause]
         if weight < np.inf:
             own = component[abs(graph.literal[graph.start[clause]]) - 1]
             value[own] += weight - weight * _all_false(graph, log_odds, clause, -1)
-            loud[own] += abs(weight)
+            total[own] += abs(weight)
             count[own] += 1.0 + graph.start[clause + 1] - graph.start[clause]
     for own in range(len(value)):
-        value[own] -= ROUNDING * (16.0 + count[own]) * loud[own]
+        value[own] -= ROUNDING * (16.0 + count[own]) * total[own]
 
 
 @inner
 def _all_false(graph, log_odds, clause, but):  # type: ignore[no-untyped-def]
-    """The chance that all literals of a clause are false, but for one atom's."""
+    """Return the probability that all literals of a clause are false, except those of one atom."""
     false = 1.0
     for at in range(graph.start[clause], graph.start[clause + 1]):
         atom = abs(graph.literal[at]) - 1

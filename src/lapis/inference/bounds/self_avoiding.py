@@ -1,31 +1,29 @@
-"""Boxes of log odds along self-avoiding walks: a marginal's bounds from its surroundings.
+"""Intervals of log-odds along self-avoiding walks: bounds of marginals from local surroundings.
 
 Weitz (Counting independent sets up to the tree threshold, STOC 2006), Jung and Shah (2006) and
 Mooij and Kappen (Bounds on marginal probability distributions, NIPS 2008), for clauses of any
-length and weight. Give atom a one copy for each of its clauses C₁, C₂, …, and turn the copies from
-false to true one after the other. Each turn changes log Z by what one clause alone says,
+length and weight. Give atom a one copy for each of its clauses C₁, C₂, …, and set the copies from
+false to true one after the other. Each change of log Z depends on one clause,
 
-    log odds of a = field + Σ_i ± λ(C_i),      λ = −log(1 − q + q·exp(−w))
+    log-odds of a = field + Σ_i ± λ(C_i),      λ = −log(1 − q + q·exp(−w))
 
-with q the chance that all other literals of C_i are false where C_i is taken out, the copies in
-C₁ … C_{i−1} are true and those after it false. That chance is a product,
+with q the probability that all other literals of C_i are false in the network without C_i, where
+the copies in C₁ … C_{i−1} are true and those after it false. That probability is a product,
 
     q = Π_m P(literal m false | the literals before it are false)
 
-of marginals in networks in which more atoms are pinned and fewer clauses are left: the same
-question again, along walks that never come back to an atom. The identity is exact, and every step
-is monotone in what it is given, so boxes go through it endpoint by endpoint. A walk may end
-anywhere: whatever the others are, a clause adds between 0 and ±w. So every depth gives a bound, and
-the depth is what the budget allows. Budgets are counted in steps and not by the clock: the same
+of marginals in networks with more fixed atoms and fewer clauses: the same problem again, along
+walks that never return to an atom. The identity is exact and monotone in each marginal, so interval
+endpoints pass through it. A walk may stop anywhere, because a clause adds between 0 and ±w. So
+every depth gives a bound, and the budget decides the depth. Budgets count steps, not time: the same
 network has the same bounds under any load.
 
-A hard clause is the limit of w → ∞, in which everything above is continuous but ∞ − ∞; that is
-taken as a box without ends. Each clause widens its box by more than its arithmetic can be off.
+A hard clause is the limit w → ∞, where everything is continuous except ∞ − ∞, which becomes an
+infinite interval. Each clause widens its interval by more than its rounding error.
 
-Where the walk forgets (weak couplings, strong fields, few neighbours) boxes shrink by a factor with
-each step; where atoms hold each other in place they stay as wide as they are. Boxes that messages
-of belief propagation keep while they are passed round (Ihler 2007) are no bounds of marginals here:
-a walk that closes a loop ends in a pinned atom, outside of any such box.
+Intervals shrink geometrically with depth where couplings are weak, fields strong or neighbours few;
+strongly coupled atoms keep wide ones. Intervals of belief propagation messages (Ihler 2007) are no
+bounds of marginals here: a walk that closes a loop ends in a fixed atom, outside such an interval.
 
 The same conditionals bound log Z: for any possible world x,
 
@@ -54,18 +52,20 @@ from lapis.runtime.progress import Stop
 
 STEPS = 60_000_000  # for all atoms together
 MOST_STEPS = 1_000_000  # for one atom
-TIGHT = 1e-4  # a probability known this well is not looked at again
+TIGHT = 1e-4  # width of a probability's interval that ends its search
 MAX_DEPTH = 64
-PIECE = 256  # atoms between two questions whether to stop
+PIECE = 256  # atoms between two checks of `stop`
 
 
 class LogOddsBounds(NamedTuple):
+    """Intervals of log-odds."""
+
     low: np.ndarray  # float64[num_atoms], log odds
     high: np.ndarray  # float64[num_atoms]
 
 
 def build_walks(terms: ScoreTerms) -> tuple[TermGraph, LogOddsBounds]:
-    """The graph to walk on, and what can be said of each atom without a step."""
+    """Return the graph to walk on, and the intervals of walks of length 0."""
     atom_start, atom_clause = index_atoms(terms.start, terms.literal, terms.num_atoms)
     graph = TermGraph(
         terms.field, terms.slack, terms.start, terms.literal, terms.weight, atom_start,
@@ -80,6 +80,7 @@ def build_walks(terms: ScoreTerms) -> tuple[TermGraph, LogOddsBounds]:
 
 
 def allocate_walk(graph: TermGraph) -> SelfAvoidingWalk:
+    """Allocate the arrays of a walk."""
     depth, size = MAX_DEPTH, len(graph.field)
     return SelfAvoidingWalk(
         np.zeros(depth, np.int32), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
@@ -89,9 +90,9 @@ def allocate_walk(graph: TermGraph) -> SelfAvoidingWalk:
 
 
 def bound_log_odds(
-    graph: TermGraph, boxes: LogOddsBounds, wanted: np.ndarray, stop: Stop | None
+    graph: TermGraph, bounds: LogOddsBounds, wanted: np.ndarray, stop: Stop | None
 ) -> None:
-    """Tighten the boxes of some atoms, int64[...], in place, on all cores."""
+    """Tighten the intervals of some atoms, int64[...], in place, on all cores."""
     budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
     cores = num_cores()
 
@@ -101,7 +102,7 @@ def bound_log_odds(
             if stop is not None and stop.is_over():
                 return
             roots = wanted[begin : begin + PIECE]
-            bound_roots(graph, walk, roots, budget, TIGHT, *boxes)
+            bound_roots(graph, walk, roots, budget, TIGHT, *bounds)
 
     with ThreadPoolExecutor(cores) as pool:
         list(pool.map(run, range(cores)))
@@ -110,16 +111,16 @@ def bound_log_odds(
 def bound_by_conditionals(
     graph: TermGraph, component: np.ndarray, count: int, world: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of log Z without the constant, float64[num_components] each, from a possible world.
+    """Bound log Z without the constant, float64[num_components] each, from a possible world.
 
-    Atoms with many clauses are pinned first: that cuts most loops.
+    Atoms with many clauses are fixed first, which cuts most loops.
     """
     order = np.argsort(-np.diff(graph.atom_start), kind="stable")
     budget = min(MOST_STEPS, max(1, STEPS // 2 // max(1, len(order))))
     box = np.zeros((count, 2))
     bound_chain(graph, allocate_walk(graph), order, world, budget, component, box)
-    score, loud = np.zeros((2, count))
-    score_by_component(graph, world, component, score, loud)
-    doubt = EPSILON * (16 + len(graph.weight) + len(component)) * loud
+    score, total_size = np.zeros((2, count))
+    score_by_component(graph, world, component, score, total_size)
+    doubt = EPSILON * (16 + len(graph.weight) + len(component)) * total_size
     least, most = score - box[:, 1] - doubt, score - box[:, 0] + doubt
     return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)

@@ -1,17 +1,17 @@
-"""The score of a network as fields, couplings of pairs and longer clauses.
+"""The score of a network as fields, couplings of pairs, and longer clauses.
 
-Bounds are the tighter the fewer terms tell of the same atoms, so what soft clauses say of one pair
-becomes one number. With x, y as 0 and 1,
+Bounds are tighter if fewer terms concern the same atoms, so the soft clauses of a pair are merged
+into one number. With x, y in {0, 1},
 
     w·[¬x ∨ ¬y] = w − w·xy              w·[x ∨ y] = w·x + w·y − w·xy
     w·[¬x ∨ y]  = w − w·x + w·xy
 
-and the sum γ·xy of a pair is a clause ¬x ∨ ¬y of weight −γ. Longer soft clauses stay as they are
-(taken apart they would be terms that cancel, each bounded by itself), and so do hard ones; a block
-is its hard clauses "not both" and "one of them".
+and the sum γ·xy of a pair is a clause ¬x ∨ ¬y of weight −γ. Longer soft clauses stay whole (their
+expansion would be terms that cancel, each bounded separately), and so do hard ones. A block becomes
+its hard clauses "not both" and "one of them".
 
-What rounding can have done is kept with the terms: `slack` is added to whatever is said of an atom,
-`error` to whatever is said of a world's score.
+Rounding errors are kept with the terms: `slack` bounds those of an atom's log-odds, `error` those
+of a world's score.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from lapis.inference.sampling.cluster import total
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 
-EPSILON = 2.0**-51  # of one operation, with room
-MAX_BLOCK = 64  # atoms of a block that is written as clauses
+EPSILON = 2.0**-51  # bounds the rounding error of one operation
+MAX_BLOCK = 64  # atoms; larger blocks are not written as clauses
 
 
 class ScoreTerms(NamedTuple):
-    """score(world) = constant + Σ field over true atoms + Σ weight over true clauses."""
+    """The sum score(world) = constant + Σ field over true atoms + Σ weight over true clauses."""
 
     field: np.ndarray  # float64[num_atoms], ±inf where a hard clause decides
     start: np.ndarray  # int64[num_clauses + 1]
     literal: np.ndarray  # int32[num_literals], atom + 1, negative if negated; two or more a clause
     weight: np.ndarray  # float64[num_clauses], +inf where hard
     constant: float
-    slack: np.ndarray  # float64[num_atoms], inf where nothing can be said
+    slack: np.ndarray  # float64[num_atoms], inf where there is no bound
     error: float
 
     @property
@@ -46,13 +46,15 @@ class ScoreTerms(NamedTuple):
 
 
 class TermRows(NamedTuple):
+    """Clauses of any length."""
+
     length: np.ndarray  # int64[num_rows]
     literal: np.ndarray  # int32[...]
     weight: np.ndarray  # float64[num_rows]
 
 
 def collect_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
-    """The terms of a network whose weights are off by `doubt`, float64[num_clauses], at most."""
+    """Collect the terms; `doubt`, float64[num_clauses], bounds the errors of the weights."""
     size = network.num_atoms
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     length = np.diff(network.clause_start)
@@ -68,16 +70,17 @@ def collect_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
     rows = [pairs, TermRows(np.diff(start), literal, weight[long]), *block_rows(network)]
     joined = TermRows(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
 
-    loud = np.repeat(np.where(soft, np.abs(weight), 0.0), length)
+    size_of_weight = np.repeat(np.where(soft, np.abs(weight), 0.0), length)
     atom = np.abs(network.literal) - 1
     degree = np.bincount(atom, minlength=size)
-    slack = EPSILON * (degree + 4) * total(atom, loud, size)
+    slack = EPSILON * (degree + 4) * total(atom, size_of_weight, size)
     slack += total(atom, np.repeat(doubt, length), size)
     block = np.diff(network.block_start)
     slack[network.block_atom[np.repeat(block > MAX_BLOCK, block)]] = np.inf
-    all_weights = float(np.abs(network.weights) @ np.abs(network.constant_count)) + loud.sum()
+    all_weights = float(np.abs(network.weights) @ np.abs(network.constant_count))
+    all_weights += float(size_of_weight.sum())
     error = float(slack[np.isfinite(slack)].sum())
-    error += EPSILON * (16 + len(network.weights)) * float(all_weights) + float(doubt.sum())
+    error += EPSILON * (16 + len(network.weights)) * all_weights + float(doubt.sum())
     return ScoreTerms(
         field, row_starts(joined.length), joined.literal.astype(np.int32),
         joined.weight, network.constant_score + constant, slack, error,
@@ -87,14 +90,14 @@ def collect_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
 def soft_unit_fields(
     network: Network, weight: np.ndarray, unit: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """What soft clauses of one literal say: w·[¬x] = w − w·x."""
+    """Return the fields of soft unit clauses, w·[¬x] = w − w·x, and a constant."""
     first, own = network.literal[network.clause_start[unit]], weight[unit]
     field = total(np.abs(first) - 1, np.where(first < 0, -own, own), network.num_atoms)
     return field, float(own[first < 0].sum())
 
 
 def decided_values(network: Network) -> np.ndarray:
-    """int8[num_atoms], what hard clauses of one literal and blocks of one atom say; −1: nothing."""
+    """Return values fixed by hard units and blocks of one atom, int8[num_atoms]; −1: none."""
     value = np.full(network.num_atoms, -1, np.int8)
     unit = (network.weight_id < 0) & (np.diff(network.clause_start) == 1)
     first = network.literal[network.clause_start[:-1][unit]]
@@ -107,7 +110,7 @@ def decided_values(network: Network) -> np.ndarray:
 def merge_pairs(
     network: Network, weight: np.ndarray, pair: np.ndarray
 ) -> tuple[TermRows, np.ndarray, float]:
-    """The couplings of soft clauses of two literals, what they add to fields, and a constant."""
+    """Return couplings of soft clauses of two literals, their fields, and a constant."""
     size = network.num_atoms
     ends = network.literal[network.clause_start[pair][:, None] + np.arange(2)]
     ends = np.take_along_axis(ends, np.argsort(np.abs(ends), axis=1), axis=1)
@@ -125,7 +128,7 @@ def merge_pairs(
 
 
 def block_rows(network: Network) -> list[TermRows]:
-    """Hard clauses of the blocks that are not too large."""
+    """Return the hard clauses of blocks of at most `MAX_BLOCK` atoms."""
     found = [TermRows(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))]
     size = np.diff(network.block_start)
     for number in np.unique(size[(size > 1) & (size <= MAX_BLOCK)]).tolist():
