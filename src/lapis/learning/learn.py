@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
 from typing import TYPE_CHECKING
 
-from lapis.inference.plan import MAX_ELEMENTS, is_long
+from lapis.inference.plan import MAX_ELEMENTS, reason_to_lift_first
 from lapis.learning.learning_run import ijgp_settings
 
 if TYPE_CHECKING:
@@ -482,7 +482,7 @@ def build_planned(run: LearningRun) -> Objective:
     """
     refused: TooLarge | None = None
     grounded: Objective | None = None
-    if not any(is_long(example.free) for example in run.examples):
+    if not any(reason_to_lift_first(example.free) for example in run.examples):
         try:
             grounded = build_conditional(run, "auto")
         except TooLarge as error:
