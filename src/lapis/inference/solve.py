@@ -178,7 +178,7 @@ def run_step(
         assert isinstance(step, MethodStep)
         found = find_method("infer", step.method).load()(step.network, options)
     if found.diagnostics.get("interrupted") and options.stop is not None:
-        options.stop.request()  # the steps that follow are not sampled to the end either
+        options.stop.request()  # also ends the following steps
     if step.atoms is not None and not found.exact:
         notes = found.diagnostics | {"sampled_atoms": len(found.marginal)}
         found = replace(found, diagnostics=notes)

@@ -49,7 +49,7 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
     for world in task.worlds:
         parts.append(infer_world(world, method, options))
         if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
-            options.stop.request()  # the worlds that follow are not sampled to the end either
+            options.stop.request()  # also ends the following worlds
     return merge_answers(task, parts)
 
 
