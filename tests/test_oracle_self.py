@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import oracle
 from golden_models import GoldenModel, golden_models
@@ -169,7 +169,6 @@ def test_golden_model(golden: GoldenModel) -> None:
 
 
 @given(cases())
-@settings(max_examples=50)
 def test_expected_counts_are_derivatives_of_log_partition(case: Case) -> None:
     """∂ log Z / ∂ w_i = E[n_i], by central differences."""
     model = parse_model(case.model)
@@ -192,7 +191,6 @@ def test_expected_counts_are_derivatives_of_log_partition(case: Case) -> None:
 
 
 @given(cases(observed=True))
-@settings(max_examples=50)
 def test_pseudo_likelihood_is_made_of_conditional_probabilities(case: Case) -> None:
     """log P(cell | rest) = log Z(everything is evidence) minus log Z(all but the cell is)."""
     model = parse_model(case.model)

@@ -100,13 +100,11 @@ def check_scores(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_inference(case: Case) -> None:
     check_inference(case)
 
 
 @given(cases(observed=True))
-@settings(max_examples=150)
 def test_scores(case: Case) -> None:
     check_scores(case)
 

@@ -82,7 +82,6 @@ def check_reading(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=200)
 def test_text_means_what_was_drawn(case: Case) -> None:
     check_reading(case)
 

@@ -30,14 +30,12 @@ def check_map(case: Case, method: str) -> None:
 
 
 @given(cases())
-@settings(max_examples=120)
 def test_exact_inference(case: Case) -> None:
     check_exact(case, "exact")
 
 
 @pytest.mark.parametrize("method", ["ilp", "exact", "lazy"])
 @given(case=cases())
-@settings(max_examples=50)
 def test_most_likely_world(method: str, case: Case) -> None:
     check_map(case, method)
 

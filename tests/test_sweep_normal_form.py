@@ -97,7 +97,6 @@ def test_golden_model(golden: GoldenModel) -> None:
 
 
 @given(cases())
-@settings(max_examples=150)
 def test_random_model(case: Case) -> None:
     check_normal_form(parse_model(case.model), case.facts, case.query)
 

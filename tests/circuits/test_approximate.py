@@ -73,7 +73,6 @@ def agree(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     return found
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32))
 def test_a_family_is_the_conditioned_circuit(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -87,7 +86,6 @@ def test_a_family_is_the_conditioned_circuit(seed: int) -> None:
     np.testing.assert_allclose(log_values(found, rows), expected, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32))
 def test_the_bound_and_its_gradient(seed: int) -> None:
     """J by enumeration of Q, to 1e-10; natural gradients against finite differences."""
@@ -143,7 +141,6 @@ def test_the_bound_and_its_gradient(seed: int) -> None:
         assert slope == pytest.approx(expected[place], rel=1e-4, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**32))
 def test_v_finds_the_model_where_the_family_has_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -163,7 +160,7 @@ def test_v_finds_the_model_where_the_family_has_it(seed: int) -> None:
     assert weighed.log_partition == pytest.approx(log_z, abs=0.01)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_marginals_of_tables(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_factors import all_rows, random_graph
 
@@ -41,7 +41,6 @@ def random_states(graph: FactorGraph, rng: np.random.Generator) -> dict[str, str
     return {graph.names[v]: str(rng.choice(graph.states[v])) for v in chosen}
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32))
 def test_answers_are_those_of_enumeration(seed: int) -> None:
     """Compiled, queried, sampled and scored by name; marginals with and without a circuit."""

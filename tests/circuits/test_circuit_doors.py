@@ -18,7 +18,7 @@ from oracle import NoWorld
 from strategies import Case, cases
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(cases())
 def test_marginals_by_circuit(case: Case) -> None:
     """Blocks, hard rules, partial data: compiled, and it says so."""
@@ -36,7 +36,7 @@ def test_marginals_by_circuit(case: Case) -> None:
         assert probability == pytest.approx(expected.marginals[atom], abs=1e-9)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(cases())
 def test_an_approximation_never_says_exact(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
@@ -57,7 +57,7 @@ def test_an_approximation_never_says_exact(case: Case) -> None:
     assert all(0.0 <= probability <= 1.0 for probability in found.marginals.values())
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from(["auto", "F", "G", "V", "VI", "E", "P"]))
 def test_approximations_of_small_models(seed: int, parameters: str) -> None:
     """Zeros, single states, evidence on some or all variables: a distribution or an error."""

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_factors import all_rows, enumerate_marginals, random_graph
 
@@ -26,7 +26,6 @@ from lapis.grounding.bottom_up import ground
 from lapis.problem.task import build_task
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_marginals_in_numbers(seed: int) -> None:
     graph = random_graph(np.random.default_rng(seed))
@@ -40,7 +39,6 @@ def test_marginals_in_numbers(seed: int) -> None:
     np.testing.assert_allclose(found.state, marginal, rtol=0, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32), st.booleans())
 def test_both_compilers_compute_the_product(seed: int, by_search: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -60,7 +58,6 @@ def test_both_compilers_compute_the_product(seed: int, by_search: bool) -> None:
     np.testing.assert_allclose(log_values(circuit, rows), score, rtol=0, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
 def test_marginals_given_evidence(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -78,7 +75,6 @@ def test_marginals_given_evidence(seed: int) -> None:
     np.testing.assert_allclose(found[0], marginal, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_supported_states_and_partition_functions(seed: int) -> None:
     """No world is lost with the states that are dropped; sums in numbers equal enumeration."""

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits.random_factors import all_rows, random_graph
@@ -40,7 +40,6 @@ def random_clauses(
     return graph_of_tables([f"x{v}" for v in range(size)], [["0", "1"]] * size, tables)
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.integers(0, 2**32))
 def test_counting_gives_the_sum_of_all_products(seed: int) -> None:
     graph = random_graph(np.random.default_rng(seed), 7)
@@ -49,7 +48,6 @@ def test_counting_gives_the_sum_of_all_products(seed: int) -> None:
     assert found == expected or found == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32), st.floats(2.0, 5.5))
 def test_clauses_near_where_no_world_is_left(seed: int, density: float) -> None:
     """Conflicts, learned clauses, and components without a world beside others."""
@@ -108,7 +106,6 @@ def test_counting_given_up() -> None:
     assert str(raised.value).startswith("counting was given up after ")
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_boxes_make_up_a_table(seed: int) -> None:
     rng = np.random.default_rng(seed)

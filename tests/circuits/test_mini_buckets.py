@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from circuits.random_factors import all_rows, enumerate_marginals, random_graph
@@ -24,7 +24,6 @@ def consistent(seed: int) -> FactorGraph | None:
     return None if found is None else found.graph
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_without_splits_it_is_elimination(seed: int) -> None:
     graph = consistent(seed)
@@ -40,7 +39,6 @@ def test_without_splits_it_is_elimination(seed: int) -> None:
     assert np.isfinite(graph.log_score(found.rows)).all()
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_with_splits_it_bounds_and_estimates(seed: int, largest: int) -> None:
     """The bound holds always; the estimate is unbiased, so its mean over runs comes close."""
@@ -120,7 +118,6 @@ def test_worlds_of_hard_models_are_possible(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.bound is None or found.bound <= exact.log_partition
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32))
 def test_the_lower_bound_counts_no_impossible_world(seed: int) -> None:
     graph = random_graph(np.random.default_rng(seed))

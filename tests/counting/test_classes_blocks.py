@@ -123,13 +123,11 @@ def block_problems(draw: st.DrawFn, quantifiers: bool = False) -> Small:
     return small
 
 
-@settings(max_examples=250, deadline=None)
 @given(block_problems(), blocked)
 def test_blocks_match_brute_force(small: Small, name: str) -> None:
     check_blocks(small, name)
 
 
-@settings(max_examples=120, deadline=None)
 @given(block_problems(quantifiers=True), blocked)
 def test_blocks_with_quantifiers_match_brute_force(small: Small, name: str) -> None:
     check_blocks(small, name)
@@ -196,13 +194,11 @@ def check_likelihood(
         assert gradient[number] == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-5)
 
 
-@settings(max_examples=120, deadline=None)
 @given(small_problems(), st.sampled_from([found.name for found in PREDICATES]), st.integers(0, 9))
 def test_likelihood_of_atoms_is_the_definition(small: Small, name: str, seed: int) -> None:
     check_likelihood(small, name, find_difference_classes(small.problem, name), seed)
 
 
-@settings(max_examples=120, deadline=None)
 @given(block_problems(), blocked, st.integers(0, 9))
 def test_likelihood_of_blocks_is_the_definition(small: Small, name: str, seed: int) -> None:
     check_likelihood(small, name, find_block_classes(small.problem, name), seed)

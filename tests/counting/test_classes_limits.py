@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from counting.small_worlds import build
@@ -62,7 +62,6 @@ def functions(draw: st.DrawFn) -> tuple[list[Function], list[int]]:
     return found, sizes
 
 
-@settings(max_examples=300, deadline=None)
 @given(functions())
 def test_signatures_match_enumeration(drawn: tuple[list[Function], list[int]]) -> None:
     found, sizes = drawn

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import lapis
 import oracle
@@ -18,7 +18,6 @@ from strategies import Case, cases
 pytestmark = pytest.mark.usefixtures("price_everything")
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases(observed=True))
 def test_pseudo_likelihood_and_counts_match_the_oracle(case: Case) -> None:
     model = lapis.parse(case.model)

@@ -58,7 +58,6 @@ def check_classes(small: Small, predicate: str) -> None:
         assert truth[number] == ((predicate, arguments) in small.true)
 
 
-@settings(max_examples=150, deadline=None)
 @given(small_problems(), st.sampled_from([predicate.name for predicate in PREDICATES]))
 def test_classes_match_brute_force(small: Small, predicate: str) -> None:
     check_classes(small, predicate)
@@ -78,7 +77,6 @@ def quantified(draw: st.DrawFn) -> tuple[Small, str]:
     return small, draw(st.sampled_from(used or ["S"]))
 
 
-@settings(max_examples=250, deadline=None)
 @given(quantified())
 def test_classes_with_quantifiers_match_brute_force(drawn: tuple[Small, str]) -> None:
     check_classes(*drawn)

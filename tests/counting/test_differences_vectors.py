@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.counting.differences.sparse_vectors import (
@@ -39,7 +39,6 @@ def unpack(packed: object) -> list[dict[int, int]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(vectors, max_size=8).flatmap(
         lambda rows: st.tuples(
@@ -65,7 +64,6 @@ def test_numbering_tells_vectors_apart(
             assert (number[one] == number[other]) == (told[one] == told[other])
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(vectors, max_size=5), st.lists(vectors, max_size=5))
 def test_stacking_and_splitting(rows: list[dict[int, int]], more: list[dict[int, int]]) -> None:
     both = stack_vectors([pack(rows), pack(more)])  # type: ignore[list-item]

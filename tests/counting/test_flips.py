@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -25,7 +25,6 @@ def step(small: Small, true: frozenset[Atom], atom: Atom) -> tuple[np.ndarray, i
     return np.subtract(more, fewer), worse - bad
 
 
-@settings(max_examples=120, deadline=None)
 @given(small_problems(quantifiers=True), st.integers(0, 2**32 - 1), st.booleans())
 def test_a_chain_is_that_of_the_definition(small: Small, seed: int, wide: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -57,7 +56,6 @@ def test_a_chain_is_that_of_the_definition(small: Small, seed: int, wide: bool) 
         assert rows == {atom for atom in true if atom[0] == predicate.name}
 
 
-@settings(max_examples=60, deadline=None)
 @given(small_problems(quantifiers=True), st.integers(0, 2**32 - 1), st.booleans())
 def test_blocks_are_drawn_as_defined(small: Small, seed: int, wide: bool) -> None:
     """Any atoms of a predicate make a block; some have two values at first, and one comes twice."""

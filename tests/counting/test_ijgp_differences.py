@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import lapis
 from lapis.counting.differences.atom_differences import (
@@ -68,7 +68,6 @@ def exact_differences(problem: Problem, predicate: str, rows: np.ndarray) -> np.
     return found
 
 
-@settings(max_examples=60)
 @given(cases(observed=True))
 def test_random_models(case: Case) -> None:
     model = lapis.parse(case.model)

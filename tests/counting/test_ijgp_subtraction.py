@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from ijgp_worlds import count_by_enumeration, cyclic_features, features, ground_atoms, worlds
 
@@ -146,7 +146,6 @@ def test_all_atoms_of_a_world(ibound: int) -> None:
     assert are_differences_exact(problem, "S", subtracted) == (ibound == 3)
 
 
-@settings(max_examples=40)
 @given(cases(observed=True))
 def test_random_models_by_a_large_bound(case: Case) -> None:
     """Self-joins, plus variables, blocks and quantifiers, against flips of an exact world."""

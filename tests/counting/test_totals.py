@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from enumerated_worlds import Enumeration, clauses_over, some_variables, worlds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
@@ -28,7 +28,6 @@ from lapis.problem.problem import build_problem
 pytestmark = pytest.mark.usefixtures("price_everything")
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_counts_by_weight_are_those_of_the_features(data: st.DataObject) -> None:
     world = data.draw(worlds())
@@ -78,7 +77,6 @@ def test_counts_by_weight_are_those_of_the_features(data: st.DataObject) -> None
     assert [tuple(found) for found in hard] == hard_totals
 
 
-@settings(max_examples=60)
 @given(strategies.cases(observed=True))
 def test_models_as_text_count_as_the_oracle_does(case: strategies.Case) -> None:
     written = parse_model(case.model)

@@ -45,13 +45,11 @@ def check_flips(small: Small, choices: list[int]) -> None:
 choices = st.lists(st.integers(0, 10**6), min_size=1, max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(small_problems(), choices)
 def test_flips_match_recounting(small: Small, choices: list[int]) -> None:
     check_flips(small, choices)
 
 
-@settings(max_examples=200, deadline=None)
 @given(small_problems(quantifiers=True), choices)
 def test_flips_match_recounting_with_quantifiers(small: Small, choices: list[int]) -> None:
     check_flips(small, choices)

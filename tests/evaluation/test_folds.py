@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -71,7 +71,6 @@ PAIRS = st.tuples(st.sampled_from(PEOPLE), st.sampled_from(PEOPLE))
     st.integers(2, 4),
     st.integers(0, 3),
 )
-@settings(max_examples=100)
 def test_a_split_loses_no_fact_and_shares_no_person(
     friends: list[tuple[str, str]],
     strangers: list[tuple[str, str]],

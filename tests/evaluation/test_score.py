@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lapis
@@ -80,7 +80,6 @@ def separated(values: list[float]) -> bool:
 
 
 @given(cases(observed=True))
-@settings(max_examples=60)
 def test_every_predicate_against_the_definition(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
@@ -138,7 +137,6 @@ def check_quality(found: dict[str, object], own: list[tuple[float, bool]], area:
 
 
 @given(cases())
-@settings(max_examples=30)
 def test_unknown_facts_are_summed_out(case: Case) -> None:
     """The facts marked ? are neither asked nor given."""
     assume(case.facts.unknown)

@@ -105,7 +105,7 @@ def states(world: World, name: str, person: str, exact: bool) -> Iterator[dict[G
 
 
 @given(st.integers(0, 10**6), st.lists(st.floats(-3, 3), min_size=9, max_size=9), st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_pseudo_likelihood_of_blocks(seed: int, weights: list[float], all_asked: bool) -> None:
     # A feature is divided by its largest value, which has an edge where a weight is zero.
     field = FIELD.with_weights(np.where(np.abs(weights) < 0.01, 0.01, weights))

@@ -22,7 +22,7 @@ DOMAINS = {"person": ("Anna", "Bob", "Eve"), "thing": ("Cup", "Jar")}
 
 
 @given(field_texts(), st.integers(0, 2**19 - 1), st.integers(0, 2**30), st.integers(1, 20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_flips_in_classes_are_flips_one_by_one(
     text: str, bits: int, seed: int, at_once: int
 ) -> None:

@@ -32,7 +32,7 @@ EXTREME = (0.0, 1000.0, -1000.0, 1e-9)
 
 
 @given(field_texts(), st.booleans(), st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_extreme_weights_and_partial_evidence(text: str, alone: bool, data: st.DataObject) -> None:
     """One person or two, some weights 0 or huge, some atoms stated: marginals and flips."""
     domains = dict(DOMAINS)

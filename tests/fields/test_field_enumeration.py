@@ -26,7 +26,7 @@ def ground(field: Field, facts: str, *opened: str) -> GroundField:
 
 
 @given(field_texts(), st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_partition_and_marginals(text: str, data: st.DataObject) -> None:
     field = parse_field(text)
     # Q is evidence: the rest is small enough for Python.
@@ -54,7 +54,6 @@ def shifted(field: Field, index: int, step: float) -> Field:
 
 
 @given(field_texts(), st.integers(0, 2**9 - 1))
-@settings(max_examples=40, deadline=None)
 def test_a_world_and_its_gradient(text: str, bits: int) -> None:
     field = parse_field(text)
     ground_all = ground(field, "", *OPENED)

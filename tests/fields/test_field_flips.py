@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from field_worlds import DOMAINS, field_texts, ground_atoms, log_weight
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.fields.cached_sums import CachedField
@@ -34,7 +34,6 @@ def only(units: FieldUnits, unit: int) -> FieldUnits:
 
 
 @given(field_texts(), st.integers(0, 2**9 - 1))
-@settings(max_examples=40, deadline=None)
 def test_what_a_flip_would_change(text: str, bits: int) -> None:
     cached = cached_field(text)
     field = cached.ground.field
@@ -56,7 +55,6 @@ def test_what_a_flip_would_change(text: str, bits: int) -> None:
 
 
 @given(field_texts(), st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 511))
-@settings(max_examples=40, deadline=None)
 def test_flips_made_are_as_computed_afresh(text: str, flips: list[int], bits: int) -> None:
     cached = cached_field(text)
     ground, weights = cached.ground, cached.ground.field.weights

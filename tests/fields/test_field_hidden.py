@@ -45,7 +45,7 @@ def field_example_of(text: str, facts: str, *hidden: str) -> FieldExample:
 
 
 @given(field_texts(), st.integers(0, 7))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_what_is_hidden_is_summed_out(text: str, bits: int) -> None:
     """log P(facts) = log Z(facts) − log Z, and its gradient."""
     facts = {

@@ -44,7 +44,7 @@ def field_example_of(field: Field, facts: str, *query: str) -> FieldExample:
 
 
 @given(field_texts(), st.integers(0, 511))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_exact_likelihood(text: str, bits: int) -> None:
     """Of P and Rain given the others."""
     field = fields.parse(text)
@@ -240,7 +240,7 @@ def test_refusals() -> None:
 
 
 @given(field_texts(), st.integers(0, 511), st.sampled_from(["pseudo", "likelihood"]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_fits_are_maxima_to_either_side(text: str, bits: int, objective: str) -> None:
     """Also on corners, which the normalisation has where an inner weight is zero."""
     field = fields.parse(text)
@@ -292,7 +292,7 @@ def test_the_optimisers_of_chapter_four(optimizer: str) -> None:
 
 
 @given(field_texts(), st.integers(0, 511))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_derivatives_of_most_likely_worlds(text: str, bits: int) -> None:
     """Those of log f_0(data) − max log f_0, from the definition."""
     field = fields.parse(text)

@@ -47,7 +47,7 @@ def marginals_of(
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_sharp_fields_are_their_networks(case: Case) -> None:
     model = lapis.parse(case.model)
     model = model.with_rules(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight, pseudo
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli_run import Run
@@ -34,7 +34,6 @@ def facts_of(field: Field, bits: int) -> tuple[str, dict[tuple[str, tuple[str, .
 
 
 @given(field_texts(), st.integers(0, 511), st.sampled_from([[], ["P"], ["Q", "Rain"]]))
-@settings(max_examples=30, deadline=None)
 def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     field = parse_field(text)
     facts, world = facts_of(field, bits)

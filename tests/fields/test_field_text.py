@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from field_worlds import field_texts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
@@ -14,7 +14,6 @@ DECLARED = "Smokes(person)\nFriends(person, person)\n"
 
 
 @given(field_texts())
-@settings(max_examples=40, deadline=None)
 def test_what_is_printed_is_parsed_back(text: str) -> None:
     field = parse_field(text)
     assert parse_field(print_field(field)) == field
@@ -164,7 +163,6 @@ PIECES = ("", ":", "(", ")", "\n", " root:", "x", "=", ",", "1", "@", "f0", "P")
 
 
 @given(field_texts(), st.data())
-@settings(max_examples=80, deadline=None)
 def test_broken_text_is_refused_with_a_message(text: str, data: st.DataObject) -> None:
     """Whatever is cut out, doubled or put in, it is a field or a mistake of the user's."""
     place = data.draw(st.integers(0, len(text)))

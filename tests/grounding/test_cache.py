@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.data.database import Database
@@ -96,7 +96,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Network
     return path, path.read_bytes(), network
 
 
-@settings(max_examples=200)
 @given(flips=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), min_size=1, max_size=5))
 def test_no_damaged_byte_is_believed(
     kept: tuple[Path, bytes, Network], flips: list[tuple[float, int]]

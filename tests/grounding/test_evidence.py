@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from ground_problems import as_rows, evidences
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.data.database import Domain, empty_tuples
@@ -60,7 +60,6 @@ def block_evidences(draw: st.DrawFn) -> tuple[Evidence, dict[str, Domain]]:
 
 
 @given(drawn=block_evidences())
-@settings(max_examples=300, deadline=None)
 def test_decides_exactly_what_all_allowed_worlds_share(
     drawn: tuple[Evidence, dict[str, Domain]],
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ground_evaluation import World, known_true, network_world
 from ground_problems import problems
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
@@ -67,13 +67,11 @@ def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("limits", [WHOLE, SPLIT], ids=["whole", "split"])
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
-@settings(max_examples=100, deadline=None)
 def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:
     check(problem, limits, seed)
 
 
 @pytest.mark.parametrize("limits", [WHOLE, SPLIT], ids=["whole", "split"])
 @given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
 def test_definitions(limits: PlanLimits, problem: Problem, seed: int) -> None:
     check(problem, limits, seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ground_problems import problems
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
@@ -47,7 +47,6 @@ def clauses(network: Network) -> dict[tuple[int, frozenset[int]], float]:
 
 @pytest.mark.parametrize("limits", [None, SPLIT], ids=["default", "split"])
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
 def test_lists_exactly_what_worlds_violate(
     limits: PlanLimits | None, problem: Problem, seed: int
 ) -> None:
@@ -72,7 +71,6 @@ def test_lists_exactly_what_worlds_violate(
 
 
 @given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=100, deadline=None)
 def test_with_definitions_the_score_agrees(problem: Problem, seed: int) -> None:
     rng = np.random.default_rng(seed)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
@@ -19,7 +19,6 @@ ROWS = st.lists(
 
 
 @given(rows=ROWS)
-@settings(max_examples=300, deadline=None)
 def test_rows_merge_by_weight_and_set_of_literals(rows: list[tuple[list[int], int, int]]) -> None:
     merged = merge_rows(
         np.cumsum([0, *(len(row) for row, _, _ in rows)]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -98,7 +98,6 @@ def assert_same(network: Network, found: BeliefPropagation, expected: Enumeratio
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
 def test_forests_are_exact_whatever_the_weights(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = draw_forest(rng, hard=0.4)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -22,7 +22,6 @@ from strategies import Case, cases
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 40.0, 700.0]))
-@settings(max_examples=200)
 def test_networks(seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=int(rng.integers(1, 8)))
@@ -38,7 +37,6 @@ def test_networks(seed: int, size: float) -> None:
 
 
 @given(cases(), st.sampled_from([1, 30, 300]))
-@settings(max_examples=60)
 def test_models(case: Case, times: int) -> None:
     """From text to log-odds, against the definition."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exact_networks import make_network, random_network
@@ -34,7 +34,6 @@ def holds(network: Network, row: int, world: tuple[bool, ...]) -> bool:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=300)
 def test_cores_of_random_networks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 7))
@@ -79,7 +78,6 @@ def test_pigeons_do_not_fit(holes: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=100)
 def test_worlds_of_random_networks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 7))

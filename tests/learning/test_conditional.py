@@ -126,13 +126,11 @@ def check_case(case: Case, seed: int, scale: float) -> None:
 
 
 @given(cases(observed=True), st.integers(0, 99), st.sampled_from((0.0, 1.0, 4.0)))
-@settings(max_examples=80)
 def test_complete_data(case: Case, seed: int, scale: float) -> None:
     check_case(case, seed, scale)
 
 
 @given(cases(), st.integers(0, 99))
-@settings(max_examples=80)
 def test_facts_marked_unknown(case: Case, seed: int) -> None:
     check_case(case, seed, 1.0)
 
@@ -321,7 +319,6 @@ class TestMostLikelyWorld:
         assert network.is_feasible(found)
 
     @given(cases(observed=True), st.integers(0, 99))
-    @settings(max_examples=40)
     def test_random_models(self, case: Case, seed: int) -> None:
         model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
         examples = build_examples(model, [data], case.query)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import lapis
 import oracle
@@ -366,7 +366,6 @@ def test_perceptron_gives_blocks_their_best_value() -> None:
     np.testing.assert_array_equal(objective.evaluate(1000 * parameters.initial).gradient, [1, -2])
 
 
-@settings(max_examples=40)
 @given(cases())
 def test_sites_are_the_undecided_atoms(case: Case) -> None:
     problem = lapis.build_problem(

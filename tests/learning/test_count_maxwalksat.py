@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import lapis
 import oracle
@@ -176,7 +176,6 @@ def test_what_evidence_decides_is_not_drawn() -> None:
         assert not ViolatedGroundings(problem, chain, movable, changed, IjgpSettings()).prepare()
 
 
-@settings(max_examples=40)
 @given(cases(observed=True))
 def test_negated_formulas_are_true_in_disjoint_cubes(case: Case) -> None:
     """Their solutions add up to the true groundings, for each weight."""
@@ -267,7 +266,6 @@ def test_finds_the_best_world(model: str, facts: str, way: str) -> None:
         assert score(problem, chain, weights) == pytest.approx(start)
 
 
-@settings(max_examples=40)
 @given(cases(observed=True))
 def test_random_models_are_searched(case: Case) -> None:
     """Never worse than the data or better than the best; blocks and hard rules are kept."""

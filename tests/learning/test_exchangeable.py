@@ -70,7 +70,6 @@ def test_value_gradient_and_curvature_are_those_of_the_definition(
 
 
 @given(cases(), st.integers(0, 99), st.sampled_from((0.0, 1.0, 4.0)))
-@settings(max_examples=80, deadline=None)
 def test_random_models(case: Case, seed: int, scale: float) -> None:
     with mock.patch(DENSE, 1):
         check_case(case, seed, scale)

@@ -62,7 +62,7 @@ def check_learner(case: Case, learner: str, expectation: str) -> None:
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @given(cases(observed=True))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_exact_counts(learner: str, case: Case) -> None:
     check_learner(case, learner, "auto")
 

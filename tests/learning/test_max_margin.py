@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from brute_force import ensemble, facts_groups
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -167,7 +167,6 @@ def assert_best(
 
 
 @given(cases(observed=True), st.sampled_from((0.5, 3.0)), st.sampled_from((1.0, 0.25)))
-@settings(max_examples=40)
 def test_random_models(case: Case, width: float, price: float) -> None:
     model = lapis.parse(case.model)
     examples = build_examples(model, [lapis.Database.parse(case.data)], case.query)

@@ -51,7 +51,6 @@ def check_derivatives(objective: Objective, weights: np.ndarray) -> None:
 
 
 @given(cases(observed=True), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_random_models(case: Case, has_query: bool) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     query = case.query if has_query else ()
@@ -113,7 +112,7 @@ EDGE = st.tuples(PERSON, PERSON).filter(lambda pair: pair[0] < pair[1])
 
 
 @given(st.lists(EDGE, min_size=40, max_size=200, unique=True), st.sampled_from(MEMORY))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_graphs_around_the_limit_of_memory(edges: list[tuple[int, int]], memory: int) -> None:
     """Sparse graphs are summed by both, dense ones by neither, at each limit."""
     model, data = graph_model(edges)

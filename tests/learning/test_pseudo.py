@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -169,7 +169,6 @@ def second_world(case: Case, kept: Sequence[bool]) -> Facts:
     return Facts(true=true)
 
 
-@settings(max_examples=60)
 @given(cases(observed=True), st.data())
 def test_values_and_derivatives_on_random_models(case: Case, data: st.DataObject) -> None:
     model = lapis.parse(case.model)
@@ -326,7 +325,6 @@ def test_the_maximum_is_that_of_the_definition(weighted: bool) -> None:
     np.testing.assert_allclose(weights, found.x, atol=1e-4)
 
 
-@settings(max_examples=60)
 @given(cases(observed=True))
 def test_true_counts_leave_out_what_evidence_decides(case: Case) -> None:
     """A grounding is decided where no values of the asked atoms make it false."""

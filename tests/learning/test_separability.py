@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -135,7 +135,6 @@ def integer_margins(draw: st.DrawFn) -> np.ndarray:
     return np.array(rows, np.float64)
 
 
-@settings(max_examples=150)
 @given(integer_margins())
 def test_random_margins_against_the_dual(matrix: np.ndarray) -> None:
     num_rows, width = matrix.shape
@@ -155,7 +154,6 @@ def test_random_margins_against_the_dual(matrix: np.ndarray) -> None:
     assert ((matrix @ far - matrix @ near) > 3.0).tolist() == certain.tolist()
 
 
-@settings(max_examples=150)
 @given(integer_margins())
 def test_a_direction_is_one_of_recession(matrix: np.ndarray) -> None:
     from scipy.sparse import csr_array
@@ -171,7 +169,6 @@ def test_a_direction_is_one_of_recession(matrix: np.ndarray) -> None:
     assert np.any(direction) == any(certain)
 
 
-@settings(max_examples=60)
 @given(integer_margins(), st.data())
 def test_blocks_are_margins_against_every_rival(vector: np.ndarray, data: st.DataObject) -> None:
     """A class per block: the same answer as for the differences D(data) − D(rival) as atoms."""

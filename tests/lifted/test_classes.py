@@ -93,7 +93,6 @@ def check_classes(theory: DrawnTheory) -> None:
 
 
 @given(theories())
-@settings(max_examples=30)
 def test_groundings_of_a_class_are_equally_probable(theory: DrawnTheory) -> None:
     check_classes(theory)
 

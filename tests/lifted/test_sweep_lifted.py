@@ -34,13 +34,11 @@ def check_sizes_and_weights(theory: DrawnTheory) -> None:
 
 
 @given(theories())
-@settings(max_examples=60)
 def test_one_circuit_at_sizes_and_weights(theory: DrawnTheory) -> None:
     check_sizes_and_weights(theory)
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_marginals_by_classes(case: Case) -> None:
     check_exact(case, "lifted")
 

@@ -26,7 +26,6 @@ Oracle = Callable[[np.ndarray, float | None], Cut]
     st.integers(1, 8), st.integers(1, 8), st.sampled_from((0, 3)), st.sampled_from((1.0, 1e6)),
     st.integers(0, 10**6),
 )  # fmt: skip
-@settings(max_examples=80)
 def test_simplex_optimum(size: int, rank: int, copies: int, scale: float, seed: int) -> None:
     """No vertex has a higher slope than the mean: that is what a maximum on a simplex is."""
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -25,7 +25,6 @@ PAIR = lapis.Database.parse("Fr(A,B)", "pair.db")
 SMOKERS = lapis.parse("Fr(t,t)\nSm(t)\n0.01 Fr(x,y) ^ Sm(x) => Sm(y)\n0.1 Sm(x)")
 
 
-@settings(max_examples=40)
 @given(cases(), st.integers(1, 2))
 def test_worlds_add_up(case: Case, drop: int) -> None:
     """A world and the same with fewer facts, so that their constants may differ."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lapis
@@ -188,7 +188,6 @@ texts = st.text(max_size=5)
 
 
 @given(st.lists(texts, min_size=1, max_size=4, unique=True), st.booleans(), st.integers(1, 7))
-@settings(max_examples=60)
 def test_blocks_of_json_are_the_entries_one_by_one(
     constants: list[str], divided: bool, block: int
 ) -> None:
@@ -210,7 +209,6 @@ def test_blocks_of_json_are_the_entries_one_by_one(
 
 
 @given(st.lists(texts, min_size=1, max_size=4, unique=True))
-@settings(max_examples=30)
 def test_frames_of_all_libraries_agree(constants: list[str]) -> None:
     others = Domain("other", tuple(reversed(constants)))
     codes = np.arange(len(constants), dtype=np.int32)[:, None]

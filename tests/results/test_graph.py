@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError, TooLarge
@@ -70,7 +70,6 @@ def graphs(draw: st.DrawFn) -> Picture:
     return Picture(tuple(nodes), tuple(GraphEdge(*pair) for pair in edges), direction)
 
 
-@settings(deadline=None, max_examples=80)
 @given(graphs())
 def test_boxes_do_not_overlap_and_parents_stand_before(graph: Picture) -> None:
     boxes, curves = lay_out(graph)

@@ -157,7 +157,7 @@ def one_world(draw: st.DrawFn) -> lapis.Database:
     return lapis.Database.parse(" ".join(facts))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(one_world(), st.integers(0, 5))
 def test_parts_of_a_world_share_no_constant_that_is_split(
     database: lapis.Database, seed: int
@@ -198,7 +198,7 @@ def test_components_stay_whole() -> None:
         assert len(train.tuples["adv"]) + len(test.tuples["adv"]) == 40
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 7), st.integers(0, 20))
 def test_worlds_are_held_out_once_each(number: int, seed: int) -> None:
     databases = [lapis.Database.parse(f"P(A{i}) !Q(A{i}) S(A{i},B)") for i in range(number)]
@@ -282,7 +282,6 @@ def test_the_price_is_that_of_the_best_level_from_the_definition() -> None:
     assert curve[LEVELS.index(chosen[0].plain["assist"])] == pytest.approx(best, abs=1e-3)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.integers(2, 5).flatmap(
         lambda n: st.lists(
@@ -306,7 +305,6 @@ def test_a_level_within_the_error_of_the_best(rows: list[list[float]], errors: f
     assert not any(is_near(own) for own in range(level))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_differences_of_range_restricted_clauses_ignore_constants_apart(
     data: st.DataObject,
@@ -372,7 +370,7 @@ DECLARED = "Rain\nSnow\nwet(p)\nr(p, p)"
 WEATHER = lapis.parse(DECLARED)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 5),

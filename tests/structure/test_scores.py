@@ -33,7 +33,6 @@ TYPES = {name: p.types for name, p in MODEL.predicates.items()}
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
 def test_a_condensed_clause_has_no_smaller_image(data: st.DataObject) -> None:
     """Straight from the definition: some map of variables to variables makes the clause smaller."""
     atoms = st.builds(
@@ -144,7 +143,7 @@ def brute_differences(
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(worlds(), paths(), st.integers(0, 7))
 def test_differences_are_those_of_flipped_worlds(
     databases: list[lapis.Database], path: tuple[PathAtom, ...], signs: int

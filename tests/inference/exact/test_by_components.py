@@ -45,20 +45,17 @@ def check_against_enumeration(network: Network) -> None:
 
 
 @given(seeds)
-@settings(max_examples=300)
 def test_random_networks(seed: int) -> None:
     check_against_enumeration(random_network(np.random.default_rng(seed)))
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_dense_networks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     check_against_enumeration(random_network(rng, num_base=12, num_clauses=40, hard=0.03))
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_long_clauses(seed: int) -> None:
     """Clauses above ten variables go through chains."""
     rng = np.random.default_rng(seed)
@@ -73,7 +70,6 @@ def test_random_networks_at_length(seed: int) -> None:
 
 
 @given(cases())
-@settings(max_examples=100)
 def test_models(case: Case) -> None:
     """From text to marginals, against the definition."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
@@ -223,7 +219,6 @@ def test_affordable_components_are_solved_when_others_are_not() -> None:
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_little_memory_still_gives_right_answers(seed: int) -> None:
     """What is refused and what is solved make up the whole."""
     rng = np.random.default_rng(seed)
@@ -245,7 +240,6 @@ def test_little_memory_still_gives_right_answers(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=40)
 def test_plan_serves_other_weights(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, hard=0.0)

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -57,7 +57,6 @@ def treewidth(num_vertices: int, edges: Edges) -> int:
 
 
 @given(EDGES)
-@settings(max_examples=40)
 def test_no_more_than_the_treewidth(edges: Edges) -> None:
     width, network = treewidth(SIZE, edges), network_of(SIZE, edges)
     for degree in range(2, SIZE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exact_networks import make_network, random_network
@@ -38,7 +38,6 @@ def eliminate_naively(cubes: Cubes, order: np.ndarray) -> list[set[int]]:
 
 
 @given(seeds, st.integers(0, 5), st.sampled_from([1, 4, 16, 1024]))
-@settings(max_examples=100)
 def test_low_degree_order_keeps_its_limits(seed: int, max_scope: int, max_entries: int) -> None:
     rng = np.random.default_rng(seed)
     cubes = all_cubes(random_network(rng, num_base=12, num_clauses=14))
@@ -56,7 +55,6 @@ def test_low_degree_order_keeps_its_limits(seed: int, max_scope: int, max_entrie
 
 
 @given(seeds)
-@settings(max_examples=100)
 def test_tree_of_an_order(seed: int) -> None:
     """Scopes are those of naive elimination; every cube enters the clique of its first variable."""
     rng = np.random.default_rng(seed)
@@ -123,7 +121,6 @@ def test_search_gives_up_beyond_the_limit() -> None:
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_cut_cubes_hold_where_the_long_ones_did(seed: int) -> None:
     """For each state of the old variables one state of the new ones is allowed."""
     rng = np.random.default_rng(seed)

@@ -59,7 +59,6 @@ EDGES = st.frozensets(
 
 
 @given(EDGES, st.integers(1, 5))
-@settings(max_examples=60)
 def test_components_of_a_core(edges: Edges, degree: int) -> None:
     found = np.flatnonzero(has_dense_core(network_of(9, edges), degree))
     assert set(found.tolist()) == reachable(peeled(9, edges, degree), edges)

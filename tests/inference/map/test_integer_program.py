@@ -79,7 +79,6 @@ def least_cost(objective: MapObjective) -> float:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_scores_are_the_network_s(seed: int) -> None:
     network = any_network(seed)
     objective = objective_of(network)
@@ -92,7 +91,6 @@ def test_scores_are_the_network_s(seed: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=40)
 def test_costs_of_components_add_up(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=8, num_clauses=6, max_length=2, hard=0.0)
@@ -106,7 +104,6 @@ def test_costs_of_components_add_up(seed: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_what_probing_says_holds_in_every_world(seed: int) -> None:
     objective = objective_of(any_network(seed))
     worlds = [w for w in all_worlds(objective.num_atoms) if objective.cost(w) < np.inf]
@@ -123,7 +120,6 @@ def test_what_probing_says_holds_in_every_world(seed: int) -> None:
 
 @pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) -> None:
     """A world satisfies the rows exactly if it is feasible, and costs the same there."""
     objective = objective_of(any_network(seed))
@@ -166,7 +162,6 @@ def check_program(
 @pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])
 @pytest.mark.parametrize("cuts", [False, True, None])
 @given(seed=SEEDS)
-@settings(max_examples=40)
 def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed: int) -> None:
     objective = objective_of(any_network(seed))
     expected = least_cost(objective)
@@ -205,7 +200,6 @@ def test_a_start_is_never_made_worse() -> None:
 
 
 @given(seed=SEEDS, partition=st.booleans())
-@settings(max_examples=80)
 def test_cliques_contain_each_edge(seed: int, partition: bool) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 12))

@@ -57,7 +57,6 @@ def check_world(network: Network, found: MapResult, best: float) -> None:
     "method", [m.name for m in methods_of("map").values() if m.takes == "network"]
 )
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_every_method_on_random_networks(method: str, seed: int) -> None:
     network = random_network(np.random.default_rng(seed), hard=0.2)
     best = best_score(network)
@@ -73,7 +72,6 @@ def test_every_method_on_random_networks(method: str, seed: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=30)
 def test_dense_networks_that_nothing_eliminates(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=9, num_clauses=36, max_length=3, hard=0.15)
@@ -88,7 +86,6 @@ def test_dense_networks_that_nothing_eliminates(seed: int) -> None:
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_models_against_the_oracle(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
@@ -109,7 +106,6 @@ def test_models_against_the_oracle(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=100)
 def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
     """Counted one by one by the definition, those that evidence decides included."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)

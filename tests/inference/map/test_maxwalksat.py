@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -39,7 +39,6 @@ def least_cost(objective: MapObjective) -> float:
 
 
 @given(seed=SEEDS, flips=st.integers(0, 200))
-@settings(max_examples=80)
 def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
     """After a walk they are what they would be if computed anew; only pressures remember."""
     objective = random_objective(seed)
@@ -70,7 +69,6 @@ def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_search_finds_small_optima(seed: int) -> None:
     objective = random_objective(seed)
     expected = least_cost(objective)
@@ -104,7 +102,6 @@ def test_search_stops_at_the_first_feasible_world_if_asked() -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_climbing_ends_where_no_single_move_helps(seed: int) -> None:
     objective = random_objective(seed)
     found = iterate_modes(objective, seed=3, max_flips=20_000)
@@ -118,7 +115,6 @@ def test_climbing_ends_where_no_single_move_helps(seed: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=40)
 def test_redrawn_worlds_respect_blocks(seed: int) -> None:
     objective = random_objective(seed, hard=0.0)
     rng = np.random.default_rng(seed)
@@ -148,7 +144,6 @@ def conflict_objective(seed: int) -> MapObjective:
 
 
 @given(seed=SEEDS, started=st.booleans())
-@settings(max_examples=120)
 def test_independent_sets(seed: int, started: bool) -> None:
     objective = conflict_objective(seed)
     conflicts = find_conflicts(objective)

@@ -117,7 +117,6 @@ def pair_network(rng: np.random.Generator, hard: float, longest: int = 2) -> Net
 
 
 @given(seed=SEEDS, hard=st.sampled_from([0.0, 0.1]))
-@settings(max_examples=200)
 def test_cuts_settle_attractive_networks(seed: int, hard: float) -> None:
     network = attractive_network(np.random.default_rng(seed), hard)
     found = check_persistent(network)
@@ -126,13 +125,11 @@ def test_cuts_settle_attractive_networks(seed: int, hard: float) -> None:
 
 
 @given(seed=SEEDS, hard=st.sampled_from([0.0, 0.1]), longest=st.sampled_from([2, 3, 5]))
-@settings(max_examples=200)
 def test_settled_atoms_agree_with_a_best_world(seed: int, hard: float, longest: int) -> None:
     check_persistent(pair_network(np.random.default_rng(seed), hard, longest))
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_two_literals_each_that_can_all_hold_are_settled(seed: int) -> None:
     """Roof duality decides 2-SAT: the bound is 0, all is a tie, and frustrated pairs abound."""
     rng = np.random.default_rng(seed)
@@ -148,7 +145,6 @@ def test_two_literals_each_that_can_all_hold_are_settled(seed: int) -> None:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_flows_are_those_of_scipy(seed: int) -> None:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_flow
@@ -241,7 +237,6 @@ def test_contradictions_are_found_not_answered(clauses: list[list[int]], method:
 
 
 @given(seed=SEEDS)
-@settings(max_examples=60)
 def test_what_is_left_of_fixed_atoms_scores_the_same(seed: int) -> None:
     """Scores of the part differ from those of the whole by what the fixed atoms decide."""
     rng = np.random.default_rng(seed)
@@ -262,7 +257,6 @@ def test_what_is_left_of_fixed_atoms_scores_the_same(seed: int) -> None:
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_models_by_cuts_against_the_oracle(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:

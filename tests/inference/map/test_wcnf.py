@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
@@ -124,7 +124,6 @@ CLAUSES = st.lists(
 
 
 @given(drawn=CLAUSES)
-@settings(max_examples=80)
 def test_costs_against_all_assignments(
     drawn: list[tuple[str, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 import lapis
 from lapis.grounding import ground
@@ -41,7 +41,6 @@ def ground_case(case: Case) -> Network:
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_counts_of_every_world(case: Case) -> None:
     try:
         network = ground_case(case)
@@ -59,7 +58,6 @@ def test_counts_of_every_world(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_one_unit_clause_an_atom_and_no_lone_atoms(case: Case) -> None:
     try:
         network = ground_case(case)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lapis
@@ -36,7 +36,6 @@ def possible_network(rng: np.random.Generator, **sizes: int) -> Network:
 
 
 @given(seeds, scopes, tables)
-@settings(max_examples=200)
 def test_core_has_the_same_partition_function_and_optimum(
     seed: int, max_scope: int, max_table: int
 ) -> None:
@@ -69,7 +68,6 @@ def test_core_has_the_same_partition_function_and_optimum(
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_tables_made_in_runs_leave_the_same_core(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = possible_network(rng, num_base=12, num_clauses=14)
@@ -89,7 +87,6 @@ def test_tables_made_in_runs_leave_the_same_core(seed: int) -> None:
 
 
 @given(seeds, scopes, tables)
-@settings(max_examples=150)
 def test_recovered_from_any_core_worlds(seed: int, max_scope: int, max_table: int) -> None:
     """The average over the samples of exact conditional marginals and counts."""
     rng = np.random.default_rng(seed)
@@ -129,7 +126,6 @@ def exact_joint(reduction: Reduction) -> np.ndarray:
 
 
 @given(seeds, scopes, tables)
-@settings(max_examples=100)
 def test_recovered_from_exact_joint_distributions(
     seed: int, max_scope: int, max_table: int
 ) -> None:
@@ -149,7 +145,6 @@ def test_recovered_from_exact_joint_distributions(
 
 
 @given(cases())
-@settings(max_examples=80)
 def test_models(case: Case) -> None:
     """Cores of grounded models, with their quantifiers and blocks."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
@@ -265,7 +260,6 @@ def plain_network(rng: np.random.Generator) -> Network:
 
 
 @given(seeds)
-@settings(max_examples=60)
 def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
     """The cubes of some clauses, and what is recovered by them, to the last bit."""
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lapis
@@ -89,7 +89,6 @@ def piece_by_piece(
 
 
 @given(seeds, st.integers(2, 150))
-@settings(max_examples=60, deadline=None)
 def test_all_pieces_at_once_are_each_by_itself(seed: int, samples: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=int(rng.integers(2, 9)), num_clauses=10)
@@ -129,7 +128,6 @@ def test_all_pieces_at_once_are_each_by_itself(seed: int, samples: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=50)
 def test_trees_are_in_one_place(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=12, num_clauses=14)
@@ -148,7 +146,6 @@ def test_trees_are_in_one_place(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=30)
 def test_counts_of_clauses_are_taken_in_pieces(seed: int) -> None:
     """However many clauses are looked at together: all of them, and none twice."""
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
@@ -58,7 +58,6 @@ def can_swap(score: np.ndarray, a: int, b: int) -> bool:
 
 
 @given(seeds)
-@settings(max_examples=150)
 def test_atoms_are_classed_as_trying_every_swap_in_every_world_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     clauses: Clauses = []
@@ -133,7 +132,6 @@ def agree(network: Network) -> None:
 
 
 @given(seeds, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_planted_classes_are_found_and_counted(seed: int, spoil: bool) -> None:
     num_atoms, clauses, classes = planted(np.random.default_rng(seed), spoil)
     network = make_network(num_atoms, clauses)
@@ -145,7 +143,6 @@ def test_planted_classes_are_found_and_counted(seed: int, spoil: bool) -> None:
 
 
 @given(seeds)
-@settings(max_examples=100, deadline=None)
 def test_blocks_and_definitions_beside_what_is_counted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     crowd = [([-(a + 1), b + 1], 6, 1.0) for a, b in permutations(range(6), 2)]
@@ -167,7 +164,6 @@ def test_a_cycle_has_one_colour_and_no_two_atoms_that_can_change_places() -> Non
 
 
 @given(seeds)
-@settings(max_examples=100, deadline=None)
 def test_random_networks_lose_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)
     agree(random_network(rng, num_base=int(rng.integers(4, 10)), num_clauses=20))
