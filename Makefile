@@ -13,10 +13,11 @@ demo: $(RUN)
 	$(BIN)/lapis demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/lapis warm
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=25
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -q -n 2 -m "not spark" --hypothesis-profile=explore
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not spark" --hypothesis-profile=nightly
 
 # local[2], a local cluster of two workers, and a Spark Connect server, all on loopback.
 test-spark: java $(SPARK)

@@ -1,7 +1,7 @@
 """How hypothesis runs in every test; long sweeps carry the marker `slow`.
 
-`make test` tries the same examples every time, so that it says of a change whether it is good;
-`make test-all` looks for new ones.
+`make test` tries the same 25 examples of each property every time, so that its result depends on
+the change alone. `make test-all` looks for new ones, 200 of each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hypothesis import settings
 
 from cli_run import Run
 
-settings.register_profile("default", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, derandomize=False)
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("nightly", deadline=None, derandomize=False, max_examples=200)
 settings.register_profile("spark", settings.get_profile("default"), max_examples=15)
 settings.load_profile("default")
 

@@ -19,9 +19,7 @@ from lapis.network import AtomTable, Network
 from lapis.network.export import write_network
 from lapis.problem.problem import Problem
 
-RANDOM = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RANDOM = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def worlds(network: Network) -> list[np.ndarray]:
