@@ -174,7 +174,7 @@ class LapisWarning(UserWarning):
         self.warning = warning
 
 
-def announce(found: Iterable[Warning]) -> None:
+def issue_warnings(found: Iterable[Warning]) -> None:
     """Warn, as Python does, at the line outside the library that called it.
 
     Others may stand between functions of the library, as contextlib does.
@@ -213,11 +213,11 @@ def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) ->
     return f"did you mean {close!r}?" if close else otherwise
 
 
-def misplaced(path: object, found: str, wanted: str) -> LapisError:
+def misplaced_file_error(path: object, found: str, wanted: str) -> LapisError:
     """A file that its name tells to be something else; read as what it is not, it might pass."""
     return LapisError(
         f"{path}: this is {found}, not {wanted}",
-        code="misplaced",
+        code="misplaced_file_error",
         hint="the model (.mln) comes first, then the data (.db, or tables)",
     )
 

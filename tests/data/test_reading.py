@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import FUNCTIONS, Stated, databases, functions, stated, writings
 from lapis.data import Database
-from lapis.data.files import read_text
+from lapis.data.files import read_fact_text
 from lapis.errors import LapisError, Source
 
 
@@ -78,7 +78,7 @@ def test_nothing_stated(text: str):
 def test_any_writing_states_its_facts(data: st.DataObject):
     facts = data.draw(databases())
     text = data.draw(writings(facts))
-    found = read_text(Source("<data>", text), chunk_bytes=data.draw(st.integers(1, 80)))
+    found = read_fact_text(Source("<data>", text), chunk_bytes=data.draw(st.integers(1, 80)))
     assert stated(found) == set(facts)
     assert functions(found) == {fact.predicate for fact in facts} & FUNCTIONS
     assert list(found.relations) == list(dict.fromkeys(fact.predicate for fact in facts))
@@ -111,7 +111,7 @@ PIECES = st.sampled_from(
 
 def outcome(text: str, chunk_bytes: int) -> Database | str:
     try:
-        return read_text(Source("<data>", text), chunk_bytes=chunk_bytes)
+        return read_fact_text(Source("<data>", text), chunk_bytes=chunk_bytes)
     except LapisError as error:
         return str(error)
 
@@ -143,5 +143,5 @@ def test_many_predicates_and_chunks(tmp_path: Path):
     facts = [(name, row) for name, row in facts if len(row) == 1 + int(name[1:]) % 3]
     path = tmp_path / "many.db"
     path.write_text("".join(f"{name}({','.join(row)})\n" for name, row in facts))
-    data = read_text(path, chunk_bytes=10_000)
+    data = read_fact_text(path, chunk_bytes=10_000)
     assert stated(data) == {Stated(name, row, True) for name, row in facts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli_run import Run
 from lapis import fields
 from lapis.fields.field_text import NEGATIVE, POSITIVE
-from lapis.results.graph import lay_out
+from lapis.results.graph import place_graph
 
 TEXT = """\
 P(t)
@@ -32,7 +32,7 @@ def test_a_parfeature_is_drawn_once_and_below_all_its_parents() -> None:
     ]
     widths = {abs(float(edge.label)): edge.width for edge in graph.edges}
     assert sorted(widths.values()) == [widths[weight] for weight in sorted(widths)]
-    boxes, _ = lay_out(graph)
+    boxes, _ = place_graph(graph)
     root, one, other, leaf, last = (box[1] for box in boxes)
     assert root < one < other == leaf < last
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lapis
 from lapis.language.instances import canonical_name
-from lapis.language.names import format_atom, quote
+from lapis.language.names import format_atom, quote_text
 
 CONSTANTS = st.one_of(
     st.sampled_from(
@@ -25,7 +25,7 @@ def test_an_atom_keeps_its_name_however_it_is_spaced_and_quoted(
     function = function and len(constants) > 1
     name = format_atom("Rel", constants, function)
     assert canonical_name(name) == name
-    quoted = [f"{gap}{quote(constant)}{gap}" for constant in constants]
+    quoted = [f"{gap}{quote_text(constant)}{gap}" for constant in constants]
     if not function:
         assert canonical_name(f"Rel({','.join(quoted)})") == name
     else:

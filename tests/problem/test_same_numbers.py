@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lapis
 from cli_run import Run
 from lapis.errors import LapisWarning
-from lapis.problem.task import same_numbers
+from lapis.problem.task import warn_same_numbers
 
 MODEL = "n = {1, 2}\nP(n)\nQ(n)\n1 P(x) => Q(x)\n"
 TOLD = (
@@ -68,5 +68,5 @@ def test_it_is_told_where_it_is_so(names: list[str]) -> None:
     values = [float(n) for n in names if n not in ("inf", "nan", "A", "1_0")]
     facts = " ".join(f'P("{name}")' for name in names[:2])
     facts += " " + " ".join(f'Q("{name}")' for name in names[2:])
-    found = same_numbers(lapis.parse("P(n)\nQ(n)"), [lapis.Database.parse(facts)])
+    found = warn_same_numbers(lapis.parse("P(n)\nQ(n)"), [lapis.Database.parse(facts)])
     assert bool(found) == (len(set(values)) < len(values))

@@ -131,7 +131,7 @@ def test_counts_are_still_a_sequence_of_rows() -> None:
 
 
 def test_missing_packages_are_said() -> None:
-    from lapis.results.result import require
+    from lapis.results.result import import_package
 
     with pytest.raises(lapis.LapisError, match=r"needs no_such_package, which is not installed"):
-        require("no_such_package")
+        import_package("no_such_package")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError, TooLarge
-from lapis.results.graph import GraphEdge, GraphNode, Picture, lay_out
+from lapis.results.graph import GraphEdge, GraphNode, Picture, place_graph
 
 DIAMOND = Picture(
     (GraphNode("a"), GraphNode("b", is_round=True), GraphNode("c"), GraphNode("d")),
@@ -41,7 +41,7 @@ def test_dot() -> None:
 
 def test_a_diamond() -> None:
     """The root above, its parts side by side, the edge across two layers around them."""
-    (a, b, c, d), curves = lay_out(DIAMOND)
+    (a, b, c, d), curves = place_graph(DIAMOND)
     assert a[1] < b[1] == c[1] < d[1]
     sides = sorted([b[0], c[0]])
     assert sides[0] < a[0] < sides[1]
@@ -72,7 +72,7 @@ def graphs(draw: st.DrawFn) -> Picture:
 
 @given(graphs())
 def test_boxes_do_not_overlap_and_parents_stand_before(graph: Picture) -> None:
-    boxes, curves = lay_out(graph)
+    boxes, curves = place_graph(graph)
     for (x, y, wide, high), (u, v, broad, tall) in combinations(boxes, 2):
         apart = abs(x - u) >= (wide + broad) / 2 or abs(y - v) >= (high + tall) / 2
         assert apart

@@ -129,22 +129,22 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def read_parquet(path: Path) -> RowTable:
-    from lapis.data.formats.duckdb_tables import connect, select_file, sql_errors
+    from lapis.data.formats.duckdb_tables import open_duckdb, select_file, sql_errors
 
-    with connect() as connection, sql_errors(str(path)):
+    with open_duckdb() as connection, sql_errors(str(path)):
         return encode_arrays(str(path), connection.execute(select_file(path)).fetchnumpy())
 
 
 def from_frame(source: str, frame: Frame) -> RowTable:
     """The table of a frame of pandas, polars or Arrow."""
-    from lapis.data.formats.duckdb_tables import connect, sql_errors
+    from lapis.data.formats.duckdb_tables import open_duckdb, sql_errors
 
     if type(frame).__module__ == "builtins":
         raise LapisError(
             f"{source}: wanted a path, an array or a frame, not a {type(frame).__name__}",
             code="data-table",
         )
-    with connect() as connection, sql_errors(source):
+    with open_duckdb() as connection, sql_errors(source):
         connection.register("lapis_rows", frame)
         return encode_arrays(source, connection.execute("SELECT * FROM lapis_rows").fetchnumpy())
 

@@ -143,13 +143,13 @@ def command(
 
 def read_clauses(path: Path, quiet: bool) -> Model:
     """Read a model and split it into clauses; announce its warnings unless `quiet`."""
-    from lapis.errors import announce
+    from lapis.errors import issue_warnings
     from lapis.language.resolve import read_model
     from lapis.logic.clausal import clausal
     from lapis.problem.task import first_warnings
 
     model = read_model(path)
-    announce([] if quiet else first_warnings(model))
+    issue_warnings([] if quiet else first_warnings(model))
     return clausal(model)
 
 

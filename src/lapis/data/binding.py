@@ -52,10 +52,12 @@ def keep_known(
         unknown = [n for n in database.relations if n not in model.predicates]
         wrong = [n for n in unknown if strict or did_you_mean(n, model.predicates)]
         if wrong:
-            shapes = {_shape(database.relations[name]) for name in wrong}
+            shapes = {_relation_shape(database.relations[name]) for name in wrong}
             places = find_shapes(database.origins, shapes)
             errors += [
-                _unknown_predicate(name, model, places.get(_shape(database.relations[name])))
+                _unknown_predicate(
+                    name, model, places.get(_relation_shape(database.relations[name]))
+                )
                 for name in wrong
             ]
         untyped = [n for n in database.declared if n not in model.types]
@@ -96,7 +98,7 @@ def _without(database: Database, predicates: Sequence[str], types: Sequence[str]
     )
 
 
-def _shape(relation: Relation) -> Shape:
+def _relation_shape(relation: Relation) -> Shape:
     return relation.predicate, relation.function, relation.arity
 
 
@@ -137,7 +139,7 @@ def _bind_relation(
 def _predicate_errors(database: Database, model: Model) -> list[LapisError]:
     """What the model does not know, or knows differently."""
     wrong = {
-        _shape(relation): relation
+        _relation_shape(relation): relation
         for relation in database.relations.values()
         if not _fits(relation, model.predicates.get(relation.predicate))
     }

@@ -167,9 +167,9 @@ class Database:
         """
         from dataclasses import replace
 
-        from lapis.data.files import read_text
+        from lapis.data.files import read_fact_text
 
-        return replace(read_text(Source(name, text)), name=name)
+        return replace(read_fact_text(Source(name, text)), name=name)
 
     @staticmethod
     def from_frames(frames: Mapping[str, Frame | RemoteFrame]) -> Database:

@@ -32,13 +32,13 @@ from lapis.data.formats.facts import (
     Origin,
     Unfinished,
     open_origin,
+    read_error,
     scan_facts,
     source_text,
     table_suffix,
-    unreadable,
 )
 from lapis.data.formats.table_files import table_columns
-from lapis.errors import LapisError, misplaced
+from lapis.errors import LapisError, misplaced_file_error
 from lapis.language.names import format_constant
 
 
@@ -55,13 +55,13 @@ def read_worlds(paths: Iterable[str | Path]) -> list[Database]:
 
 def _read_path(path: Path) -> Database:
     if path.suffix in (".mln", ".rrf"):
-        raise misplaced(path, "a model", "data")
+        raise misplaced_file_error(path, "a model", "data")
     return replace(_read_tables_or_text(path), name=str(path))
 
 
 def _read_tables_or_text(path: Path) -> Database:
     if not path.is_dir() and not table_suffix(path):
-        return read_text(path)
+        return read_fact_text(path)
     from lapis.data.formats.table_files import read_folder, read_tables
 
     return read_folder(path) if path.is_dir() else read_tables([path])
@@ -71,14 +71,14 @@ CHUNK_BYTES = 1 << 18
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES) -> Database:
+def read_fact_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES) -> Database:
     """The database that a text of facts states."""
     found = _Collected()
     try:
         with open_origin(origin) as stream:
             _collect_stream(found, stream, chunk_bytes)
     except READ_ERRORS as error:
-        raise unreadable(Path(str(origin)), error) from None
+        raise read_error(Path(str(origin)), error) from None
     except (_Malformed, UnicodeDecodeError):
         if (source := source_text(origin)) is not None:
             raise_syntax_errors(source)

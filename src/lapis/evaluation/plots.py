@@ -10,8 +10,8 @@ import numpy as np
 
 from lapis.evaluation.metrics import average_precision, calibration_curve, precision_recall
 from lapis.evaluation.predictions import Predictions
-from lapis.results.plots import finish, new_figure, save_picture
-from lapis.results.plots import label as plot_label
+from lapis.results.plots import new_figure, save_picture, style_axes
+from lapis.results.plots import shorten_label as plot_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def draw_precision_recall(
     named = pooled is not None or any(series)
     if axes.get_legend_handles_labels()[1]:
         add_legend(axes, "average precision" if named else None, "best")
-    finish(axes)
+    style_axes(axes)
 
 
 def draw_steps(
@@ -154,7 +154,7 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
         ylabel="fraction true",
     )  # fmt: skip
     add_legend(axes, "calibration error" if any(series) else None, "upper left")
-    finish(axes)
+    style_axes(axes)
 
 
 def add_legend(axes: Axes, title: str | None, place: str) -> None:

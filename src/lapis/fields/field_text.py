@@ -35,9 +35,9 @@ from lapis.fields.field import Child, Field
 from lapis.fields.resolve import Header, build_field
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.names import format_constant
-from lapis.language.parser import parse_statement, parse_weighted, read_text
+from lapis.language.parser import parse_statement, parse_weighted, read_model_text
 from lapis.language.printer import print_model
-from lapis.language.resolve import resolve
+from lapis.language.resolve import resolve_statements
 from lapis.language.syntax import (
     Atom,
     Comparison,
@@ -74,7 +74,7 @@ def read_field(path: str | Path) -> Field:
     LapisError
         If the file is missing, or its text is wrong.
     """
-    return parse_field(read_text(Path(path)), str(path))
+    return parse_field(read_model_text(Path(path)), str(path))
 
 
 def open_field(field: FieldLike) -> Field:
@@ -128,7 +128,7 @@ def parse_field(text: str, name: str = "<field>") -> Field:
             errors.append(error)
     if errors:
         raise_all(errors)
-    return build_field(resolve(declarations, name=name), headers, name)
+    return build_field(resolve_statements(declarations, name=name), headers, name)
 
 
 def parse_declaration(

@@ -50,7 +50,7 @@ from lapis.language.syntax import (
     subformulas,
     terms_of,
 )
-from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
+from lapis.logic.passes import expand_counts, normalize_comparisons, simplify
 from lapis.problem.problem import refuse_unsupported
 from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import FieldFromOptions
@@ -201,7 +201,7 @@ class FeatureWriter:
         self.headers: list[Header] = []
 
     def add_rule(self, name: str, rule: Rule, formula: Formula, weight: float) -> None:
-        formula = settle(simplify(normalize_comparisons(spell_out_counts(formula))))
+        formula = settle(simplify(normalize_comparisons(expand_counts(formula))))
         if isinstance(formula, Truth):
             return  # the same in all worlds
         if any(not isinstance(t, Variable | Constant) for t in all_terms(formula)):

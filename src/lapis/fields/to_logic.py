@@ -33,7 +33,7 @@ from lapis.language.syntax import (
     map_children,
     subformulas,
 )
-from lapis.logic.passes import conjunction, negated, push_negations, simplify
+from lapis.logic.passes import conjunction, negate, push_negations, simplify
 from lapis.registry.method_table import check_options, known_keywords
 from lapis.registry.options import FieldExtractOptions
 
@@ -86,7 +86,7 @@ def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
         if isinstance(formula, Truth) or not weight:
             continue
         if weight < 0 and not isinstance(formula, Atom):
-            formula, weight = push_negations(negated(formula)), -weight
+            formula, weight = push_negations(negate(formula)), -weight
         reader.types |= found.root.types_in(child)
         formulas.append(WeightedFormula(reader.with_types(formula, child.variables), weight))
     if not formulas:
@@ -131,7 +131,7 @@ class FormulaReader:
             formula = self.read(replace(child, terms=tuple(terms)))
             if child.weight < 0:
                 formula = Exists(tuple(summed.values()), formula) if summed else formula
-                yield negated(formula)
+                yield negate(formula)
             else:
                 yield ForAll(tuple(summed.values()), formula) if summed else formula
 

@@ -379,17 +379,17 @@ def rename_variable(formula: Formula, old: str, new: str) -> Formula:
     if isinstance(formula, Quantifier) and old in formula.variables:
         return formula
     inner = map_children(formula, lambda child: rename_variable(child, old, new))
-    return map_terms(inner, lambda term: renamed(term, old, new))
+    return map_terms(inner, lambda term: rename_in_term(term, old, new))
 
 
-def renamed(term: Term, old: str, new: str) -> Term:
+def rename_in_term(term: Term, old: str, new: str) -> Term:
     match term:
         case Variable(name, plus, span) if name == old:
             return Variable(new, plus, span)
         case Offset(variable, amount, span) if variable.name == old:
             return Offset(Variable(new, variable.plus, variable.span), amount, span)
         case Application(function, terms, span):
-            return Application(function, tuple(renamed(t, old, new) for t in terms), span)
+            return Application(function, tuple(rename_in_term(t, old, new) for t in terms), span)
     return term
 
 
@@ -479,7 +479,7 @@ def operand_end(tokens: Sequence[Token], index: int) -> int:
     return 0
 
 
-def weight_and_period(period: Span) -> LapisError:
+def weight_and_period_error(period: Span) -> LapisError:
     """A formula is soft or hard, not both."""
     return LapisError(
         "a formula has a weight or a final period, not both",

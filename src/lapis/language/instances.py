@@ -47,7 +47,7 @@ from lapis.language.syntax import (
 )
 
 
-def instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
+def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """The texts of a rule for each combination of constants of its plus variables."""
     rows = list(itertools.product(*constants))
     formula = parse_formula(rule.text)
@@ -79,21 +79,21 @@ def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:
     if isinstance(formula, Quantifier):
         values = {name: value for name, value in values.items() if name not in formula.variables}
     inner = map_children(formula, lambda child: substitute(child, values))
-    return map_terms(inner, lambda term: put(term, values))
+    return map_terms(inner, lambda term: put_constants(term, values))
 
 
-def put(term: Term, values: Mapping[str, str]) -> Term:
+def put_constants(term: Term, values: Mapping[str, str]) -> Term:
     match term:
         case Variable(name) if name in values:
             return Constant(values[name])
         case Offset(variable, amount) if variable.name in values:
-            return Constant(f"{number_of(values[variable.name]) + amount:.17g}")
+            return Constant(f"{require_number(values[variable.name]) + amount:.17g}")
         case Application(function, terms, span):
-            return Application(function, tuple(put(t, values) for t in terms), span)
+            return Application(function, tuple(put_constants(t, values) for t in terms), span)
     return term
 
 
-def number_of(constant: str) -> float:
+def require_number(constant: str) -> float:
     value = read_number(constant)
     if isnan(value):
         raise LapisError(
@@ -193,7 +193,7 @@ def gather_instances(
     first: dict[int, tuple[int, tuple[str, ...]]] = {}  # of each member, and its constants
     for skeleton, members in groups.items():
         if len(members) >= MIN_GATHERED:
-            whole = gather(model, skeleton, members, sizes or {})
+            whole = gather_rules(model, skeleton, members, sizes or {})
             if whole is not None:
                 gathered[members[0][0]], keys = whole
                 for (number, _), key in zip(members, keys, strict=True):
@@ -246,7 +246,7 @@ def change_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula
     return map_children(formula, lambda part: change_atoms(part, change))
 
 
-def gather(
+def gather_rules(
     model: Model,
     skeleton: Skeleton,
     members: list[tuple[int, tuple[str, ...]]],
@@ -265,7 +265,7 @@ def gather(
     type_of: dict[str, str] = {}
     places = iter(range(len(columns)))
 
-    def put(atom: Atom) -> Formula:
+    def put_constants(atom: Atom) -> Formula:
         terms = list(atom.terms)
         for position, term in enumerate(terms):
             if isinstance(term, Constant):
@@ -278,7 +278,7 @@ def gather(
                     terms[position] = Constant(columns[place][0])
         return replace(atom, terms=tuple(terms))
 
-    marked = change_atoms(first.formula, put)
+    marked = change_atoms(first.formula, put_constants)
     table_size = 1
     for name in names:
         own = len(model.types[type_of[name]])

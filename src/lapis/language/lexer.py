@@ -78,21 +78,21 @@ def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token |
         piece = match[kind]
         start, end = match.span(kind)
         if kind == "NAME":
-            yield Token(keyword(piece), piece, start, end)
+            yield Token(token_kind(piece), piece, start, end)
         elif kind == "SYMBOL":
             yield Token(SYMBOLS[piece], piece, start, end)
         elif kind in ("OTHER", "HASH", "OPEN"):
-            yield unreadable(piece, Span(source, start, end))
+            yield describe_bad_token(piece, Span(source, start, end))
         else:
             yield Token(kind, piece, start, end)
 
 
-def keyword(name: str) -> str:
+def token_kind(name: str) -> str:
     """Quantifiers are known in any case; the connective v and the mark _ only as they are."""
     return KEYWORDS.get(name) or QUANTIFIERS.get(name.lower(), "NAME")
 
 
-def unreadable(piece: str, span: Span) -> LapisError:
+def describe_bad_token(piece: str, span: Span) -> LapisError:
     if piece == '"':
         return LapisError("this string has no closing quote", code="open-string", span=span)
     if piece == "/*":
@@ -137,12 +137,12 @@ def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | Non
         if kind != "NEWLINE":
             depth += (kind in OPENING) - (kind in CLOSING)
             last = kind
-        elif depth <= 0 and last not in DANGLING and not joins(tokens, index):
+        elif depth <= 0 and last not in DANGLING and not continues_statement(tokens, index):
             return index
     return len(tokens) if depth <= 0 else None
 
 
-def joins(tokens: Sequence[Token | LapisError], index: int) -> bool:
+def continues_statement(tokens: Sequence[Token | LapisError], index: int) -> bool:
     """Whether the line after a newline goes on with the statement before it."""
     following: list[str] = []
     while index < len(tokens) and len(following) < 3:

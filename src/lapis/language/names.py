@@ -22,7 +22,7 @@ def format_constant(name: str) -> str:
     >>> print(format_constant("Ann"), format_constant("-3.5"), format_constant('a "b"'))
     Ann -3.5 "a \"b\""
     """
-    return name if BARE_CONSTANT.fullmatch(name) else quote(name)
+    return name if BARE_CONSTANT.fullmatch(name) else quote_text(name)
 
 
 def read_number(name: str) -> float:
@@ -39,7 +39,7 @@ def read_number(name: str) -> float:
         return float("nan")
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """A text as a string literal."""
     return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], text) + '"'
 

@@ -13,7 +13,7 @@ from lapis.language.formulas import (
     is_cardinality,
     parse_cardinality,
     parse_formula_tokens,
-    weight_and_period,
+    weight_and_period_error,
     weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
@@ -62,7 +62,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], 
             errors += unreadable
             continue
         try:
-            statement = parse_statement(readable(found), source, declared)
+            statement = parse_statement(keep_tokens(found), source, declared)
         except LapisError as error:
             errors.append(error)
             continue
@@ -84,14 +84,14 @@ def parse_formula(text: str, name: str = "<formula>") -> Formula:
     raise_all([token for token in found if isinstance(token, LapisError)])
     if not found:
         raise LapisError("there is no formula here", code="empty-formula", span=Span(source, 0, 0))
-    return parse_formula_tokens(readable(found), source)
+    return parse_formula_tokens(keep_tokens(found), source)
 
 
-def readable(tokens: Sequence[Token | LapisError]) -> list[Token]:
+def keep_tokens(tokens: Sequence[Token | LapisError]) -> list[Token]:
     return [token for token in tokens if isinstance(token, Token)]
 
 
-def read_text(path: Path) -> str:
+def read_model_text(path: Path) -> str:
     """The text of a model file; raises a LapisError if there is none."""
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -319,7 +319,7 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
         period = Span(source, tokens[-1].start, tokens[-1].end)
         tokens = tokens[:-1]
         if weight is not None:
-            raise weight_and_period(period)
+            raise weight_and_period_error(period)
     if not tokens:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if fixed and weight is None:

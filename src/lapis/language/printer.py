@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.names import format_constant, quote
+from lapis.language.names import format_constant, quote_text
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import (
     And,
@@ -80,7 +80,7 @@ def reads_as_declaration(
 def print_statement(statement: Statement) -> str:
     match statement:
         case Include(path):
-            return f"#include {quote(path)}"
+            return f"#include {quote_text(path)}"
         case TypeDeclaration(name, constants):
             return f"{name} = {{{print_constants(constants)}}}"
         case PredicateDeclaration(name, parameters, closed, factors):
@@ -133,16 +133,16 @@ def print_cardinalities(parts: tuple[tuple[int, str], ...]) -> str:
 
 
 def print_formula(formula: Formula) -> str:
-    return render(formula, QUANTIFIER)
+    return print_bracketed(formula, QUANTIFIER)
 
 
-def render(formula: Formula, outer: int) -> str:
+def print_bracketed(formula: Formula, outer: int) -> str:
     """The formula, in brackets where it binds looser than its surroundings."""
-    text, strength = bare(formula)
+    text, strength = print_unbracketed(formula)
     return f"({text})" if strength < outer else text
 
 
-def bare(formula: Formula) -> tuple[str, int]:
+def print_unbracketed(formula: Formula) -> tuple[str, int]:
     match formula:
         case Atom(predicate, terms, starred):
             return f"{'*' if starred else ''}{predicate}{print_arguments(terms)}", ATOM
@@ -151,22 +151,29 @@ def bare(formula: Formula) -> tuple[str, int]:
         case Truth(value):
             return ("true" if value else "false"), ATOM
         case Not(body):
-            return f"!{render(body, ATOM if isinstance(body, Comparison) else NOT)}", NOT
+            return f"!{print_bracketed(body, ATOM if isinstance(body, Comparison) else NOT)}", NOT
         case And(parts):
-            return " ^ ".join([render(parts[0], AND), *(render(p, NOT) for p in parts[1:])]), AND
+            return " ^ ".join(
+                [print_bracketed(parts[0], AND), *(print_bracketed(p, NOT) for p in parts[1:])]
+            ), AND
         case Or(parts):
-            return " v ".join([render(parts[0], OR), *(render(p, AND) for p in parts[1:])]), OR
+            return " v ".join(
+                [print_bracketed(parts[0], OR), *(print_bracketed(p, AND) for p in parts[1:])]
+            ), OR
         case Implies(premise, conclusion):
-            return f"{render(premise, IMPLIES)} => {render(conclusion, OR)}", IMPLIES
+            return (
+                f"{print_bracketed(premise, IMPLIES)} => {print_bracketed(conclusion, OR)}",
+                IMPLIES,
+            )
         case Iff(left, right):
-            return f"{render(left, IFF)} <=> {render(right, IMPLIES)}", IFF
+            return f"{print_bracketed(left, IFF)} <=> {print_bracketed(right, IMPLIES)}", IFF
         case Exists(variables, body):
-            return f"EXIST {','.join(variables)} {render(body, QUANTIFIER)}", QUANTIFIER
+            return f"EXIST {','.join(variables)} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
         case CountExists(variables, body, operator, bound):
             head = f"EXIST{{{operator}{bound}}} {variables[0]}"
-            return f"{head} {render(body, QUANTIFIER)}", QUANTIFIER
+            return f"{head} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
         case ForAll(variables, body):
-            return f"FORALL {','.join(variables)} {render(body, QUANTIFIER)}", QUANTIFIER
+            return f"FORALL {','.join(variables)} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
 
 
 def print_arguments(terms: tuple[Term, ...]) -> str:
@@ -185,7 +192,7 @@ def print_term(term: Term) -> str:
             return f"{variable.name}{'+' if amount >= 0 else '-'}{abs(amount)}"
 
 
-def declaration(predicate: Predicate) -> Statement:
+def declare_predicate(predicate: Predicate) -> Statement:
     """A statement that declares the predicate again."""
     if predicate.function:
         *arguments, value = predicate.types
@@ -226,20 +233,20 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
         for name, constants in model.types.items()
         if constants
     ]
-    predicates = [print_statement(declaration(p)) for p in model.predicates.values()]
+    predicates = [print_statement(declare_predicate(p)) for p in model.predicates.values()]
     constraints = [print_statement(constraint) for constraint in model.constraints]
     rules = [
         line
         for number, rule in enumerate(model.rules)
-        for line in rule_lines(rule, notes[number] if notes else ())
+        for line in print_rule(rule, notes[number] if notes else ())
     ]
     parts = ["\n".join(part) for part in (heading, types, predicates, constraints, rules) if part]
     return "\n\n".join(parts) + "\n"
 
 
-def rule_lines(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
+def print_rule(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
     if rule.instance_weights is None:
-        yield line(rule, rule.text, rule.weight, notes[0] if notes else "")
+        yield print_rule_line(rule, rule.text, rule.weight, notes[0] if notes else "")
         return
     # Constants without a weight of their own keep the rule's; where that is 0 nothing is lost.
     table = rule.instance_weights
@@ -250,18 +257,18 @@ def rule_lines(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
             dropped += 1
         else:
             settings = print_settings(zip(rule.plus, constants, strict=True))
-            yield line(rule, rule.text + settings, weight, note)
+            yield print_rule_line(rule, rule.text + settings, weight, note)
     if dropped:
         yield f"// {dropped:,} more of weight 0: {rule.text}"
 
 
-def line(rule: Rule, text: str, weight: float | None, note: str) -> str:
+def print_rule_line(rule: Rule, text: str, weight: float | None, note: str) -> str:
     comment = f"  // {note}" if note else ""
     if rule.hard:
         return f"{text}.{comment}"
     if weight is None:
-        bare = isinstance(parse_formula(text), Atom)  # which would read as a declaration
-        return f"{f'({text})' if bare else text}{comment}"
+        is_atom = isinstance(parse_formula(text), Atom)  # would be read as a declaration
+        return f"{f'({text})' if is_atom else text}{comment}"
     head = f"{'@fixed ' if rule.fixed else ''}{format_weight(weight)}"
     if rule.utility is not None:
         head += f":{rule.utility!r}"

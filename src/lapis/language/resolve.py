@@ -16,10 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all, suggestion
+from lapis.errors import (
+    LapisError,
+    Warning,
+    did_you_mean,
+    misplaced_file_error,
+    raise_all,
+    suggestion,
+)
 from lapis.language.model import InstanceWeights, Model, Rule
-from lapis.language.parser import parse_statements, read_text
-from lapis.language.printer import declaration, print_formula
+from lapis.language.parser import parse_statements, read_model_text
+from lapis.language.printer import declare_predicate, print_formula
 from lapis.language.sugar import (
     all_variables,
     bound_variables,
@@ -54,7 +61,7 @@ from lapis.language.syntax import (
     map_terms,
     subformulas,
 )
-from lapis.language.type_inference import Declarations, TypeInference, variable_like
+from lapis.language.type_inference import Declarations, TypeInference, lower_first_letter
 from lapis.runtime.processes import pause_collector
 
 # What names data, though facts without signs would be read as declarations.
@@ -88,7 +95,7 @@ def parse_model(text: str, name: str = "<text>") -> Model:
     >>> model.rules[0].variables
     (('x', 'person'),)
     """
-    return resolve(*parse_statements(text, name), name=name)
+    return resolve_statements(*parse_statements(text, name), name=name)
 
 
 @pause_collector
@@ -112,12 +119,12 @@ def read_model(path: str | Path) -> Model:
     """
     path = Path(path)
     if path.name.endswith(DATA_SUFFIXES):
-        raise misplaced(path, "data", "a model")
-    found = parse_statements(read_text(path), str(path))
-    return resolve(*found, name=str(path), folder=path.parent)
+        raise misplaced_file_error(path, "data", "a model")
+    found = parse_statements(read_model_text(path), str(path))
+    return resolve_statements(*found, name=str(path), folder=path.parent)
 
 
-def resolve(
+def resolve_statements(
     statements: Sequence[Statement],
     errors: Sequence[LapisError] = (),
     *,
@@ -139,7 +146,7 @@ def resolve(
             pending += resolver.prepare(statement)
         elif isinstance(statement, Cardinality):
             declared.check_cardinality(statement)
-    raise_all(sorted(declared.errors, key=place))
+    raise_all(sorted(declared.errors, key=error_position))
     predicates = inference.finish_predicates()
     rules = [finish() for finish in pending]
     rules += factor_rules(predicates.values())
@@ -153,7 +160,7 @@ def resolve(
     )
 
 
-def place(error: LapisError) -> tuple[str, int]:
+def error_position(error: LapisError) -> tuple[str, int]:
     return (error.span.source.name, error.span.start) if error.span else ("", 0)
 
 
@@ -331,8 +338,8 @@ def with_statements(model: Model, *added: Statement) -> Model:
     declared: list[Statement] = [
         TypeDeclaration(name, constants) for name, constants in model.types.items()
     ]
-    declared += [declaration(predicate) for predicate in model.predicates.values()]
-    extended = resolve([*declared, *added], name=model.name)
+    declared += [declare_predicate(predicate) for predicate in model.predicates.values()]
+    extended = resolve_statements([*declared, *added], name=model.name)
     predicates = {**extended.predicates, **model.predicates}
     return replace(
         extended,
@@ -379,7 +386,7 @@ class IncludeReader:
         if refusal:
             raise LapisError(refusal, code="include", span=statement.span)
         try:
-            return read_text(path)
+            return read_model_text(path)
         except LapisError as error:
             raise LapisError(error.message, code="include", span=statement.span) from None
 
@@ -399,7 +406,7 @@ def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> 
         if not isinstance(term, Application):
             return term
         inner = tuple(map(flatten, term.terms))
-        value = Variable(fresh_name(variable_like(term.function), taken))
+        value = Variable(fresh_name(lower_first_letter(term.function), taken))
         taken.add(value.name)
         conditions.append(graph_atom(declared, term, (*inner, value)))
         return value

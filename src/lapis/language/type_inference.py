@@ -157,7 +157,7 @@ class TypeInference:
         for predicate in self.declared.predicates.values():
             for position, type_name in enumerate(predicate.types):
                 self.declared.types.setdefault(type_name, {})
-                self.slots.unify(argument(predicate.name, position), ("type", type_name))
+                self.slots.unify(argument_slot(predicate.name, position), ("type", type_name))
 
     def unify(self, formula: Formula, scope: str) -> None:
         """Give every variable of a formula the type of the positions it stands in."""
@@ -178,7 +178,7 @@ class TypeInference:
         if arity != len(atom.terms):
             declared = predicate.span if predicate else self.undeclared[atom.predicate].span
             self.declared.fail(
-                f"{atom.predicate!r} takes {count(arity, 'argument')}, "
+                f"{atom.predicate!r} takes {format_count(arity, 'argument')}, "
                 f"here it has {len(atom.terms)}",
                 "arity",
                 atom.span,
@@ -188,7 +188,7 @@ class TypeInference:
             )
             return
         for position, term in enumerate(atom.terms):
-            self.unify_term(term, argument(atom.predicate, position), scope)
+            self.unify_term(term, argument_slot(atom.predicate, position), scope)
 
     def unify_term(self, term: Term, slot: Slot, scope: str) -> None:
         if isinstance(term, Constant):
@@ -221,7 +221,7 @@ class TypeInference:
         predicates = dict(self.declared.predicates)
         for name, atom in self.undeclared.items():
             types = tuple(
-                self.slots.name_rest(argument(name, i), f"{variable_like(name)}_{i + 1}")
+                self.slots.name_rest(argument_slot(name, i), f"{lower_first_letter(name)}_{i + 1}")
                 for i in range(len(atom.terms))
             )
             predicates[name] = Predicate(name, types, span=atom.span)
@@ -251,7 +251,7 @@ class TypeInference:
         return predicates
 
 
-def argument(predicate: str, position: int) -> Slot:
+def argument_slot(predicate: str, position: int) -> Slot:
     return ("argument", predicate, str(position))
 
 
@@ -261,11 +261,11 @@ def name_span(atom: Atom) -> Span | None:
     return span and replace(span, end=span.start + len(atom.predicate))
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def variable_like(name: str) -> str:
+def lower_first_letter(name: str) -> str:
     """A name that starts with a lower-case letter, as those of variables and types do."""
     found = name[0].lower() + name[1:]
     return found if found[0].islower() else f"t{found}"

@@ -22,7 +22,7 @@ from lapis.language.formulas import (
     parse_cardinality,
     parse_formula_tokens,
     variable_name,
-    weight_and_period,
+    weight_and_period_error,
     weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
@@ -78,15 +78,15 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
         statement = [token for token in found if isinstance(token, Token)]
         span = Span(source, statement[0].start, statement[-1].end)
         try:
-            factors, predicate = leading_factors(statement)
+            factors, predicate = read_factors(statement)
             if is_size(statement):
-                types.append(parse_size(statement, span))
+                types.append(parse_domain_size(statement, span))
             elif [token.kind for token in statement[:3]] == ["NAME", "EQ", "LBRACE"]:
                 types.append(parse_domain(statement, source, span))
             elif factors is not None:
                 weights[predicate] = factors, span
             else:
-                body.append(parse_statement(statement, source, span))
+                body.append(parse_wfomc_statement(statement, source, span))
         except LapisError as error:
             errors.append(error)
     if len(types) > 1:
@@ -96,7 +96,7 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
     if not types and not errors:
         whole = Span(source, 0, len(source.text))
         errors.append(LapisError("the domain is missing", code="no-domain", span=whole))
-    errors += outside_domain(body, types[0]) if types else []
+    errors += find_unknown_constants(body, types[0]) if types else []
     used = [a.predicate for s in body if isinstance(s, WeightedFormula) for a in atoms(s.formula)]
     body += [WeightedFormula(axiom, hard=True) for axiom in order_axioms(used)]
     errors += [
@@ -104,11 +104,11 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
         for name, (_, span) in weights.items()
         if name not in used
     ]
-    declared = declarations(body, types[0].name, weights) if types else []
+    declared = declare_predicates(body, types[0].name, weights) if types else []
     return [*types, *declared, *body], errors
 
 
-def outside_domain(body: Sequence[Statement], domain: TypeDeclaration) -> list[LapisError]:
+def find_unknown_constants(body: Sequence[Statement], domain: TypeDeclaration) -> list[LapisError]:
     """Names in formulas that are no constants of the domain, each where it stands first."""
     first: dict[str, Span | None] = {}
     for statement in body:
@@ -129,7 +129,7 @@ def outside_domain(body: Sequence[Statement], domain: TypeDeclaration) -> list[L
     ]
 
 
-def parse_size(tokens: list[Token], span: Span) -> TypeDeclaration:
+def parse_domain_size(tokens: list[Token], span: Span) -> TypeDeclaration:
     """`d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
     name, size = variable_name(tokens[0].text), tokens[2].text
     if not size.isdecimal() or int(size) > MAX_SIZE:
@@ -153,7 +153,7 @@ def type_name(text: str, span: Span) -> str:
     return "v_" if name == "v" else name  # v is our disjunction
 
 
-def leading_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, str]:
+def read_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, str]:
     """`2.7 1 p`: the weights of true and of false atoms of p."""
     values: list[float] = []
     sign = 1.0
@@ -169,18 +169,18 @@ def leading_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, st
     return found, tokens[-1].text
 
 
-def parse_statement(tokens: list[Token], source: Source, span: Span) -> Statement:
+def parse_wfomc_statement(tokens: list[Token], source: Source, span: Span) -> Statement:
     kinds = [token.kind for token in tokens]
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
-    tokens = spell_out_exactly_one(tokens, span)
+    tokens = expand_exactly_one(tokens, span)
     hard = kinds[-1] == "PERIOD"
     length = weight_length(tokens)
     formula = tokens[length : len(tokens) - hard]
     if not formula:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if length and hard:
-        raise weight_and_period(Span(source, tokens[-1].start, tokens[-1].end))
+        raise weight_and_period_error(Span(source, tokens[-1].start, tokens[-1].end))
     if not length and not hard:
         return WeightedFormula(parse_evidence(formula, source), hard=True, span=span)
     weight = evaluate_weight(tokens[:length], source) if length else None
@@ -217,7 +217,7 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
     return And((*first, *literals[1:]))
 
 
-def spell_out_exactly_one(tokens: list[Token], span: Span) -> list[Token]:
+def expand_exactly_one(tokens: list[Token], span: Span) -> list[Token]:
     """ExactlyOne[P, Q] as ((P(X) | Q(X)) & ~(P(X) & Q(X))), where it stands."""
     found: list[Token] = []
     index = 0
@@ -247,7 +247,7 @@ def spell_out_exactly_one(tokens: list[Token], span: Span) -> list[Token]:
     return found
 
 
-def declarations(
+def declare_predicates(
     body: list[Statement],
     type_name: str,
     weights: Mapping[str, tuple[tuple[float, float], Span]],

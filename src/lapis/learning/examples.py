@@ -20,11 +20,11 @@ import numpy as np
 from lapis.data.database import Database, Relation, empty_tuples
 from lapis.data.keys import contains, sorted_unique
 from lapis.data.lazy_database import LazyDatabase
-from lapis.errors import LapisError, announce, raise_all
+from lapis.errors import LapisError, issue_warnings, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network
-from lapis.problem.problem import Evidence, Problem, build_problem, unknown_query
-from lapis.problem.query import closed_but_asked
+from lapis.problem.problem import Evidence, Problem, build_problem, unknown_predicate_error
+from lapis.problem.query import warn_closed_queries
 
 HIDDEN = -1
 
@@ -76,8 +76,10 @@ def build_examples(
     (True, False)
     """
     names = (*query, *unobserved)
-    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
-    announce(closed_but_asked(model, query))
+    raise_all(
+        [unknown_predicate_error(name, model) for name in names if name not in model.predicates]
+    )
+    issue_warnings(warn_closed_queries(model, query))
     asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in unobserved)
     explained = () if query else unobserved
 

@@ -15,7 +15,7 @@ from lapis.language.model import Model
 from lapis.language.printer import print_model
 from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
-from lapis.results.plots import COLOUR, finish, label, new_axes
+from lapis.results.plots import COLOUR, new_axes, shorten_label, style_axes
 from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
@@ -281,8 +281,8 @@ def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
     else:
         found.plot(seconds, [point.gradient_norm for point in fit.curve], color=COLOUR)
         found.set(yscale="log", ylabel="largest component of the gradient")
-    found.set(xlabel="seconds", title=label(f"{fit.optimizer}: {fit.reason}"))
-    return finish(found)
+    found.set(xlabel="seconds", title=shorten_label(f"{fit.optimizer}: {fit.reason}"))
+    return style_axes(found)
 
 
 NAMED = 3  # other formulas that a reason names

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.language.instances import instances
+from lapis.language.instances import print_instances
 from lapis.language.model import InstanceWeights, Model
 from lapis.problem.problem import Problem, weights_of_rule
 
@@ -65,7 +65,7 @@ class Parameters:
             if not rule.plus:
                 found.append(rule.text)
             else:
-                found += instances(rule, [domain.constants for domain in domains])
+                found += print_instances(rule, [domain.constants for domain in domains])
         return found
 
 

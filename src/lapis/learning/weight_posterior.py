@@ -28,7 +28,7 @@ from lapis.learning.parameters import WeightKey, weighted_model
 from lapis.optimisation.checkpoint import read_archive, write_archive
 from lapis.results.answer import to_arviz
 from lapis.results.columns import as_list
-from lapis.results.plots import COLOUR, finish, label, new_axes, new_figure
+from lapis.results.plots import COLOUR, new_axes, new_figure, shorten_label, style_axes
 from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
@@ -426,11 +426,11 @@ def plot_forest(posterior: WeightPosterior, axes: Axes | None, limit: int) -> Ax
     found.plot(posterior.mean[shown], places, "o", color=COLOUR, ms=4, label="mean")
     found.plot(posterior.mode[shown], places, "|", color="black", ms=10, label="mode")
     found.axvline(0.0, color="0.7", lw=1, zorder=0)
-    found.set_yticks(places, [label(posterior.formulas[i]) for i in shown.tolist()])
+    found.set_yticks(places, [shorten_label(posterior.formulas[i]) for i in shown.tolist()])
     found.set_ylim(-0.7, len(shown) - 0.3)
     found.set(xlabel=f"weight, with {100 * posterior.level:g}% credible interval")
     found.legend(frameon=False, fontsize="small", loc="best")
-    return finish(found)
+    return style_axes(found)
 
 
 def plot_densities(posterior: WeightPosterior, limit: int) -> Figure:
@@ -447,8 +447,8 @@ def plot_densities(posterior: WeightPosterior, limit: int) -> Figure:
         axes.fill_between(at, height, where=inside.tolist(), color=COLOUR, alpha=0.25)
         axes.axvline(posterior.mean[number], color=COLOUR, lw=1, label="mean")
         axes.axvline(posterior.mode[number], color="black", lw=1, ls=":", label="mode")
-        axes.set(yticks=[], ylim=(0, None), title=label(posterior.formulas[number]))
-        finish(axes).title.set_fontsize("small")
+        axes.set(yticks=[], ylim=(0, None), title=shorten_label(posterior.formulas[number]))
+        style_axes(axes).title.set_fontsize("small")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     if shown:

@@ -34,7 +34,7 @@ from lapis.language.syntax import (
     map_terms,
     subformulas,
 )
-from lapis.logic.passes import conjunction, disjunction, negated, push_negations, tidy
+from lapis.logic.passes import conjunction, disjunction, negate, push_negations, tidy
 
 MAX_CLAUSES = 1_000  # of a formula
 
@@ -64,10 +64,10 @@ def clausal(model: Model) -> Model:
     >>> [(rule.weight, rule.text) for rule in lapis.clausal(model).rules]
     [(0.5, '!H(x) v S(x)'), (0.5, 'H(x) v !S(x)')]
     """
-    return model.with_rules(tuple(part for rule in model.rules for part in split(rule)))
+    return model.with_rules(tuple(part for rule in model.rules for part in split_rule(rule)))
 
 
-def split(rule: Rule) -> list[Rule]:
+def split_rule(rule: Rule) -> list[Rule]:
     if rule.utility is not None:
         return [rule]
     try:
@@ -78,10 +78,14 @@ def split(rule: Rule) -> list[Rule]:
         ) from None
     own = [name for name, _ in rule.variables]
     is_clause = len(clauses) < 2 and all(set(free_variables(c)) <= set(own) for c in clauses)
-    return [rule] if is_clause else [part_of(rule, clause, len(clauses)) for clause in clauses]
+    return (
+        [rule]
+        if is_clause
+        else [make_clause_rule(rule, clause, len(clauses)) for clause in clauses]
+    )
 
 
-def part_of(rule: Rule, clause: Formula, number: int) -> Rule:
+def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
     """The rule of one of so many clauses."""
     types, free = dict(rule.variables + rule.bound), free_variables(clause)
     missing = [name for name in rule.plus if name not in free]
@@ -101,7 +105,7 @@ def part_of(rule: Rule, clause: Formula, number: int) -> Rule:
         variables=tuple((name, types[name]) for name in free),
         bound=tuple((name, types[name]) for name in bound),
         weight=None if rule.weight is None else rule.weight / number,
-        text=print_formula(marked(clause, rule.plus)),
+        text=print_formula(mark_plus(clause, rule.plus)),
         plus=tuple(name for name in free if name in rule.plus),
         instance_weights=table and replace(table, value=tuple(w / number for w in table.value)),
     )
@@ -121,19 +125,19 @@ def to_clauses(formula: Formula) -> list[Formula]:
                 raise TooLarge(f"has more than {MAX_CLAUSES:,} clauses", code="too-many-clauses")
             return [disjunction(chosen) for chosen in product(*sides)]
         case Not(Exists(_, body)):
-            return to_clauses(negated(body))
+            return to_clauses(negate(body))
         case Iff(left, right):
-            ways = disjunction((negated(left), right)), disjunction((left, negated(right)))
+            ways = disjunction((negate(left), right)), disjunction((left, negate(right)))
             return to_clauses(conjunction(ways))
         case Not(Iff(left, right)):
-            return to_clauses(Iff(negated(left), right))
+            return to_clauses(Iff(negate(left), right))
         case leaf:
             return [leaf]
 
 
-def marked(formula: Formula, plus: tuple[str, ...]) -> Formula:
+def mark_plus(formula: Formula, plus: tuple[str, ...]) -> Formula:
     """With + before these variables."""
     return map_terms(
-        map_children(formula, lambda part: marked(part, plus)),
+        map_children(formula, lambda part: mark_plus(part, plus)),
         lambda t: replace(t, plus=True) if isinstance(t, Variable) and t.name in plus else t,
     )

@@ -111,6 +111,6 @@ class NormalForm:
         return {definition.predicate.name: definition for definition in self.definitions}
 
 
-def simple(term: Term) -> SimpleTerm:
+def simple_term(term: Term) -> SimpleTerm:
     assert isinstance(term, Variable | Constant)
     return Variable(term.name) if isinstance(term, Variable) else Constant(term.name)

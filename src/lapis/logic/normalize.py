@@ -52,9 +52,9 @@ from lapis.logic.clauses import (
     Literal,
     NormalForm,
     TypedVariable,
-    simple,
+    simple_term,
 )
-from lapis.logic.passes import copies, is_leaf, rewrite, simplify, split_hard
+from lapis.logic.passes import is_leaf, name_copies, rewrite, simplify, split_hard
 
 Form = Any  # number of an atom, or (connective, form, …)
 ClauseForm = tuple[tuple[int, bool], ...]  # (number of an atom, sign)
@@ -81,7 +81,7 @@ class FormTable:
             return None
         parts = self._clauses.get((form, hard))
         if parts is None:
-            parts = self._clauses[form, hard] = expand(form, hard)
+            parts = self._clauses[form, hard] = expand_form(form, hard)
         found = [self._literals[number] for number in own]
         return [
             tuple([Clause(tuple([found[atom][sign] for atom, sign in clause])) for clause in part])
@@ -102,17 +102,17 @@ class FormTable:
     def _add(self, atom: Atom) -> int:
         number = self._numbers.setdefault(atom, len(self._literals))
         if number == len(self._literals):
-            terms = tuple(map(simple, atom.terms))
+            terms = tuple(map(simple_term, atom.terms))
             pair = Literal(atom.predicate, terms, False), Literal(atom.predicate, terms, True)
             self._literals.append(pair)
         self._number_of[id(atom)] = number
         return number
 
 
-def expand(form: Form, hard: bool) -> tuple[tuple[ClauseForm, ...], ...]:
+def expand_form(form: Form, hard: bool) -> tuple[tuple[ClauseForm, ...], ...]:
     """The clauses of a form, over numbers of atoms."""
     number: dict[Formula, int] = {}
-    formula = rewrite(formula_of(form, number))
+    formula = rewrite(build_formula(form, number))
     parts = [part for _, part in split_hard(formula)] if hard else [formula]
     return tuple(
         tuple(
@@ -123,14 +123,14 @@ def expand(form: Form, hard: bool) -> tuple[tuple[ClauseForm, ...], ...]:
     )
 
 
-def formula_of(form: Form, number: dict[Formula, int]) -> Formula:
+def build_formula(form: Form, number: dict[Formula, int]) -> Formula:
     """A formula of the form; `number` gets the atoms it is made of."""
     if isinstance(form, int):
         atom = Atom(str(form), ())
         number[atom] = form
         return atom
     kind, *inner = form
-    parts = tuple(formula_of(part, number) for part in inner)
+    parts = tuple(build_formula(part, number) for part in inner)
     return kind(parts) if kind is And or kind is Or else kind(*parts)
 
 
@@ -179,7 +179,7 @@ class Normalizer:
         for node in subformulas(rule.formula):
             if isinstance(node, CountExists):
                 name = node.variables[0]
-                types |= dict.fromkeys(copies(name, node.bound + 1), types[name])
+                types |= dict.fromkeys(name_copies(name, node.bound + 1), types[name])
         formula = rewrite(rule.formula)
         return [
             (
@@ -200,9 +200,9 @@ class Normalizer:
         for leaf, sign in leaves:
             match leaf:
                 case Atom(predicate, terms):
-                    literals.append(Literal(predicate, tuple(map(simple, terms)), sign))
+                    literals.append(Literal(predicate, tuple(map(simple_term, terms)), sign))
                 case Comparison():
-                    conditions.append(condition(leaf, sign))
+                    conditions.append(make_condition(leaf, sign))
                 case Exists():
                     literals.append(self.derived(leaf, sign, types))
         return Cube(tuple(literals), tuple(conditions))
@@ -231,11 +231,11 @@ class Normalizer:
         return name
 
 
-def condition(comparison: Comparison, sign: bool) -> Condition:
+def make_condition(comparison: Comparison, sign: bool) -> Condition:
     """A comparison with = or <, or its negation."""
-    left, right = simple(comparison.left), comparison.right
+    left, right = simple_term(comparison.left), comparison.right
     offset = right.amount if isinstance(right, Offset) else 0
-    plain = simple(right.variable if isinstance(right, Offset) else right)
+    plain = simple_term(right.variable if isinstance(right, Offset) else right)
     if comparison.operator == "=":
         return Condition("=" if sign else "!=", left, plain, offset)
     return Condition("<" if sign else ">=", left, plain, offset)
@@ -267,12 +267,12 @@ def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
     if (plain := cubes_of_literals(formula, value)) is not None:
         return plain
     diagram: Diagram = {}
-    split_all(formula, diagram)
+    build_diagram(formula, diagram)
     number: dict[Formula, int] = {Truth(value): 1, Truth(not value): 0}
     for rest, (_, high, low) in diagram.items():
         number[rest] = number[high] + number[low]
     if number[formula] > MAX_CUBES:
-        raise too_many(f"{number[formula]:,}")
+        raise too_many_clauses(f"{number[formula]:,}")
     cubes: dict[Formula, list[SignedCube]] = {Truth(value): [()], Truth(not value): []}
     for rest, (leaf, high, low) in diagram.items():
         cubes[rest] = [((leaf, True), *cube) for cube in cubes[high]]
@@ -290,7 +290,7 @@ def cubes_of_literals(formula: Formula, value: bool) -> tuple[SignedCube, ...] |
         return None
     decides = isinstance(formula, Or)  # a literal of this truth decides the formula alike
     if value == decides and len(parts) > MAX_CUBES:
-        raise too_many(f"{len(parts):,}")
+        raise too_many_clauses(f"{len(parts):,}")
     passed = tuple((leaf, sign != decides) for leaf, sign in parts)
     if value != decides:
         return (passed,)
@@ -306,14 +306,14 @@ def truth_values(formula: Formula) -> set[bool]:
     formula = simplify(formula)
     diagram: Diagram = {}
     try:
-        split_all(formula, diagram)
+        build_diagram(formula, diagram)
     except TooLarge:
         return {True, False}
     sides = [formula, *(side for _, high, low in diagram.values() for side in (high, low))]
     return {side.value for side in sides if isinstance(side, Truth)}
 
 
-def too_many(number: str) -> TooLarge:
+def too_many_clauses(number: str) -> TooLarge:
     return TooLarge(
         f"{number} clauses; at most {MAX_CUBES:,} are possible",
         code="too-many-clauses",
@@ -321,7 +321,7 @@ def too_many(number: str) -> TooLarge:
     )
 
 
-def split_all(formula: Formula, diagram: Diagram) -> None:
+def build_diagram(formula: Formula, diagram: Diagram) -> None:
     """Add what remains of the formula, leaf by leaf, to the diagram, and then the formula.
 
     On a stack of its own: a path is as long as the formula has leaves, which may be thousands.
@@ -335,18 +335,18 @@ def split_all(formula: Formula, diagram: Diagram) -> None:
         elif rest in begun:
             diagram[waiting.pop()] = begun[rest]
         elif len(begun) >= MAX_SPLITS:
-            raise too_many(f"more than {MAX_SPLITS:,}")
+            raise too_many_clauses(f"more than {MAX_SPLITS:,}")
         else:
-            leaf, sides = best_split(rest)
+            leaf, sides = choose_leaf(rest)
             begun[rest] = leaf, sides[True], sides[False]
             waiting += [sides[False], sides[True]]
 
 
-def best_split(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
+def choose_leaf(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
     """The first leaf with a decided side, or the first leaf."""
     first: tuple[Formula, dict[bool, Formula]] | None = None
-    for leaf in leaves(formula):
-        sides = {sign: simplify(assume(formula, leaf, sign)) for sign in (True, False)}
+    for leaf in list_leaves(formula):
+        sides = {sign: simplify(assign_leaf(formula, leaf, sign)) for sign in (True, False)}
         if isinstance(sides[True], Truth) or isinstance(sides[False], Truth):
             return leaf, sides
         first = first or (leaf, sides)
@@ -354,16 +354,16 @@ def best_split(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
     return first
 
 
-def leaves(formula: Formula) -> dict[Formula, None]:
+def list_leaves(formula: Formula) -> dict[Formula, None]:
     """Atoms, comparisons and quantified parts, in reading order, each once."""
     if is_leaf(formula):
         return {formula: None}
-    return {leaf: None for child in children(formula) for leaf in leaves(child)}
+    return {leaf: None for child in children(formula) for leaf in list_leaves(child)}
 
 
-def assume(formula: Formula, leaf: Formula, value: bool) -> Formula:
+def assign_leaf(formula: Formula, leaf: Formula, value: bool) -> Formula:
     if formula == leaf:
         return Truth(value)
     if is_leaf(formula):
         return formula
-    return map_children(formula, lambda child: assume(child, leaf, value))
+    return map_children(formula, lambda child: assign_leaf(child, leaf, value))

@@ -50,16 +50,16 @@ def normalize_comparisons(formula: Formula) -> Formula:
         case "=" | "!=":
             if isinstance(left, Offset) or is_before(right, left):
                 left, right = right, left
-            equal = compare("=", left, right)
-            return equal if formula.operator == "=" else negated(equal)
+            equal = make_comparison("=", left, right)
+            return equal if formula.operator == "=" else negate(equal)
         case "<":
-            return compare("<", left, right)
+            return make_comparison("<", left, right)
         case ">":
-            return compare("<", right, left)
+            return make_comparison("<", right, left)
         case "<=":
-            return negated(compare("<", right, left))
+            return negate(make_comparison("<", right, left))
         case ">=":
-            return negated(compare("<", left, right))
+            return negate(make_comparison("<", left, right))
 
 
 def is_before(first: Term, second: Term) -> bool:
@@ -77,7 +77,7 @@ def is_before(first: Term, second: Term) -> bool:
     )
 
 
-def compare(operator: str, left: Term, right: Term) -> Formula:
+def make_comparison(operator: str, left: Term, right: Term) -> Formula:
     """left operator right, with all offsets moved to the right; decided where it can be."""
     left, moved = without_offset(left)
     right, amount = without_offset(right)
@@ -85,7 +85,7 @@ def compare(operator: str, left: Term, right: Term) -> Formula:
     if isinstance(left, Constant) and isinstance(right, Constant):
         if operator == "=" and amount == 0:
             return Truth(left.name == right.name)
-        values = numeric(left), numeric(right)
+        values = numeric_value(left), numeric_value(right)
         if values[0] is not None and values[1] is not None:
             shifted = values[1] + amount
             return Truth(values[0] == shifted if operator == "=" else values[0] < shifted)
@@ -95,7 +95,7 @@ def compare(operator: str, left: Term, right: Term) -> Formula:
         assert isinstance(left, Variable)
         if operator == "=":
             return Comparison("=", right, Offset(left, -amount))
-        value = numeric(right)
+        value = numeric_value(right)
         if value is None:
             raise LapisError(
                 f"{right.name!r} is not a number, so nothing can be added to it",
@@ -111,7 +111,7 @@ def without_offset(term: Term) -> tuple[Term, int]:
     return (term.variable, term.amount) if isinstance(term, Offset) else (term, 0)
 
 
-def numeric(constant: Constant) -> float | None:
+def numeric_value(constant: Constant) -> float | None:
     value = read_number(constant.name)
     return None if isnan(value) else value
 
@@ -121,15 +121,15 @@ def simplify(formula: Formula) -> Formula:
     formula = map_children(formula, simplify)
     match formula:
         case Not(body):
-            return negated(body)
+            return negate(body)
         case And(parts):
             return conjunction(parts)
         case Or(parts):
             return disjunction(parts)
         case Implies(premise, conclusion):
-            return disjunction((negated(premise), conclusion))
+            return disjunction((negate(premise), conclusion))
         case Iff(left, Truth(value)) | Iff(Truth(value), left):
-            return left if value else negated(left)
+            return left if value else negate(left)
         case Iff(left, right) if left == right:
             return Truth(True)
         case Exists(_, Truth(False)):
@@ -140,7 +140,7 @@ def simplify(formula: Formula) -> Formula:
             return formula
 
 
-def negated(formula: Formula) -> Formula:
+def negate(formula: Formula) -> Formula:
     match formula:
         case Truth(value):
             return Truth(not value)
@@ -155,7 +155,7 @@ def conjunction(parts: tuple[Formula, ...]) -> Formula:
     found: dict[Formula, None] = {}
     for part in parts:
         for piece in part.parts if isinstance(part, And) else (part,):
-            if piece == Truth(False) or negated(piece) in found:
+            if piece == Truth(False) or negate(piece) in found:
                 return Truth(False)
             if piece != Truth(True):
                 found.setdefault(piece)
@@ -166,17 +166,17 @@ def conjunction(parts: tuple[Formula, ...]) -> Formula:
 def disjunction(parts: tuple[Formula, ...]) -> Formula:
     """¬(¬a ∧ ¬b ∧ …), simplified."""
     flat = [piece for part in parts for piece in (part.parts if isinstance(part, Or) else (part,))]
-    inner = conjunction(tuple(negated(piece) for piece in flat))
+    inner = conjunction(tuple(negate(piece) for piece in flat))
     if isinstance(inner, And):
-        return Or(tuple(negated(piece) for piece in inner.parts))
-    return negated(inner)
+        return Or(tuple(negate(piece) for piece in inner.parts))
+    return negate(inner)
 
 
 def exists_only(formula: Formula) -> Formula:
     """∀ by ¬∃¬, and directly nested ∃ merged into one."""
     formula = map_children(formula, exists_only)
     if isinstance(formula, ForAll):
-        return negated(exists_only(Exists(formula.variables, negated(formula.body))))
+        return negate(exists_only(Exists(formula.variables, negate(formula.body))))
     if isinstance(formula, Exists) and isinstance(formula.body, Exists):
         return Exists(formula.variables + formula.body.variables, formula.body.body)
     return formula
@@ -186,9 +186,9 @@ def push_negations(formula: Formula) -> Formula:
     """Negations inward through ∧ and ∨, so that conjunctions under a quantifier are seen."""
     match formula:
         case Not(And(parts)):
-            return disjunction(tuple(push_negations(negated(part)) for part in parts))
+            return disjunction(tuple(push_negations(negate(part)) for part in parts))
         case Not(Or(parts)):
-            return conjunction(tuple(push_negations(negated(part)) for part in parts))
+            return conjunction(tuple(push_negations(negate(part)) for part in parts))
         case _:
             return map_children(formula, push_negations)
 
@@ -209,15 +209,15 @@ def narrow_scopes(formula: Formula) -> Formula:
     return conjunction((*outside, replace(formula, body=conjunction(inside))))
 
 
-def spell_out_counts(formula: Formula) -> Formula:
+def expand_counts(formula: Formula) -> Formula:
     """∃≥k y F as ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k as ¬∃≥k+1, ∃=k as both."""
-    formula = map_children(formula, spell_out_counts)
+    formula = map_children(formula, expand_counts)
     if not isinstance(formula, CountExists):
         return formula
     at_least, beyond = at_least_count(formula, formula.bound), formula.bound + 1
     if formula.operator == ">=":
         return at_least
-    at_most = negated(at_least_count(formula, beyond))
+    at_most = negate(at_least_count(formula, beyond))
     return at_most if formula.operator == "<=" else conjunction((at_least, at_most))
 
 
@@ -229,9 +229,9 @@ def counts_elements(formula: Formula) -> bool:
 def at_least_count(formula: CountExists, number: int) -> Formula:
     if not number:
         return Truth(True)
-    names = copies(formula.variables[0], number)
+    names = name_copies(formula.variables[0], number)
     different = tuple(
-        negated(Comparison("=", Variable(first), Variable(second)))
+        negate(Comparison("=", Variable(first), Variable(second)))
         for i, second in enumerate(names)
         for first in names[:i]
     )
@@ -239,13 +239,13 @@ def at_least_count(formula: CountExists, number: int) -> Formula:
     return Exists(names, conjunction((*held, *different)))
 
 
-def copies(name: str, number: int) -> tuple[str, ...]:
+def name_copies(name: str, number: int) -> tuple[str, ...]:
     """Names for several values of one variable; none but the first can be written by a user."""
     return (name, *(f"{name}#{i}" for i in range(2, number + 1)))
 
 
 PASSES: tuple[Callable[[Formula], Formula], ...] = (
-    spell_out_counts,
+    expand_counts,
     normalize_comparisons,
     simplify,
     exists_only,
@@ -275,7 +275,7 @@ def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
         case And(parts):
             return tuple(found for part in parts for found in split_hard(part))
         case Not(Exists(variables, body)):
-            inner = split_hard(rewrite(negated(body)))
+            inner = split_hard(rewrite(negate(body)))
             return tuple((variables + names, part) for names, part in inner)
         case _:
             return (((), formula),)

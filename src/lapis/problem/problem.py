@@ -17,7 +17,7 @@ import numpy as np
 from lapis.data.database import Database, Domain, empty_tuples
 from lapis.data.keys import sorted_unique
 from lapis.data.lazy_database import LazyRelation, LazyRows
-from lapis.errors import LapisError, announce, raise_all, suggestion
+from lapis.errors import LapisError, issue_warnings, raise_all, suggestion
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
@@ -179,10 +179,10 @@ class Problem:
             return []
         if not rule.plus:
             return [rule.text]
-        from lapis.language.instances import instances
+        from lapis.language.instances import print_instances
 
         types = dict(rule.variables)
-        return instances(rule, [self.domains[types[name]].constants for name in rule.plus])
+        return print_instances(rule, [self.domains[types[name]].constants for name in rule.plus])
 
 
 def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
@@ -247,7 +247,7 @@ def build_problem(
     from lapis.data.binding import bind, keep_known
 
     [known], warnings = keep_known([database if database is not None else Database({}, {})], model)
-    announce(warnings)
+    issue_warnings(warnings)
     return problem_on(model, bind(known, model), query, open_predicates=open_predicates)
 
 
@@ -269,7 +269,13 @@ def problem_on(
         *((name, "the query") for name in query),
         *((name, "--open") for name in open_predicates),
     ]
-    raise_all([unknown_query(n, model, where) for n, where in places if n not in model.predicates])
+    raise_all(
+        [
+            unknown_predicate_error(n, model, where)
+            for n, where in places
+            if n not in model.predicates
+        ]
+    )
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, bound.domains))
     evidence = {
@@ -328,7 +334,7 @@ def factor_errors(model: Model) -> list[LapisError]:
     ]
 
 
-def unknown_query(name: str, model: Model, where: str = "the query") -> LapisError:
+def unknown_predicate_error(name: str, model: Model, where: str = "the query") -> LapisError:
     known = ", ".join(model.predicates) or "none"
     return LapisError(
         f"unknown predicate {name!r} in {where}",

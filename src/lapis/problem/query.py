@@ -34,7 +34,7 @@ from lapis.language.syntax import (
     subformulas,
     terms_of,
 )
-from lapis.problem.problem import unknown_query
+from lapis.problem.problem import unknown_predicate_error
 
 PLAIN_VARIABLE = re.compile(r"[a-z][0-9]*'*")
 
@@ -100,7 +100,9 @@ def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
                 code="query",
             )
         names.setdefault(atom.predicate)
-    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    raise_all(
+        [unknown_predicate_error(name, model) for name in names if name not in model.predicates]
+    )
     return list(names)
 
 
@@ -138,7 +140,7 @@ def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Q
         return Query("", formula=formula)
     predicate = model.predicates.get(atom.predicate)
     if predicate is None:
-        raise unknown_query(atom.predicate, model)
+        raise unknown_predicate_error(atom.predicate, model)
     names = [term.name for term in atom.terms if isinstance(term, Variable | Constant)]
     if not atom.terms or is_whole_function(predicate, atom):
         return Query(predicate.name)
@@ -210,7 +212,7 @@ def resolve_formulas(
                 code="query",
                 hint="write it without *",
             )
-    rules = probe(model, plain)
+    rules = resolve_rules(model, plain)
     told = [
         substitute(
             formula,
@@ -219,7 +221,7 @@ def resolve_formulas(
         for formula, rule in zip(plain, rules, strict=True)
     ]
     if told != plain:
-        rules = probe(model, told)
+        rules = resolve_rules(model, told)
     for formula, rule in zip(told, rules, strict=True):
         for name, type_name in constants_of(rule, model):
             if not is_known(name, type_name, worlds):
@@ -229,13 +231,13 @@ def resolve_formulas(
     return list(zip(told, rules, strict=True))
 
 
-def probe(model: Model, formulas: Sequence[Formula]) -> tuple[Rule, ...]:
+def resolve_rules(model: Model, formulas: Sequence[Formula]) -> tuple[Rule, ...]:
     """The rules that the formulas would be in the model."""
     if not formulas:
         return ()
     extended = with_statements(model, *[WeightedFormula(formula, 0.0) for formula in formulas])
     undeclared = [name for name in extended.predicates if name not in model.predicates]
-    raise_all([unknown_query(name, model) for name in undeclared])
+    raise_all([unknown_predicate_error(name, model) for name in undeclared])
     return extended.rules[len(model.rules) :]
 
 
@@ -255,7 +257,7 @@ def constants_of(rule: Rule, model: Model) -> Iterator[tuple[str, str]]:
                 yield term.name, kind
 
 
-def is_askable(query: Query, model: Model, domains: Domains) -> bool:
+def has_constants(query: Query, model: Model, domains: Domains) -> bool:
     """Whether a world has the constants that the query is about."""
     if query.rule is not None:
         named = constants_of(query.rule, model)
@@ -283,7 +285,7 @@ def with_queries(model: Model, queries: Sequence[Query]) -> Model:
     return replace(model, predicates=predicates, rules=tuple(rules))
 
 
-def closed_but_asked(model: Model, names: Sequence[str]) -> list[Warning]:
+def warn_closed_queries(model: Model, names: Sequence[str]) -> list[Warning]:
     """Predicates declared closed (*P) that a query opens, whatever their declaration says."""
     declared = [model.predicates[name] for name in dict.fromkeys(names) if name in model.predicates]
     return [

@@ -22,7 +22,7 @@ from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_atom
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
-from lapis.problem.problem import unknown_query
+from lapis.problem.problem import unknown_predicate_error
 from lapis.problem.query import check_arity, is_known, unknown_constant
 
 
@@ -85,7 +85,7 @@ def resolve_belief(
         )
     predicate = model.predicates.get(atom.predicate)
     if predicate is None:
-        raise unknown_query(atom.predicate, model, "soft evidence")
+        raise unknown_predicate_error(atom.predicate, model, "soft evidence")
     check_arity(predicate, atom, formula, "the soft evidence")
     domains = [world.domains for world in worlds]
     for name, type_name in zip(names, predicate.types, strict=True):
@@ -159,10 +159,10 @@ def row_of(belief: Belief, world: Database) -> np.ndarray | None:
 
 def with_beliefs(model: Model, beliefs: Sequence[Belief]) -> Model:
     """The model with a unit rule for each belief, after all others."""
-    return replace(model, rules=model.rules + tuple(map(rule_of, beliefs)))
+    return replace(model, rules=model.rules + tuple(map(belief_rule, beliefs)))
 
 
-def rule_of(belief: Belief) -> Rule:
+def belief_rule(belief: Belief) -> Rule:
     formula: Formula = Atom(belief.predicate, tuple(map(Constant, belief.constants)))
     p = belief.probability
     if p in (0.0, 1.0):

@@ -22,7 +22,7 @@ import numpy as np
 
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
-from lapis.errors import LapisError, Warning, announce
+from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.instances import Gathered, gather_instances
 from lapis.language.model import Model
 from lapis.language.names import format_constant
@@ -36,11 +36,11 @@ from lapis.problem.problem import (
 )
 from lapis.problem.query import (
     Query,
-    closed_but_asked,
-    is_askable,
+    has_constants,
     opened_by_formulas,
     parse_queries,
     resolve_queries,
+    warn_closed_queries,
     with_queries,
 )
 from lapis.problem.soft_evidence import (
@@ -116,11 +116,11 @@ def open_inputs(
         )
     read = [read_world(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
-    warnings += same_numbers(resolved, known)
+    warnings += warn_same_numbers(resolved, known)
     if not quiet:
         # Who holds a Model has its warnings in hand; of a file nobody else tells.
-        announce([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
-    return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
+        issue_warnings([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
+    return Inputs(resolved, tuple(make_names_unique(known)), tuple(warnings))
 
 
 def first_warnings(model: Model) -> list[Warning]:
@@ -148,7 +148,7 @@ def read_world(world: WorldLike) -> Database:
     return world
 
 
-def name_apart(databases: Sequence[Database]) -> list[Database]:
+def make_names_unique(databases: Sequence[Database]) -> list[Database]:
     taken: set[str] = set()
     named: list[Database] = []
     for database in databases:
@@ -184,8 +184,8 @@ def build_task(
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
     open_predicates = [*open_predicates, *opened_by_formulas(inputs.model, queries)]
     unknown = {*open_predicates, *(query.predicate for query in queries)}
-    warnings = closed_but_asked(inputs.model, [query.predicate for query in queries])
-    announce(warnings)
+    warnings = warn_closed_queries(inputs.model, [query.predicate for query in queries])
+    issue_warnings(warnings)
     beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
@@ -226,7 +226,7 @@ def build_worlds(
     worlds: list[World] = []
     extended = normal_form = last = None
     for database in bound:
-        asked = tuple(query for query in queries if is_askable(query, model, database.domains))
+        asked = tuple(query for query in queries if has_constants(query, model, database.domains))
         believed = tuple(belief for belief in beliefs if row_of(belief, database) is not None)
         if (asked, believed) != last:
             last = asked, believed
@@ -281,7 +281,7 @@ def has_unknown(problem: Problem) -> bool:
 ODD_NUMBER = re.compile(r"^(?:[+-]?(?:0\d+|\d*\.\d*|\d+(?:\.\d*)?[eE][+-]?\d+)|\+\d+|-0)$", re.M)
 
 
-def same_numbers(model: Model, databases: Sequence[Database]) -> list[Warning]:
+def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warning]:
     """A warning for each type in which a number is two constants.
 
     >>> from lapis.language import parse_model

@@ -61,7 +61,7 @@ def is_integer(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -94,7 +94,7 @@ NOUNS: Mapping[Kind, str] = {
 IS_OF_KIND: Mapping[Kind, Callable[[object], bool]] = {
     "flag": lambda value: isinstance(value, bool),
     "integer": is_integer,
-    "number": is_number,
+    "number": is_real,
     "numbers": lambda value: isinstance(value, tuple) and all(isinstance(v, Real) for v in value),
     "word": lambda value: isinstance(value, str),
     "names": is_texts,

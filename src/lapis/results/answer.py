@@ -21,7 +21,7 @@ from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, ColumnEntries, as_objects
 from lapis.results.plan_report import PlanReport
-from lapis.results.plots import finish, label, new_axes, plot_bars
+from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes
 from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Counts(Result, Sequence[RuleCount]):
         )  # fmt: skip
 
 
-ENOUGH = 100  # effective samples a chain
+MIN_ESS_PER_CHAIN = 100  # effective samples a chain
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
 
 
@@ -235,7 +235,7 @@ class Answer(AtomResult):
         columns = {"probability": cells}
         if self.lower is not None and self.upper is not None:
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
-            columns["certified"] = [say_between(lower, upper) for lower, upper in ends]
+            columns["certified"] = [format_bounds(lower, upper) for lower, upper in ends]
         plans = self.plan.views() if self.with_plan and self.plan else []
         return [*plans, self.ranked_view(order, columns)]
 
@@ -314,10 +314,10 @@ class Answer(AtomResult):
         for chain, draws in enumerate(self.require_chains()):
             smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
             found.plot(smooth, lw=1, label=f"chain {chain + 1}")
-        title = f"slowest atom: {label(self.traced[0])}"
+        title = f"slowest atom: {shorten_label(self.traced[0])}"
         found.set(ylim=(0, 1), xlabel="draw", ylabel="running mean", title=title)
         found.legend(frameon=False, fontsize="small")
-        return finish(found)
+        return style_axes(found)
 
     def to_arviz(self) -> Any:
         """Convert the chains of the slowest atoms to an ArviZ object.
@@ -355,7 +355,7 @@ class Answer(AtomResult):
         return self.trace
 
 
-def say_between(lower: float, upper: float) -> str:
+def format_bounds(lower: float, upper: float) -> str:
     """Bounds in words, rounded away from each other.
 
     >>> say_between(0.31249, 0.3377), say_between(0.5, 0.5)
@@ -428,7 +428,7 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "or try --method tempering"
         ]
     worth = min(diagnostics.get(name, math.inf) for name in ("ess", "ess_bulk", "ess_tail"))
-    if "chains" in diagnostics and worth < ENOUGH * diagnostics.get("chains", 1):
+    if "chains" in diagnostics and worth < MIN_ESS_PER_CHAIN * diagnostics.get("chains", 1):
         return [
             f"few effective samples ({worth:,.0f} in {diagnostics['chains']} chains, 100 a chain "
             "are wanted): the standard errors are rough; a smaller --precision samples more"

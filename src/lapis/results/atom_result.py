@@ -17,8 +17,8 @@ import numpy as np
 
 from lapis.errors import check_word
 from lapis.results.atoms import AtomGroup, Atoms, Key
-from lapis.results.columns import Coded, Column, ColumnEntries, Spelled, same_for_all
-from lapis.results.result import Columns, FrameKind, Result, Table, View, frame_of, new_view
+from lapis.results.columns import AtomNames, Coded, Column, ColumnEntries, repeat_by_group
+from lapis.results.result import Columns, FrameKind, Result, Table, View, new_view, to_frame
 
 
 class AtomResult(Result):
@@ -58,10 +58,10 @@ class AtomResult(Result):
     def columns(self) -> Columns:
         """A row for each atom: name, predicate, constants (None beyond its arity), values."""
         asked = self.asked
-        found: dict[str, Column] = {"atom": Spelled(asked)}
+        found: dict[str, Column] = {"atom": AtomNames(asked)}
         if asked.is_divided:
             found = {"world": self.world_column, **found}
-        found["predicate"] = same_for_all(asked, [group.predicate for group in asked.groups])
+        found["predicate"] = repeat_by_group(asked, [group.predicate for group in asked.groups])
         arity = max((len(group.domains) for group in asked.groups), default=0)
         for position in range(arity):
             found[f"arg{position + 1}"] = argument_column(asked.groups, position)
@@ -69,7 +69,7 @@ class AtomResult(Result):
 
     @property
     def world_column(self) -> Coded:
-        return same_for_all(self.asked, [group.world for group in self.asked.groups])
+        return repeat_by_group(self.asked, [group.world for group in self.asked.groups])
 
     def table(self, predicate: str) -> Table:
         """Select the atoms of one predicate or formula.
@@ -94,7 +94,7 @@ class AtomResult(Result):
         groups = [group for group in self.asked.groups if group.predicate == predicate]
         found: dict[str, Column] = {}
         if self.asked.is_divided:
-            found["world"] = same_for_all(Atoms(tuple(groups)), [g.world for g in groups])
+            found["world"] = repeat_by_group(Atoms(tuple(groups)), [g.world for g in groups])
         values = self.measured()
         taken = {"world", *values}
         for position, name in enumerate(number_alike(groups[0].arguments, taken)):
@@ -120,7 +120,7 @@ class AtomResult(Result):
         LapisError
             If the library is not installed.
         """
-        return {name: frame_of(self.table(name), kind) for name in self.asked.by_predicate}
+        return {name: to_frame(self.table(name), kind) for name in self.asked.by_predicate}
 
     def entries(self, **fields: np.ndarray | Coded | None) -> ColumnEntries:
         """List an entry for each atom: its name, its values and its world.

@@ -1,7 +1,7 @@
 """Columns of results that are never lists: texts by number, and the names of atoms.
 
 A million rows may have three thousand different constants. A `Coded` column keeps the constants
-once, a `Spelled` one spells the atoms of a block at a time; frames and JSON are made from these.
+once, a `AtomNames` one spells the atoms of a block at a time; frames and JSON are made from these.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Coded:
 
 
 @dataclass(frozen=True)
-class Spelled:
+class AtomNames:
     """The names of atoms."""
 
     atoms: Atoms
@@ -64,10 +64,10 @@ class Spelled:
         return np.fromiter(self.atoms, object, len(self.atoms))
 
 
-Column = Sequence[Any] | np.ndarray | Coded | Spelled
+Column = Sequence[Any] | np.ndarray | Coded | AtomNames
 
 
-def same_for_all(atoms: Atoms, texts: Sequence[str]) -> Coded:
+def repeat_by_group(atoms: Atoms, texts: Sequence[str]) -> Coded:
     """A text for each group of atoms, in the rows of all its atoms."""
     return Coded(np.repeat(np.arange(len(texts)), np.diff(atoms.offset)), as_objects(texts))
 
@@ -89,7 +89,7 @@ def with_nulls(values: Column) -> list[Any]:
 
 def as_array(values: Column) -> Sequence[Any] | np.ndarray:
     """What pandas makes a column of."""
-    return values.values() if isinstance(values, Coded | Spelled) else values
+    return values.values() if isinstance(values, Coded | AtomNames) else values
 
 
 def is_plain(values: Column) -> bool:
@@ -101,7 +101,7 @@ def as_arrow(arrow: Any, values: Column) -> pyarrow.Array | pyarrow.ChunkedArray
     if isinstance(values, Coded):
         codes = np.where(values.codes < 0, len(values.texts), values.codes)
         return arrow.array(values.with_none(), arrow.string()).take(arrow.array(codes))
-    if isinstance(values, Spelled):
+    if isinstance(values, AtomNames):
         blocks = (list(values.atoms.names(rows)) for rows in row_blocks(len(values)))
         return arrow.chunked_array([arrow.array(block) for block in blocks], arrow.string())
     return arrow.array(values if is_plain(values) else as_list(values))
@@ -112,7 +112,7 @@ def as_polars(polars: Any, name: str, values: Column) -> polars.Series:
         codes = np.where(values.codes < 0, len(values.texts), values.codes)
         texts = polars.Series(name, values.with_none().tolist(), polars.String)
         return texts.gather(polars.Series(codes))
-    if isinstance(values, Spelled):
+    if isinstance(values, AtomNames):
         found = polars.Series(name, [], polars.String)
         for rows in row_blocks(len(values)):
             found.append(polars.Series(name, list(values.atoms.names(rows)), polars.String))

@@ -21,7 +21,7 @@ import numpy as np
 from lapis.data.atomic_write import require_writable, write_whole
 from lapis.errors import TooLarge
 from lapis.results.plots import check_picture, new_figure, save_picture
-from lapis.results.result import escape, text_width, visible
+from lapis.results.result import escape, escape_unprintable, text_width
 
 CurvePoint = tuple[float, float]
 NodeBox = tuple[float, float, float, float]  # x and y of the middle, width and height
@@ -82,23 +82,23 @@ class Picture:
         for number, node in enumerate(self.nodes):
             shape = ", shape=circle" * node.is_round
             lines.append(
-                f'  n{number} [label={quote(node.label)}, fillcolor="{node.fill}", '
+                f'  n{number} [label={quote_dot(node.label)}, fillcolor="{node.fill}", '
                 f'fontcolor="{node.ink}"{shape}];'
             )
         for layer in sorted({node.layer for node in self.nodes if node.layer is not None}):
             same = (f"n{n}" for n, node in enumerate(self.nodes) if node.layer == layer)
             lines.append(f"  {{ rank=same; {'; '.join(same)} }}")
         lines += (
-            f"  n{edge.source} -> n{edge.target} [label={quote(edge.label)}, "
-            f'color="{edge.colour}", penwidth={edge.width:.3g}, tooltip={quote(edge.title)}];'
+            f"  n{edge.source} -> n{edge.target} [label={quote_dot(edge.label)}, "
+            f'color="{edge.colour}", penwidth={edge.width:.3g}, tooltip={quote_dot(edge.title)}];'
             for edge in self.edges
         )
         return "\n".join([*lines, "}", ""])
 
     def svg(self) -> str:
         """The graph as an SVG picture."""
-        boxes, curves = lay_out(self)
-        width, height = (f"{size:.0f}" for size in frame_of(boxes, curves))
+        boxes, curves = place_graph(self)
+        width, height = (f"{size:.0f}" for size in picture_size(boxes, curves))
         out = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" '
@@ -144,7 +144,7 @@ class Picture:
         elif path.suffix == ".svg":
             write_whole(path, self.svg())
         else:
-            paint(self, path)
+            draw_with_matplotlib(self, path)
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -157,13 +157,13 @@ def check_drawing(path: Path) -> None:
         check_picture(path)
 
 
-def paint(graph: Picture, path: Path) -> None:
+def draw_with_matplotlib(graph: Picture, path: Path) -> None:
     """Write the picture by matplotlib, which knows PNG, PDF and more."""
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Outline
 
-    boxes, curves = lay_out(graph)
-    width, height = frame_of(boxes, curves)
+    boxes, curves = place_graph(graph)
+    width, height = picture_size(boxes, curves)
     figure = new_figure((width / 72, height / 72), shown=False)
     axes = figure.subplots()
     axes.set(xlim=(0, width), ylim=(height, 0))
@@ -184,7 +184,7 @@ def paint(graph: Picture, path: Path) -> None:
     save_picture(figure, path)
 
 
-def frame_of(boxes: Sequence[NodeBox], curves: Sequence[Sequence[CurvePoint]]) -> CurvePoint:
+def picture_size(boxes: Sequence[NodeBox], curves: Sequence[Sequence[CurvePoint]]) -> CurvePoint:
     """The size of the picture."""
     corners = [(x + wide / 2, y + high / 2) for x, y, wide, high in boxes]
     corners += [point for curve in curves for point in curve]
@@ -192,8 +192,8 @@ def frame_of(boxes: Sequence[NodeBox], curves: Sequence[Sequence[CurvePoint]]) -
     return width, height
 
 
-def quote(text: str) -> str:
-    return json.dumps(visible(text), ensure_ascii=False)
+def quote_dot(text: str) -> str:
+    return json.dumps(escape_unprintable(text), ensure_ascii=False)
 
 
 def draw_box(
@@ -222,7 +222,7 @@ def along_curve(points: Sequence[CurvePoint]) -> CurvePoint:
     return float(x), float(y)
 
 
-def lay_out(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
+def place_graph(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
     """The middle and width of each node, and each edge as cubic Bézier curves."""
     if len(graph.nodes) > MAX_NODES:
         raise TooLarge(
@@ -233,7 +233,7 @@ def lay_out(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
     if not graph.nodes:
         return [], []
     down = graph.direction == "down"
-    size = [size_of(node) for node in graph.nodes]
+    size = [box_size(node) for node in graph.nodes]
     layer = layers_of(graph)
     chains = [bend_edge(edge, layer) for edge in graph.edges]
     extent = np.array(size + [(0.0, 0.0)] * (len(layer) - len(size)))
@@ -257,8 +257,8 @@ def lay_out(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
     return [(float(x), float(y), *own) for x, y, own in places], curves
 
 
-def size_of(node: GraphNode) -> CurvePoint:
-    lines = visible(node.label).split("\n")
+def box_size(node: GraphNode) -> CurvePoint:
+    lines = escape_unprintable(node.label).split("\n")
     height = LINE * len(lines) + PAD
     return max(LETTER * max(map(text_width, lines)) + 2 * PAD, height), height
 

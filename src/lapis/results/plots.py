@@ -68,7 +68,7 @@ def check_picture(path: Path) -> None:
         )
 
 
-def label(text: str) -> str:
+def shorten_label(text: str) -> str:
     """A label that shows as it is written, long ones cut."""
     short = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
     return escape(short, "plot")
@@ -87,7 +87,7 @@ def plot_bars(
     found = new_axes(axes, (6.4, 1.2 + 0.28 * len(names)))
     places = np.arange(len(names))[::-1]
     found.barh(places, values, xerr=errors, color=COLOUR)
-    found.set_yticks(places, [label(name) for name in names])
+    found.set_yticks(places, [shorten_label(name) for name in names])
     found.set(xlabel=xlabel)
     text = "\n".join(map(partial(escape, medium="plot"), wrap(title, TITLE_WIDTH)))
     if axes is None:  # over the labels too, which may take half of the width
@@ -95,10 +95,10 @@ def plot_bars(
     else:
         found.set_title(text, fontsize="medium")
     found.set_xlim(0, 1.0)
-    return finish(found)
+    return style_axes(found)
 
 
-def finish(axes: Axes) -> Axes:
+def style_axes(axes: Axes) -> Axes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=3)
     axes.title.set_fontsize("medium")

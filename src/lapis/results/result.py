@@ -38,7 +38,7 @@ def escape(text: str, medium: Medium) -> str:
     >>> escape("c1cc[nH]c1 \x1b[2J", "terminal"), escape("a<b>", "html"), escape("_US$", "plot")
     ('c1cc[nH]c1 \\x1b[2J', 'a&lt;b&gt;', ' _US\\$')
     """
-    shown = visible(text)
+    shown = escape_unprintable(text)
     if medium == "html":
         return html.escape(shown)
     if medium == "plot":
@@ -47,7 +47,7 @@ def escape(text: str, medium: Medium) -> str:
     return shown
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Line ends stay; other characters without a shape are written as escapes."""
     if text.isprintable():
         return text
@@ -123,7 +123,7 @@ def as_text(view: View) -> str:
     lines = []
     for number, row in enumerate(cells):
         parts = [
-            fill(cell, width, right=heading in view.numbers)
+            pad_text(cell, width, right=heading in view.numbers)
             for cell, width, heading in zip(row, widths, view.headings, strict=True)
         ]
         if view.bars is not None and 0 < number <= len(view.bars):
@@ -137,7 +137,7 @@ def text_width(text: str) -> int:
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def fill(text: str, width: int, *, right: bool) -> str:
+def pad_text(text: str, width: int, *, right: bool) -> str:
     space = " " * (width - text_width(text))
     return space + text if right else text + space
 
@@ -229,7 +229,7 @@ class Result(ABC):
             If pandas is not installed.
         """
         columns = {name: as_array(values) for name, values in self.columns().items()}
-        return require("pandas").DataFrame(columns)
+        return import_package("pandas").DataFrame(columns)
 
     def to_polars(self) -> polars.DataFrame:
         """Convert the columns to a polars frame.
@@ -244,7 +244,7 @@ class Result(ABC):
         LapisError
             If polars is not installed.
         """
-        polars = require("polars")
+        polars = import_package("polars")
         return polars.DataFrame([as_polars(polars, *column) for column in self.columns().items()])
 
     def to_arrow(self) -> pyarrow.Table:
@@ -260,7 +260,7 @@ class Result(ABC):
         LapisError
             If pyarrow is not installed.
         """
-        arrow = require("pyarrow")
+        arrow = import_package("pyarrow")
         return arrow.table({name: as_arrow(arrow, v) for name, v in self.columns().items()})
 
     def __repr__(self) -> str:
@@ -338,14 +338,14 @@ def as_cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def frame_of(result: Result, kind: FrameKind) -> Any:
+def to_frame(result: Result, kind: FrameKind) -> Any:
     """The result's frame in one of the three libraries."""
     if kind == "polars":
         return result.to_polars()
     return result.to_arrow() if kind == "arrow" else result.to_pandas()
 
 
-def require(package: str) -> Any:
+def import_package(package: str) -> Any:
     """A package that frames need."""
     from importlib import import_module
 

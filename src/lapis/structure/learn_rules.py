@@ -24,7 +24,7 @@ import numpy as np
 from lapis.counting.totals import count_sign_patterns
 from lapis.data.database import Database
 from lapis.data.keys import contains
-from lapis.errors import LapisError, Warning, announce
+from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.model import Model, Predicate
 from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
@@ -190,7 +190,7 @@ def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[s
                 raise LapisError(
                     message, code="no-arguments", span=predicate.span, hint="use --method lapis"
                 )
-            announce([Warning(message, "no-arguments", predicate.span)])
+            issue_warnings([Warning(message, "no-arguments", predicate.span)])
     if method == "lift-graph":
         return tuple(name for name in names if model.predicates[name].arity)
     return names
@@ -208,7 +208,7 @@ def drop_rules(model: Model) -> Model:
             "add them to the learned ones and run lapis learn: the weights of all rules depend "
             "on each other"
         )
-        announce([Warning(message, "rules-left-out", model.rules[0].span, hint=hint)])
+        issue_warnings([Warning(message, "rules-left-out", model.rules[0].span, hint=hint)])
     return model.with_rules(())
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lapis.data.database import TRUE, TRUTH_WORDS
-from lapis.data.formats.facts import READ_ERRORS, unreadable
+from lapis.data.formats.facts import READ_ERRORS, read_error
 from lapis.errors import LapisError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class EncodedTable(NamedTuple):
     truth: np.ndarray  # int64[num_rows]
 
 
-def connect() -> duckdb.DuckDBPyConnection:
+def open_duckdb() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     return duckdb.connect(":memory:")
@@ -64,7 +64,7 @@ def encode_tables(
 ) -> EncodedTable:
     """Read queries, each with the truth its rows have, as one table of codes."""
     with sql_errors(predicate):
-        tables = [_columns(connection, query) for _, query in selects]
+        tables = [_column_types(connection, query) for _, query in selects]
         arities = [0 if list(found) == [NULLARY_COLUMN] else len(found) for found in tables]
         if len(set(arities)) > 1:
             raise LapisError(
@@ -85,7 +85,7 @@ def encode_tables(
                 connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
+def _column_types(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
     """The SQL type of each column."""
     described = connection.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()
     return {name: kind for name, kind, *_ in described}
@@ -177,7 +177,7 @@ def csv_header(path: Path) -> list[str]:
         with opening(path, "rt", encoding="utf-8-sig", newline="") as stream:
             header = next(csv.reader(stream), None)
     except (*READ_ERRORS, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
     if not header:
         raise LapisError(
             f"{path}: a CSV file needs a header row that names its columns", code="data-table"
@@ -198,7 +198,7 @@ def write_tables(
     options = "FORMAT parquet"
     if format == "csv":
         options = "FORMAT csv, HEADER true, DELIMITER ',', QUOTE '\"', ESCAPE '\"', NULL ''"
-    with connect() as connection:
+    with open_duckdb() as connection:
         for name, columns in tables.items():
             path = folder / f"{name}.{format}"
             names = [_identifier(column) for column in columns]

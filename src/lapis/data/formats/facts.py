@@ -48,10 +48,10 @@ def open_origin(origin: Origin) -> BinaryIO:
             return gzip.open(origin, "rb")  # type: ignore[return-value]
         return origin.open("rb")
     except OSError as error:
-        raise unreadable(origin, error) from None
+        raise read_error(origin, error) from None
 
 
-def unreadable(path: Path, error: Exception) -> LapisError:
+def read_error(path: Path, error: Exception) -> LapisError:
     if isinstance(error, FileNotFoundError):
         return LapisError(f"{path}: there is no such file or folder", code="no-such-file")
     reason = getattr(error, "strerror", None) or str(error)
@@ -71,7 +71,7 @@ def source_text(origin: Origin) -> Source | None:
         with open_origin(origin) as stream:
             content = stream.read()
     except READ_ERRORS as error:
-        raise unreadable(origin, error) from None
+        raise read_error(origin, error) from None
     try:
         return Source(str(origin), content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

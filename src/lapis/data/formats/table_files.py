@@ -27,14 +27,14 @@ from lapis.data.formats.assembly import (
 )
 from lapis.data.formats.duckdb_tables import (
     NULLARY_COLUMN,
-    connect,
     csv_header,
     encode_tables,
+    open_duckdb,
     select_file,
     sql_errors,
 )
 from lapis.data.formats.facts import Origin, table_suffix
-from lapis.errors import LapisError, Warning, announce
+from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.names import read_number
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ RemoteConnection: TypeAlias = Union["pyspark.sql.SparkSession", "ibis.BaseBacken
 
 
 def from_frames(frames: Mapping[str, Frame | RemoteFrame]) -> Database:
-    with connect() as connection:
+    with open_duckdb() as connection:
         queries = {}
         for number, (name, frame) in enumerate(frames.items()):
             view = f"lapis_frame_{number}"
@@ -190,10 +190,10 @@ def read_tables(paths: Sequence[Path]) -> Database:
         other = files.setdefault(name, path)
         if other != path:
             raise LapisError(f"{other} and {path} are both tables of {name}", code="data-table")
-    with connect() as connection:
+    with open_duckdb() as connection:
         queries = {name: select_file(path) for name, path in files.items()}
         found = encode_database(connection, queries, tuple(paths))
-    announce(_lost_rows(files, found))
+    issue_warnings(_lost_rows(files, found))
     return found
 
 
@@ -223,7 +223,7 @@ def from_sql(
         if is_remote(connection):
             return run_queries(queries, connection)
         return encode_database(connection, queries, ())
-    with connect() as own:
+    with open_duckdb() as own:
         return encode_database(own, queries, ())
 
 
@@ -292,11 +292,13 @@ def table_columns(database: Database) -> dict[str, dict[str, np.ndarray]]:
         for truth, rows in relation.stated():
             if len(rows) or (silent and truth == TRUE):
                 name = TableName(relation.predicate, truth, relation.function)
-                tables[str(name)] = _columns(database, relation, rows)
+                tables[str(name)] = _relation_columns(database, relation, rows)
     return tables
 
 
-def _columns(database: Database, relation: Relation, rows: np.ndarray) -> dict[str, np.ndarray]:
+def _relation_columns(
+    database: Database, relation: Relation, rows: np.ndarray
+) -> dict[str, np.ndarray]:
     if not relation.arity:
         return {NULLARY_COLUMN: np.full(len(rows), "true", object)}
     names: dict[str, None] = {}

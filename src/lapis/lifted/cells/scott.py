@@ -57,7 +57,7 @@ from lapis.lifted.cells.sentence import (
     find_order,
 )
 from lapis.lifted.kinds import extra_constants
-from lapis.logic.passes import negated, tidy
+from lapis.logic.passes import negate, tidy
 from lapis.problem.problem import Problem
 from lapis.relational.comparison import COMPARE
 
@@ -511,7 +511,7 @@ def split_conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula
             for part in parts:
                 yield from split_conjuncts(part)
         case Not(Exists(variables, body)):
-            for names, part in split_conjuncts(tidy(negated(body))):
+            for names, part in split_conjuncts(tidy(negate(body))):
                 yield variables + names, part
         case _:
             yield (), formula

@@ -23,7 +23,7 @@ from lapis.problem.problem import Problem
 from lapis.problem.query import Query
 from lapis.problem.task import World
 from lapis.relational.interpretation import Interpretation
-from lapis.results.result import require
+from lapis.results.result import import_package
 from lapis.stores.components.solve_on_store import Solved, select_answers
 from lapis.stores.store import Store, StoredTable, TaskStore, fetch_all
 from lapis.stores.store_engine import StoreEngine
@@ -216,7 +216,7 @@ def select_query(
 
 def write_parquet(store: Store, table: StoredTable, path: Path) -> None:
     """A table as a file, batch by batch."""
-    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    arrow, parquet = import_package("pyarrow"), import_package("pyarrow.parquet")
     with whole_path(path) as place:
         writer = None
         for batch in store.fetch(f"SELECT * FROM {table}"):

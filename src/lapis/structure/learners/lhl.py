@@ -29,7 +29,7 @@ from itertools import chain
 import numpy as np
 
 from lapis.data.keys import contains
-from lapis.errors import Warning, announce
+from lapis.errors import Warning, issue_warnings
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Path, sign_patterns
 from lapis.structure.learners.find_paths import FoundPath, find_paths
@@ -108,7 +108,7 @@ def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:
 
 def warn_of_support(num_paths: int, least: int) -> None:
     """Warn where no path of small data has the minimum number of true atoms."""
-    announce(
+    issue_warnings(
         [
             Warning(
                 f"none of the {num_paths} paths has {least} true atoms for each of its literals, "
