@@ -1,12 +1,11 @@
-"""What a plan is made of: expressions over sparse factors.
+"""Expressions over sparse factors, of which plans consist.
 
     expression = Tuples | Universe | Matches
                | Join | RangeJoin | Project | Without | Restrict
 
-Expressions are immutable and compare by content, so a subexpression that several terms of a plan
-share is computed once. They say what to compute; engines say how. Every expression denotes a
-factor: a function from assignments of its `variables` to integers, zero but for a sparse set of
-rows.
+An expression denotes a factor: a function from assignments of its `variables` to integers that is
+zero except on a sparse set of rows. Expressions are immutable and compare by content, so that a
+subexpression shared by several terms of a plan is computed once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lapis.logic.clauses import Condition
 class Tuples:
     """1 on the listed tuples of a relation that match the terms: variables or constants' codes.
 
-    What is listed are the true tuples, or the false ones if the extension is complemented.
+    An extension lists its true tuples, or its false ones if it is complemented.
     """
 
     relation: str
@@ -35,9 +34,9 @@ class Tuples:
 
 @dataclass(frozen=True)
 class Test:
-    """A comparison of variables and constants that must come out as `expected`.
+    """A comparison of variables and constants whose result must be `expected`.
 
-    Comparing a constant that is not a number is false, so ¬(x < y) is not the same as x >= y.
+    Comparisons with a constant that is not a number are false, so ¬(x < y) differs from x >= y.
     """
 
     condition: Condition
@@ -50,29 +49,29 @@ class Test:
 
     @property
     def numeric(self) -> bool:
-        """Whether values are compared, not names."""
+        """Whether constants are compared as numbers, not by name."""
         return self.condition.operator not in ("=", "!=") or self.condition.offset != 0
 
     @property
     def orders(self) -> bool:
-        """Whether it holds for a range of numbers on one side, given the other."""
+        """Whether the test accepts a range of numbers on one side, given the other."""
         return self.expected and self.condition.operator in ("<", ">", "<=", ">=")
 
     @property
     def equates(self) -> bool | None:
-        """True if the test says that both sides are the same constant, False if different."""
+        """True for a test of equal constants, False for one of different constants, else None."""
         if self.numeric:
             return None
         return (self.condition.operator == "=") == self.expected
 
     @property
     def opposite(self) -> Test:
-        """The test that passes exactly where this one does not."""
+        """The test that passes exactly if this one fails."""
         return make_test(self.condition, not self.expected)
 
 
 def make_test(condition: Condition, expected: bool) -> Test:
-    """A failing x = y is a holding x != y, so that equal tests are written alike."""
+    """Create a test; a false x = y becomes x != y, so that equivalent tests are equal."""
     test = Test(condition, expected)
     if expected or test.numeric:
         return test
@@ -119,8 +118,9 @@ class Join:
 class RangeJoin:
     """Σ over the variables not in `keep` of left · right · [test].
 
-    The parts share no variable; the test compares a number of the left one, on its left side,
-    with a number of the right one by <, >, <= or >=. So each left row meets a range of right rows.
+    The operands share no variable. The test compares a number of the left operand, on its left
+    side, with a number of the right one by <, >, <= or >=, so each left row matches a range of
+    right rows.
     """
 
     left: Expression
@@ -174,7 +174,7 @@ Filter = Tuples | Test  # as a filter, Tuples must not match
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions directly below."""
+    """Return the direct subexpressions."""
     match expression:
         case Join(left, right) | RangeJoin(left, right):
             return (left, right)

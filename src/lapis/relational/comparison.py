@@ -1,8 +1,8 @@
-"""Comparisons over columns of constants' codes, and joins through them.
+"""Tests on columns of constants' codes, and joins by an order comparison.
 
-Σ left · right · [a < b + offset]: sort the right rows by their number; each left row then meets a
-prefix or a suffix of them. When one side keeps no variable, only sums over these ranges matter, and
-running sums give them without looking at pairs: counting pairs a < b of n constants costs n log n.
+For Σ left · right · [a < b + offset] the right rows are sorted by their number; each left row then
+matches a prefix or a suffix of them. If one side keeps no variable, prefix sums give the result
+without listing pairs: counting the pairs a < b of n constants takes O(n log n).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Domains = Mapping[str, Domain]  # of the variables
 
 
 def test_rows(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
-    """bool[num_rows], whether each row of the factor passes the test."""
+    """Return bool[num_rows], whether each row of the factor passes the test."""
     sides = test.condition.left, test.condition.right
     read = _read_numbers if test.numeric else _name_reader(test, domains)
     left, right = (_read_column(term, read, factor, domains) for term in sides)
@@ -47,7 +47,7 @@ def test_rows(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
 
 
 def compared_values(test: Test, domains: Domains) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers that are compared, of all constants of a variable or of the constant alone."""
+    """Return the compared numbers of both sides: of all constants of a variable, or of one."""
     read = _read_numbers if test.numeric else _name_reader(test, domains)
     left, right = (
         read(Domain("", (term.name,)) if isinstance(term, Constant) else domains[term.name])
@@ -57,7 +57,7 @@ def compared_values(test: Test, domains: Domains) -> tuple[np.ndarray, np.ndarra
 
 
 def compare_constants(test: Test) -> bool:
-    """Whether a test without variables is passed."""
+    """Return whether a test without variables passes."""
     left, right = test.condition.left.name, test.condition.right.name
     if not test.numeric:
         return (left == right) == bool(test.equates)
@@ -66,7 +66,7 @@ def compare_constants(test: Test) -> bool:
 
 
 def list_matches(matches: Matches, domains: Domains) -> Factor:
-    """The pairs of constants that an equality between two variables accepts."""
+    """List the pairs of constants that an equality of two variables accepts."""
     test = matches.test
     left, right = (domains[name] for name in matches.variables)
     if test.numeric:
@@ -82,10 +82,10 @@ def list_matches(matches: Matches, domains: Domains) -> Factor:
 
 
 def equal_runs(left: np.ndarray, right: np.ndarray) -> tuple[Runs, np.ndarray]:
-    """For each left number the run of equal ones among right[order]; no number equals none."""
+    """Find for each left number the run of equal ones in right[order]; NaN equals nothing."""
     order = np.argsort(right)
     start, stop = (np.searchsorted(right[order], left, side) for side in ("left", "right"))
-    # NaN sorts last and equals NaN in a search.
+    # searchsorted places NaN last and treats NaNs as equal.
     return Runs(start, np.where(np.isnan(left), start, stop)), order
 
 
@@ -105,19 +105,19 @@ def _read_column(
     factor: Factor,
     domains: Domains,
 ) -> np.ndarray:
-    """What is compared of a term: one value for each row, or one for all."""
+    """Return the compared values of a term: one for each row, or a single one."""
     if isinstance(term, Constant):
         return read(Domain("", (term.name,)))
     return read(domains[term.name])[factor.column(term.name)]
 
 
 def _read_numbers(domain: Domain) -> np.ndarray:
-    """float64[size], NaN for what is no number."""
+    """Return float64[size], NaN for constants that are not numbers."""
     return domain.numeric
 
 
 def _name_reader(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:
-    """Numbers for constants' names: those of the first variable's domain."""
+    """Create a function that maps constants to their codes in the first variable's domain."""
     base = domains[test.variables[0]]
 
     def read(domain: Domain) -> np.ndarray:
@@ -138,7 +138,10 @@ def join_range(
     keep: tuple[str, ...],
     domains: Mapping[str, Domain],  # of the variables
 ) -> Factor:
-    """Σ over the variables not in `keep` of left·right·[test]; the test's left side is in left."""
+    """Compute Σ over the variables not in `keep` of left·right·[test].
+
+    The variable on the test's left side belongs to `left`.
+    """
     condition = test.condition
     one, two = condition.left.name, condition.right.name
     number = domains[one].numeric[left.column(one)]
@@ -147,7 +150,7 @@ def join_range(
     if set(keep).isdisjoint(left.variables):
         left, number, right, other = right, other, left, number
         operator = _MIRRORED[operator]
-    # What is not a number compares with nothing.
+    # Constants that are not numbers fail every comparison.
     left, number = left.take(~np.isnan(number)), number[~np.isnan(number)]
     right, other = right.take(~np.isnan(other)), other[~np.isnan(other)]
     order = np.argsort(other, kind="stable")
@@ -161,8 +164,8 @@ def join_range(
 
 
 def _find_ranges(number: np.ndarray, operator: str, ranked: np.ndarray) -> Runs:
-    """For each number the range of ranked ones that it stands in the relation to."""
-    # number < other begins after all equal ones, number <= other before them; > and >= end so.
+    """Find for each number the range of sorted numbers for which the comparison holds."""
+    # A range of < begins after the equal numbers, of <= before them; > and >= end there.
     edge = np.searchsorted(ranked, number, "right" if operator in ("<", ">=") else "left")
     if operator in ("<", "<="):
         return Runs(edge, np.full(len(number), len(ranked)))

@@ -1,18 +1,18 @@
-"""From conjunctions to plans: signed terms over sparse factors, in a good order.
+"""Compile conjunctions to plans: signed terms over sparse factors with a join order.
 
-What must be false is either a filter on rows or expanded by inclusion–exclusion (`conjunction`).
-A filter needs its variables side by side in one factor; an expansion keeps the elimination narrow
-but doubles the terms. Which is cheaper depends on the data: both are priced for each negative, by
-the estimates of `elimination`, descending from "all filters" and from "all expanded" one negative
-at a time and taking the better end. What a true atom covers is a filter without asking, and so is
-everything where there are few groundings. Expansions that would double hundreds of terms are not
-looked at (MOST_TERMS).
+An atom that must be false (or x ≠ y) is either a filter on rows or expanded by
+inclusion–exclusion (`conjunction`). A filter needs all its variables in one factor; an expansion
+keeps factors small but doubles the number of terms. Which is cheaper depends on the data. The cost
+of both is estimated (`elimination`) in two greedy searches that switch one negative at a time, one
+from "all filters" and one from "all expanded"; the cheaper result is taken. A negative whose
+variables one true atom contains is always a filter, and so is everything if there are few
+groundings. At most MOST_TERMS terms are considered.
 
-A variable that only filters mention is bound to its whole domain. A kept variable that another
-one stands for comes back as a factor of equal pairs.
+A variable that only filters mention is bound to its whole domain. A kept variable that was
+replaced by an equal one is restored by a factor of equal pairs.
 
-With `apart` the parts of a term that share no summed variable are not multiplied out: over the
-kept variables that product may be the very cross product that is to be avoided.
+With `factored` output the factors of a term that share no summed variable are not multiplied: over
+the kept variables the product may be a large cross product.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, SimpleTerm, TypedVariable
-from lapis.relational.algebra import Expression, Filter, Matches, Restrict, Test, Tuples, Universe
+from lapis.relational.algebra import Filter, Matches, Restrict, Test, Tuples, Universe
 from lapis.relational.conjunction import (
     Conjunction,
     Negative,
@@ -40,16 +40,16 @@ from lapis.relational.elimination import Contraction, plan_contraction
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import FactorSize, QueryPlan, Term
 
-FEW = 10_000  # groundings up to which choosing costs more than any choice can save
+FEW = 10_000  # groundings up to which a search costs more than it can save
 MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan
 
 
 class PlanOutput(NamedTuple):
-    """What a plan is for."""
+    """The form in which a plan returns its counts."""
 
-    keep: tuple[str, ...] = ()  # counts are wanted for each assignment of these
-    listed: tuple[str, ...] = ()  # those of them that rows must name even if nothing restricts them
-    apart: bool = False
+    keep: tuple[str, ...] = ()  # one count for each assignment of these variables
+    listed: tuple[str, ...] = ()  # those of them that every row binds, even if unrestricted
+    factored: bool = False  # terms are products of factors over some of the kept variables
     determined: Mapping[str, str] = MappingProxyType({})  # variables that never multiply a count
 
 
@@ -59,7 +59,7 @@ def plan_violations(
     world: Interpretation,
     keep: tuple[str, ...] = (),
 ) -> QueryPlan:
-    """Count the groundings in which the clause is false: all its literals and conditions are."""
+    """Plan the number of groundings in which the clause is false."""
     return compile_plan([falsify_clause(clause)], variables, world, PlanOutput(keep))
 
 
@@ -67,11 +67,11 @@ def compile_plan(
     conjunctions: Iterable[Conjunction],
     variables: tuple[TypedVariable, ...],
     world: Interpretation,
-    wanted: PlanOutput,
+    output: PlanOutput,
 ) -> QueryPlan:
-    """Σ over the variables not kept of the signed conjunctions."""
+    """Plan Σ over the variables not kept of the signed conjunctions."""
     conjunctions = list(conjunctions)
-    compiler = PlanCompiler(variables, world, wanted, len(conjunctions))
+    compiler = PlanCompiler(variables, world, output, len(conjunctions))
     found: Iterator[Term] = iter(())
     if compiler.groundings:
         found = (term for each in conjunctions for term in compiler.choose_terms(each))
@@ -84,13 +84,13 @@ def compile_plan(
             merged[key] = replace(term, coefficient=term.coefficient + before)
         terms = tuple(term for term in merged.values() if term.coefficient)
     types = compiler.scope.types
-    shape = tuple(world.size(types[name]) for name in wanted.keep)
-    every = (*variables, *wanted.determined.items())
-    return QueryPlan(every, wanted.keep, shape, compiler.groundings, terms)
+    shape = tuple(world.size(types[name]) for name in output.keep)
+    every = (*variables, *output.determined.items())
+    return QueryPlan(every, output.keep, shape, compiler.groundings, terms)
 
 
 def match_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
-    """The listed tuples that an atom is about; a constant of another type matches none."""
+    """Return the expression of the tuples that match an atom; unknown constants match none."""
     terms = (
         term.name
         if isinstance(term, Variable)
@@ -101,23 +101,23 @@ def match_atom(atom: RelationAtom, world: Interpretation) -> Tuples:
 
 
 def swap_complemented(conjunction: Conjunction, world: Interpretation) -> Conjunction:
-    """`true` and `false` as what must and must not match: complemented relations swap sides."""
+    """Move atoms of complemented relations to the other side.
 
-    def listed(atoms: tuple[RelationAtom, ...], wanted: bool) -> tuple[RelationAtom, ...]:
-        return tuple(a for a in atoms if world.relations[a.relation].complemented != wanted)
+    Afterwards `true` must match a listed tuple and `false` must match none.
+    """
+
+    def pick(atoms: tuple[RelationAtom, ...], complemented: bool) -> tuple[RelationAtom, ...]:
+        return tuple(a for a in atoms if world.relations[a.relation].complemented == complemented)
 
     true, false = conjunction.true, conjunction.false
-    if not any(world.relations[atom.relation].complemented for atom in (*true, *false)):
-        return conjunction
     return conjunction._replace(
-        true=listed(true, True) + listed(false, False),
-        false=listed(false, True) + listed(true, False),
+        true=pick(true, False) + pick(false, True), false=pick(false, False) + pick(true, True)
     )
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A conjunction without anything left to expand: leaves to join and filters on them."""
+    """A conjunction with nothing left to expand: leaves to join and filters on them."""
 
     leaves: tuple[Contraction, ...]
     filters: tuple[Filter, ...]
@@ -125,23 +125,23 @@ class _Piece:
 
 
 class PlanCompiler:
-    """Plans terms over the same variables, remembering contractions: choices share most."""
+    """Plans terms over the same variables and caches their contractions."""
 
     def __init__(
         self,
         variables: tuple[TypedVariable, ...],
         world: Interpretation,
-        wanted: PlanOutput,
+        output: PlanOutput,
         num_conjunctions: int = 1,
     ) -> None:
         self.world = world
-        self.wanted = wanted
+        self.output = output
         self.variables = variables
         self.scope = Scope(
-            {**dict(variables), **wanted.determined},
-            wanted.keep,
+            {**dict(variables), **output.determined},
+            output.keep,
             world.domains,
-            frozenset(wanted.determined),
+            frozenset(output.determined),
         )
         self.groundings = math.prod(world.size(type_name) for _, type_name in variables)
         most_terms = min(MOST_TERMS, 16 * MOST_TERMS // max(num_conjunctions, 1))
@@ -149,35 +149,37 @@ class PlanCompiler:
         self.known: dict[object, tuple[Contraction, ...]] = {}
 
     def choose_terms(self, conjunction: Conjunction) -> list[Term]:
-        """The cheapest terms found for one conjunction."""
+        """Return the cheapest terms found for one conjunction."""
         unified = unify(swap_complemented(conjunction, self.world), self.scope)
         if unified is None:
             return []
         choosable = [each for each in unified.negatives if not self._is_filter(unified, each)]
         if not choosable or self.groundings <= FEW:
             return self.expand_terms(unified, ())
-        ends = [self._descend(unified, choosable, ())]
-        if 1 < len(choosable) <= self.most_expanded:  # a single one has been tried both ways
-            ends.append(self._descend(unified, choosable, tuple(choosable)))
-        return self.expand_terms(unified, min(ends, key=lambda end: end[0])[1])
+        found = [self._search_greedily(unified, choosable, ())]
+        if (
+            1 < len(choosable) <= self.most_expanded
+        ):  # the first search tries a single one both ways
+            found.append(self._search_greedily(unified, choosable, tuple(choosable)))
+        return self.expand_terms(unified, min(found, key=lambda each: each[0])[1])
 
     def expand_terms(self, unified: Conjunction, chosen: Sequence[Negative]) -> list[Term]:
-        """The terms when exactly these negatives are expanded."""
+        """Return the terms if exactly these negatives are expanded."""
         return [
             self._term(coefficient, piece) for coefficient, piece in self._pieces(unified, chosen)
         ]
 
     def _is_filter(self, conjunction: Conjunction, negative: Negative) -> bool:
-        """Whether filtering costs next to nothing: one true atom, or one domain, covers it."""
+        """Return whether filtering is cheap: one true atom, or one domain, has its variables."""
         names = frozenset(negative.variables)
-        if self.wanted.apart and len(names) <= 1:
+        if self.output.factored and len(names) <= 1:
             return True
-        if self.wanted.listed and not self.wanted.apart:  # these rows are listed in any case
-            names -= set(self.wanted.listed)
+        if self.output.listed and not self.output.factored:  # these rows are listed in any case
+            names -= set(self.output.listed)
             return names <= frozenset[str]().union(*(atom.variables for atom in conjunction.true))
         return any(names <= atom.variables for atom in conjunction.true)
 
-    def _descend(
+    def _search_greedily(
         self, conjunction: Conjunction, choosable: Sequence[Negative], start: tuple[Negative, ...]
     ) -> tuple[float, tuple[Negative, ...]]:
         """Switch one negative at a time between filter and expansion while that is cheaper."""
@@ -193,7 +195,7 @@ class PlanCompiler:
         return cost, chosen
 
     def _cost(self, conjunction: Conjunction, chosen: Sequence[Negative], limit: float) -> float:
-        """The estimated price of all terms; stops counting beyond the limit."""
+        """Estimate the cost of all terms; infinite beyond the limit."""
         total = 0.0
         for _, piece in self._pieces(conjunction, chosen):
             total += sum(planned.cost for planned in self._contract(piece))
@@ -215,46 +217,45 @@ class PlanCompiler:
                 yield each.coefficient, piece
 
     def _piece(self, conjunction: Conjunction) -> _Piece | None:
-        """None where an atom without variables decides that the conjunction is false."""
-        leaves: dict[Expression, Contraction] = {}
-
-        def add(leaf: Contraction) -> None:
-            leaves[leaf.expression] = leaf
-
-        filters: list[Filter] = []
-        for atoms, wanted in ((conjunction.true, True), (conjunction.false, False)):
-            for atom in atoms:
-                tuples = match_atom(atom, self.world)
-                extension = self.world.relations[atom.relation]
-                if not tuples.variables:
-                    if extension.holds(tuples.terms) != wanted:
-                        return None
-                elif wanted:
-                    add(Contraction(tuples, extension.shape(tuples.terms), 0.0))
-                else:
-                    filters.append(tuples)
+        """Collect leaves and filters; None if an atom without variables makes it false."""
+        true = [match_atom(atom, self.world) for atom in conjunction.true]
+        false = [match_atom(atom, self.world) for atom in conjunction.false]
+        if not self._ground_atoms_agree(true, True) or not self._ground_atoms_agree(false, False):
+            return None
+        equalities = [
+            test
+            for test in conjunction.tests
+            if test.expected and test.condition.operator == "=" and len(test.variables) == 2
+        ]
         bound = dict(conjunction.bindings)
-        mentioned = {name for each in conjunction.false for name in each.variables}
-        for test in conjunction.tests:
-            mentioned.update(test.variables)
-            if test.expected and test.condition.operator == "=" and len(test.variables) == 2:
-                add(self._matches(test))
-            else:
-                filters.append(test)
-        for name in self.wanted.keep:
-            if name in bound:
-                add(self._binding(name, bound[name]))
+        leaves = [
+            *(self._leaf(tuples) for tuples in true if tuples.variables),
+            *(self._matches(test) for test in equalities),
+            *(self._binding(name, bound[name]) for name in self.output.keep if name in bound),
+        ]
+        filters: list[Filter] = [tuples for tuples in false if tuples.variables]
+        filters += [test for test in conjunction.tests if test not in equalities]
         held = {name for leaf in leaves for name in leaf.variables}
-        mentioned.update(name for name in self.wanted.listed if name not in bound)
-        for name in (name for name in self.scope.types if name in mentioned and name not in held):
-            add(self._universe(name))
-        held |= mentioned
-        free = tuple(
-            pair
-            for pair in self.variables
-            if pair[0] not in held and pair[0] not in bound and pair[0] not in self.wanted.keep
+        loose = {name for each in filters for name in each.variables}
+        loose.update(name for name in self.output.listed if name not in bound)
+        loose -= held
+        leaves += [self._universe(name) for name in self.scope.types if name in loose]
+        used = held | loose | bound.keys() | set(self.output.keep)
+        free = tuple(pair for pair in self.variables if pair[0] not in used)
+        distinct = {leaf.expression: leaf for leaf in leaves}
+        return _Piece(tuple(distinct.values()), tuple(dict.fromkeys(filters)), free)
+
+    def _ground_atoms_agree(self, atoms: Sequence[Tuples], expected: bool) -> bool:
+        """Return whether the atoms without variables match a listed tuple, or none, as expected."""
+        return all(
+            self.world.relations[tuples.relation].holds(tuples.terms) == expected
+            for tuples in atoms
+            if not tuples.variables
         )
-        return _Piece(tuple(leaves.values()), tuple(dict.fromkeys(filters)), free)
+
+    def _leaf(self, tuples: Tuples) -> Contraction:
+        shape = self.world.relations[tuples.relation].shape(tuples.terms)
+        return Contraction(tuples, shape, 0.0)
 
     def _matches(self, test: Test) -> Contraction:
         size = float(min(self._size(name) for name in test.variables))
@@ -262,7 +263,7 @@ class PlanCompiler:
         return Contraction(Matches(test), shape, 0.0)
 
     def _binding(self, name: str, term: SimpleTerm) -> Contraction:
-        """1[name = term]."""
+        """Return the factor 1[name = term]."""
         test = Test(Condition("=", term, Variable(name)))
         if isinstance(term, Constant):
             universe = Universe(name, self.scope.types[name])
@@ -279,14 +280,14 @@ class PlanCompiler:
         return self.world.size(self.scope.types[name])
 
     def _contract(self, piece: _Piece) -> tuple[Contraction, ...]:
-        """The cheapest orders found for the parts of one term."""
+        """Plan the contraction of each group of one term."""
         key = frozenset(leaf.expression for leaf in piece.leaves), frozenset(piece.filters)
         if key not in self.known:
             groups = [(piece.leaves, piece.filters)] if piece.leaves else []
-            if self.wanted.apart:
-                groups = split_groups(piece.leaves, piece.filters, self.wanted.keep)
+            if self.output.factored:
+                groups = split_groups(piece.leaves, piece.filters, self.output.keep)
             self.known[key] = tuple(
-                plan_contraction(leaves, filters, _kept_variables(self.wanted.keep, leaves))
+                plan_contraction(leaves, filters, _kept_variables(self.output.keep, leaves))
                 for leaves, filters in groups
             )
         return self.known[key]
@@ -314,7 +315,7 @@ Group = tuple[tuple[Contraction, ...], tuple[Filter, ...]]
 def split_groups(
     leaves: Sequence[Contraction], filters: Sequence[Filter], keep: tuple[str, ...]
 ) -> list[Group]:
-    """Leaves in groups that share a summed variable, or a filter that no single leaf covers."""
+    """Group leaves that share a summed variable, or a filter that no single leaf covers."""
     holders: dict[str, list[int]] = {}
     for number, leaf in enumerate(leaves):
         for name in leaf.variables:

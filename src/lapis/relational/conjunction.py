@@ -1,10 +1,10 @@
-"""Signed sums of conjunctions: what everything that is counted or listed begins with.
+"""Signed sums of conjunctions, the input of every count and every listing.
 
     Σ coefficient · 1[all atoms of `true` hold, none of `false` does, all tests pass]
 
-`unify` writes one term for equal ones and decides what no grounding can change. `expand_negatives`
-takes what must be false out by inclusion–exclusion (DESIGN section 3), 1[¬A] = 1 − 1[A] and 1[x ≠
-y] = 1 − 1[x = y], where whoever runs the conjunction says so; the rest stays a filter.
+`unify` replaces equal terms by one and decides tests that no grounding can change.
+`expand_negatives` removes false atoms and inequalities by inclusion–exclusion, 1[¬A] = 1 − 1[A]
+and 1[x ≠ y] = 1 − 1[x = y], if the caller requests it; the others stay filters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RelationAtom(NamedTuple):
         return frozenset(term.name for term in self.terms if isinstance(term, Variable))
 
 
-Negative = RelationAtom | Test  # an atom that must be false, or a test that denies a comparison
+Negative = RelationAtom | Test  # an atom that must be false, or a negated comparison
 
 
 class Conjunction(NamedTuple):
@@ -39,31 +39,31 @@ class Conjunction(NamedTuple):
     true: tuple[RelationAtom, ...] = ()
     false: tuple[RelationAtom, ...] = ()
     tests: tuple[Test, ...] = ()
-    bindings: tuple[tuple[str, SimpleTerm], ...] = ()  # variables that another term stands for
+    bindings: tuple[tuple[str, SimpleTerm], ...] = ()  # variables, and the terms that replace them
 
     @property
     def negatives(self) -> tuple[Negative, ...]:
-        """List the false atoms and denied comparisons that `expand_negatives` may take out."""
-        denied = (
+        """The false atoms and negated comparisons that `expand_negatives` may remove."""
+        negated = (
             test
             for test in self.tests
             if len(test.variables) == 2
             and (test.equates is False or (test.numeric and not test.expected))
         )
-        return (*self.false, *denied)
+        return (*self.false, *negated)
 
 
 class Scope(NamedTuple):
-    """The variables of a conjunction: their types, and those that the result is kept by."""
+    """The variables of a conjunction: their types, and those that the result keeps."""
 
     types: Mapping[str, str]
     keep: tuple[str, ...]  # in order of preference as representatives of equal variables
     domains: Mapping[str, Domain]
-    determined: frozenset[str] = frozenset()  # never stand for a variable that is counted
+    determined: frozenset[str] = frozenset()  # never replace a variable that is counted
 
 
 def conjoin(*parts: Conjunction) -> Conjunction:
-    """The conjunction of all parts."""
+    """Return the conjunction of all parts."""
     return Conjunction(
         prod(part.coefficient for part in parts),
         tuple(atom for part in parts for atom in part.true),
@@ -74,12 +74,12 @@ def conjoin(*parts: Conjunction) -> Conjunction:
 
 
 def flip_sign(conjunction: Conjunction) -> Conjunction:
-    """The same conjunction with the opposite coefficient."""
+    """Return the conjunction with the opposite coefficient."""
     return conjunction._replace(coefficient=-conjunction.coefficient)
 
 
 def require_literals(literals: Iterable[Literal]) -> Conjunction:
-    """1[every literal is true]."""
+    """Return 1[every literal is true]."""
     literals = tuple(literals)
     return Conjunction(
         true=tuple(RelationAtom(each.predicate, each.terms) for each in literals if each.positive),
@@ -90,29 +90,53 @@ def require_literals(literals: Iterable[Literal]) -> Conjunction:
 
 
 def equate_terms(left: Iterable[SimpleTerm], right: Iterable[SimpleTerm]) -> Conjunction:
-    """1[the two lists of terms are equal, term by term]."""
+    """Return 1[the two lists of terms are equal, term by term]."""
     pairs = zip(left, right, strict=True)
     return Conjunction(tests=tuple(Test(Condition("=", a, b)) for a, b in pairs))
 
 
 def require_conditions(conditions: Iterable[Condition], expected: bool) -> Conjunction:
-    """1[every condition is `expected`]."""
+    """Return 1[every condition is `expected`]."""
     return Conjunction(tests=tuple(make_test(each, expected) for each in conditions))
 
 
 def require_cube(cube: Cube) -> Conjunction:
-    """1[every literal and every condition of the cube is true]."""
+    """Return 1[every literal and every condition of the cube is true]."""
     return conjoin(require_literals(cube.literals), require_conditions(cube.conditions, True))
 
 
 def falsify_clause(clause: Clause) -> Conjunction:
-    """1[every literal and every condition of the clause is false]."""
+    """Return 1[every literal and every condition of the clause is false]."""
     falsified = (literal.negate() for literal in clause.literals)
     return conjoin(require_literals(falsified), require_conditions(clause.conditions, False))
 
 
 def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
-    """One term for equal terms; None where the conjunction cannot be true."""
+    """Replace equal terms by one; None if the conjunction cannot be true."""
+    equalities = [test for test in conjunction.tests if _is_unifiable(test, scope)]
+    swap = _choose_representatives(equalities, scope)
+    if swap is None:
+        return None
+    rest = conjunction._replace(
+        tests=tuple(test for test in conjunction.tests if test not in equalities)
+    )
+    replaced = _replace_variables(rest, swap, scope) if swap else rest
+    outcomes = {test: _decide_test(test) for test in replaced.tests}
+    true, false = tuple(dict.fromkeys(replaced.true)), tuple(dict.fromkeys(replaced.false))
+    if False in outcomes.values() or not set(true).isdisjoint(false):
+        return None
+    undecided = tuple(test for test, outcome in outcomes.items() if outcome is None)
+    unified = replaced._replace(true=true, false=false, tests=undecided)
+    # A comparison across types becomes unifiable once one side is a constant.
+    if any(_is_unifiable(test, scope) for test in undecided):
+        return unify(unified, scope)
+    return unified
+
+
+def _choose_representatives(
+    equalities: Iterable[Test], scope: Scope
+) -> dict[str, SimpleTerm] | None:
+    """Map variables to the terms that replace them; None if the equalities contradict."""
     parent: dict[SimpleTerm, SimpleTerm] = {}
 
     def find(term: SimpleTerm) -> SimpleTerm:
@@ -120,16 +144,13 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
             term = parent[term]
         return term
 
-    rest: list[Test] = []
-    for test in conjunction.tests:
-        if not _is_unifiable(test, scope):
-            rest.append(test)
-            continue
-        left, right = find(test.condition.left), find(test.condition.right)
+    for test in equalities:
+        left, right = sorted(
+            (find(test.condition.left), find(test.condition.right)),
+            key=lambda term: _rank_representative(term, scope),
+        )
         if left == right:
             continue
-        if _rank_representative(left, scope) > _rank_representative(right, scope):
-            left, right = right, left
         if isinstance(right, Constant):
             return None
         if isinstance(left, Constant):
@@ -137,34 +158,25 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
             if left.name not in domain.index:
                 return None
         parent[right] = left
-    true, false, tests = conjunction.true, conjunction.false, tuple(rest)
-    if parent:
-        swap = {term.name: find(term) for term in parent if isinstance(term, Variable)}
-        true, false = (
-            tuple(substitute_terms(atom, swap) for atom in atoms) for atoms in (true, false)
-        )
-        tests = tuple(substitute_terms(test, swap) for test in tests)
-        bindings = {
-            name: swap.get(term.name, term) if isinstance(term, Variable) else term
-            for name, term in conjunction.bindings
-        }
-        bindings |= {name: term for name, term in swap.items() if name not in scope.determined}
-        conjunction = conjunction._replace(bindings=tuple(sorted(bindings.items())))
-    undecided: dict[Test, None] = {}
-    for test in tests:
-        outcome = _decide_test(test)
-        if outcome is False:
-            return None
-        if outcome is None:
-            undecided[test] = None
-    true, false = tuple(dict.fromkeys(true)), tuple(dict.fromkeys(false))
-    if not set(true).isdisjoint(false):
-        return None
-    unified = conjunction._replace(true=true, false=false, tests=tuple(undecided))
-    # A comparison across types becomes one with a constant when a side is found out.
-    if any(_is_unifiable(test, scope) for test in undecided):
-        return unify(unified, scope)
-    return unified
+    return {term.name: find(term) for term in parent}
+
+
+def _replace_variables(
+    conjunction: Conjunction, swap: Mapping[str, SimpleTerm], scope: Scope
+) -> Conjunction:
+    """Replace variables in all atoms, tests and bindings."""
+    bindings = {
+        name: swap.get(term.name, term) if isinstance(term, Variable) else term
+        for name, term in conjunction.bindings
+    }
+    bindings |= {name: term for name, term in swap.items() if name not in scope.determined}
+    return Conjunction(
+        conjunction.coefficient,
+        tuple(substitute_terms(atom, swap) for atom in conjunction.true),
+        tuple(substitute_terms(atom, swap) for atom in conjunction.false),
+        tuple(substitute_terms(test, swap) for test in conjunction.tests),
+        tuple(sorted(bindings.items())),
+    )
 
 
 def expand_negatives(
@@ -172,10 +184,10 @@ def expand_negatives(
     scope: Scope,
     is_expanded: Callable[[Conjunction, Negative], bool],
 ) -> list[Conjunction]:
-    """An equal sum of unified conjunctions, none of which has a negative to be expanded.
+    """Return an equal sum of unified conjunctions without the negatives to be expanded.
 
-    Equal ones are added up, and those that cancel are gone: A ∧ B as the clauses of its negation,
-    −1[¬A] − 1[A ∧ ¬B], is one conjunction again.
+    Equal conjunctions are merged and those with coefficient 0 dropped, so that −1[¬A] − 1[A ∧ ¬B]
+    (the clauses of ¬(A ∧ B)) becomes one conjunction again.
     """
     pending = list(conjunctions)[::-1]
     done: dict[object, Conjunction] = {}
@@ -200,7 +212,7 @@ def substitute_terms(item: RelationAtom, terms: Mapping[str, SimpleTerm]) -> Rel
 @overload
 def substitute_terms(item: Test, terms: Mapping[str, SimpleTerm]) -> Test: ...
 def substitute_terms(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negative:
-    """The same atom or test with variables replaced."""
+    """Replace variables of an atom or test."""
 
     def swapped(term: SimpleTerm) -> SimpleTerm:
         return terms.get(term.name, term) if isinstance(term, Variable) else term
@@ -212,7 +224,7 @@ def substitute_terms(item: Negative, terms: Mapping[str, SimpleTerm]) -> Negativ
 
 
 def _include_and_exclude(conjunction: Conjunction, negative: Negative) -> list[Conjunction]:
-    """Without the negative, minus with its opposite."""
+    """Apply 1[¬A] = 1 − 1[A] to one negative of the conjunction."""
     if isinstance(negative, RelationAtom):
         others = tuple(other for other in conjunction.false if other != negative)
         without = conjunction._replace(false=others)
@@ -223,19 +235,19 @@ def _include_and_exclude(conjunction: Conjunction, negative: Negative) -> list[C
 
 
 def _decide_test(test: Test) -> bool | None:
-    """The outcome of a test that does not depend on the grounding."""
+    """Return the result of a test that is the same in all groundings, else None."""
     if not test.variables:
         return compare_constants(test)
     return test.equates if test.condition.left == test.condition.right else None
 
 
 def _is_unifiable(test: Test, scope: Scope) -> bool:
-    """Whether it says that two terms are the same constant of one domain."""
+    """Return whether the test equates two terms of one type."""
     return test.equates is True and len({scope.types[name] for name in test.variables}) == 1
 
 
 def _rank_representative(term: SimpleTerm, scope: Scope) -> tuple[int, str]:
-    """Which of two equal terms stands for both: a constant, a kept variable, the first name."""
+    """Rank equal terms; the lowest replaces the others: a constant, a kept variable, by name."""
     if isinstance(term, Constant):
         return (-1, term.name)
     if term.name in scope.keep:

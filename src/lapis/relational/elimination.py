@@ -1,15 +1,15 @@
-"""Order the joins of a sum-product, so that sums are pushed inward and results stay small.
+"""Order the joins of a sum-product so that intermediate results stay small.
 
-A term Σ_{x not in keep} Π_i f_i(x) is contracted pair by pair: take the two factors whose join is
-estimated smallest, join them, and sum out at once every variable that nothing else needs. This
-is variable elimination (Dechter 1999) with buckets taken two factors at a time, as tensor
-networks are contracted; factors over a subset of another's variables are absorbed and private
-variables summed out first, since both only shrink. A filter (a comparison, or tuples that must
-be absent) is applied as soon as one factor holds all its variables; an order comparison between
-two otherwise unconnected factors joins them by ranges.
+A term Σ_{x not in keep} Π_i f_i(x) is contracted pair by pair: join the two factors whose join is
+estimated cheapest, and sum out every variable that nothing else needs. This is variable elimination
+(Dechter 1999, "Bucket Elimination: A Unifying Framework for Reasoning") with two factors at a time,
+as tensor networks are contracted. Factors over a subset of another's variables are joined first and
+private variables summed out first, since both only shrink. A filter (a comparison, or tuples that
+must be absent) is applied as soon as one factor has all its variables. An order comparison of two
+otherwise unconnected factors joins them by ranges.
 
-The order only ever uses estimates (`cost`), so a plan can be made, printed and priced before
-anything is run.
+The order depends on estimates only, so a plan can be made, printed and its cost estimated before
+it runs.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ Name = TypeVar("Name")
 
 
 def group_connected(items: Iterable[T], names: Callable[[T], Set[Name]]) -> list[list[T]]:
-    """The items in groups that share no name with each other.
+    """Group items so that different groups share no name.
 
     >>> group_connected([(1, 2), (3,), (2, 4)], set)
     [[(3,)], [(1, 2), (2, 4)]]
     """
     groups: list[tuple[Set[Name], list[T]]] = []
     for item in items:
-        own, members, apart = names(item), [item], []
+        own, members, others = names(item), [item], []
         for group in groups:
             if own & group[0]:
                 own, members = own | group[0], group[1] + members
             else:
-                apart.append(group)
-        groups = [*apart, (own, members)]
+                others.append(group)
+        groups = [*others, (own, members)]
     return [members for _, members in groups]
 
 
@@ -89,7 +89,7 @@ def plan_contraction(
 
 
 class _Step(NamedTuple):
-    """Two parts joined, and the test that the join has used up."""
+    """A join of two parts, and the test that it applied."""
 
     pair: tuple[int, int]
     result: Contraction
@@ -97,7 +97,7 @@ class _Step(NamedTuple):
 
 
 class _Needs:
-    """Which variables are needed outside a given set of parts."""
+    """The variables that are needed outside a given set of parts."""
 
     def __init__(
         self, parts: Sequence[Contraction], pending: Sequence[Filter], keep: tuple[str, ...]
@@ -111,7 +111,7 @@ class _Needs:
         self.wanted = self._without(None)
 
     def outside(self, *group: Contraction, used: Test | None = None) -> tuple[str, ...]:
-        """The variables of the group that something outside it, or a filter, still needs."""
+        """List the variables of the group that other parts, filters or the result need."""
         inside: dict[str, int] = {}
         for part in group:
             for name in part.variables:
@@ -123,16 +123,16 @@ class _Needs:
         )
 
     def _without(self, used: Test | None) -> frozenset[str]:
-        """What is kept, and the variables of all filters but one."""
+        """Return the kept variables and those of all filters but one."""
         return self.keep.union(*[found.variables for found in self.pending if found != used])
 
     def link(self, names: frozenset[str]) -> Filter | None:
-        """A filter that these variables decide."""
+        """Find a filter over these variables."""
         return next((found for found in self.pending if names.issuperset(found.variables)), None)
 
 
 def _apply_filters(part: Contraction, pending: list[Filter]) -> Contraction:
-    """Apply and remove the filters that the part's variables decide."""
+    """Apply the pending filters over the part's variables, and remove them from `pending`."""
     if not pending:
         return part
     names = frozenset(part.variables)
@@ -154,13 +154,13 @@ def _project_part(part: Contraction, keep: tuple[str, ...]) -> Contraction:
     shape = estimate_projection(part.shape, keep)
     cost = part.cost + part.shape.rows + shape.rows + OVERHEAD
     if isinstance(part.expression, Join | RangeJoin):
-        # The sum happens inside the join; only the rows of its smaller result are written.
+        # The join sums out variables while it multiplies.
         return Contraction(replace(part.expression, keep=keep), shape, part.cost)
     return Contraction(Project(part.expression, keep), shape, cost)
 
 
 def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
-    """The next join: connected if possible, absorbing first, then the least work."""
+    """Choose the next join: absorbing if possible, else connected, then the least work."""
     if len(parts) == 2:
         return _join_pair(parts, (0, 1), needs)
     names = [frozenset(part.variables) for part in parts]
@@ -179,7 +179,7 @@ def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
 
 
 def _rank_pair(left: frozenset[str], right: frozenset[str], needs: _Needs) -> int:
-    """0 if one part absorbs the other, 1 if something connects them, else 2."""
+    """Return 0 if one part absorbs the other, 1 if something connects them, else 2."""
     if left & right:
         return 0 if left <= right or right <= left else 1
     return 1 if needs.link(left | right) is not None else 2
@@ -203,7 +203,7 @@ def _join_pair(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Need
 def _join_range(
     pair: tuple[int, int], left: Contraction, right: Contraction, test: Test, needs: _Needs
 ) -> _Step:
-    """Join two unconnected parts through a comparison; running sums spare the pairs."""
+    """Join two unconnected parts by an order comparison."""
     if test.condition.left.name not in left.variables:
         left, right = right, left
     keep = needs.outside(left, right, used=test)

@@ -1,9 +1,9 @@
-"""Σ left·right over runs of matching rows, exactly, whatever the size of the numbers.
+"""Compute Σ left·right over runs of matching rows exactly, with integers of any size.
 
-Row i of the left side meets the rows start[i] … stop[i] − 1 of the right side. A side is its
-rows' part of the packed output key and their values. The values are int64 as long as a bound
-taken in floating point beforehand shows that no sum can overflow. Otherwise they are cut into
-digits small enough for the same kernels, and the digit sums put together as Python integers.
+Row i of the left side matches the rows start[i] … stop[i] − 1 of the right side. Each side gives
+for its rows a part of the packed output key and a value. Sums are int64 if a floating-point bound
+shows that none can overflow. Otherwise the values are split into digits small enough for the same
+kernels, and the digit sums are combined as Python integers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Side(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Which right rows each left row meets."""
+    """The range of right rows that each left row matches."""
 
     start: np.ndarray  # int64[num_left]
     stop: np.ndarray  # int64[num_left]
@@ -38,9 +38,9 @@ class Runs(NamedTuple):
 def sum_products(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Output keys in increasing order and Σ left·right for each, without zeros.
+    """Return output keys in increasing order and Σ left·right for each, without zeros.
 
-    None if there are more than `MAX_SUMS`.
+    None if there are more than `MAX_SUMS` keys.
     """
     if products_fit(runs, left.value, right.value):
         return _sum_small(runs, left, right, radix)
@@ -65,9 +65,9 @@ def sum_products(
 
 
 def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray | slice, Runs]:
-    """(order, runs): others[order][start[i]:stop[i]] are those equal to key[i].
+    """Return (order, runs): others[order][start[i]:stop[i]] are those equal to key[i].
 
-    Keys lie in 0 … space − 1. In small spaces runs are counted, and nothing is searched for.
+    Keys are in 0 … space − 1. A small space is counted; otherwise keys are found by binary search.
     """
     if space <= 4 * (len(key) + len(others)) + 1024:
         offset = np.zeros(space + 1, np.int64)
@@ -80,7 +80,7 @@ def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndar
 
 
 def _order(keys: np.ndarray) -> np.ndarray | slice:
-    """What sorts keys, equal ones in their order; relations often are sorted already."""
+    """Return the stable sorting order of the keys; relations are often sorted already."""
     if (keys[1:] >= keys[:-1]).all():
         return slice(None)
     bits = len(keys).bit_length()
@@ -92,7 +92,7 @@ def _order(keys: np.ndarray) -> np.ndarray | slice:
 
 
 def list_pairs(runs: Runs) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_pairs] twice: the matching (left row, right row) pairs."""
+    """Return the matching pairs: the left row and the right row of each, int64[num_pairs]."""
     length = runs.stop - runs.start
     first = np.cumsum(length) - length
     right = np.arange(int(length.sum())) + np.repeat(runs.start - first, length)
@@ -100,46 +100,46 @@ def list_pairs(runs: Runs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def products_fit(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether every sum of products over matching pairs surely fits into 64 bits."""
+    """Return whether a bound shows that every sum over matching pairs fits into 64 bits."""
     if left.dtype == object or right.dtype == object:
         return False
     most = max_magnitude(right)
-    if max_magnitude(left) * most * runs.num_pairs < SAFE:  # as good as always, and quickly seen
+    if max_magnitude(left) * most * runs.num_pairs < SAFE:  # the usual case, and fast
         return True
     pairs = np.abs(left.astype(np.float64)) * (runs.stop - runs.start)
     return float(pairs.sum()) * most < SAFE
 
 
 def max_magnitude(value: np.ndarray) -> float:
-    """max |value| in floating point, infinite for Python integers."""
+    """Return max |value| in floating point, infinite for Python integers."""
     if value.dtype == object:
         return math.inf
     return float(max_magnitude_exactly(value))
 
 
 def max_magnitude_exactly(value: np.ndarray) -> int:
-    """max |value|, 0 of nothing."""
+    """Return max |value|, 0 for an empty array."""
     if value.dtype == object:
         return max(map(abs, value.tolist()), default=0)
     return max(int(value.max(initial=0)), -int(value.min(initial=0)))
 
 
 def sum_magnitudes(value: np.ndarray) -> float:
-    """Σ |value| in floating point, infinite for Python integers."""
+    """Return Σ |value| in floating point, infinite for Python integers."""
     if value.dtype == object:
         return math.inf
     return float(np.abs(value.astype(np.float64)).sum())
 
 
 def sum_exactly(value: np.ndarray) -> int:
-    """Σ value as a Python integer."""
+    """Return Σ value as a Python integer."""
     if sum_magnitudes(value) < SAFE:
         return int(value.sum())
     return sum(value.tolist())
 
 
 def multiply_exactly(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """left · right, element by element, as Python integers where 64 bits might not do."""
+    """Return left · right element by element, as Python integers if 64 bits might overflow."""
     product: np.ndarray
     if max_magnitude(left) * max_magnitude(right) < SAFE:
         product = left * right
@@ -149,13 +149,13 @@ def multiply_exactly(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def running_sums(value: np.ndarray) -> np.ndarray:
-    """int64 or object[len(value) + 1], Σ of the first 0, 1, 2, … values."""
+    """Return int64 or object[len(value) + 1], the sums of the first 0, 1, 2, … values."""
     exact = value if sum_magnitudes(value) < SAFE else value.astype(object)
     return np.concatenate([np.zeros(1, exact.dtype), np.cumsum(exact)])
 
 
 def narrow_integers(value: np.ndarray) -> np.ndarray:
-    """Python integers as int64 if all of them fit."""
+    """Convert Python integers to int64 if all of them fit."""
     if value.dtype != object:
         return value
     if all(-(2**63) < number < 2**63 for number in value.tolist()):
@@ -164,12 +164,12 @@ def narrow_integers(value: np.ndarray) -> np.ndarray:
 
 
 def is_dense(space: int, num_rows: int) -> bool:
-    """Whether a table of all keys is no larger than looking up those of the rows would be."""
+    """Return whether a table over all keys is small compared with the number of rows."""
     return space <= min(_DENSE, 16 * num_rows + 4096)
 
 
 def sum_dense(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
-    """Keys in increasing order and Σ value for each, without zeros, where all sums fit."""
+    """Return keys in increasing order and Σ value for each, without zeros; all sums must fit."""
     table = np.zeros(space, np.int64)
     np.add.at(table, key, value)
     found = np.flatnonzero(table)
@@ -198,7 +198,7 @@ def _sum_small(
 
 
 def _digits(value: np.ndarray, bits: int) -> list[tuple[int, np.ndarray]]:
-    """(shift, digit) with value = Σ digit·2^shift and |digit| < 2^bits; at least one."""
+    """Return pairs (shift, digit) with value = Σ digit·2^shift and |digit| < 2^bits."""
     numbers = value.tolist()
     length = max((abs(number).bit_length() for number in numbers), default=0)
     mask = (1 << bits) - 1

@@ -1,13 +1,13 @@
 """Sparse factors over logical variables, and the exact algebra on them.
 
 A factor maps assignments of its variables to integers; assignments without a row have value 0.
-A relation is the factor that is 1 on its true tuples. All counting is done with two operations,
+A relation is the factor that is 1 on its true tuples. Counting needs two operations,
 
-    join(f, g, keep)   Σ over the variables not in keep of f·g
-    project(f, keep)   Σ over the variables not in keep of f
+    join_factors(f, g, keep)   Σ over the variables not in keep of f·g
+    project_factor(f, keep)    Σ over the variables not in keep of f
 
-and with filters on rows. Rows are matched through packed keys (`data.keys`), and sums of products
-are taken without listing the products, exactly at any size (`exact_sums`, `join_factors`).
+and filters on rows. Rows are matched through packed keys (`data.keys`). Products are summed without
+being listed, exactly at any size (`exact_sums`, `factor_kernel`).
 """
 
 from __future__ import annotations
@@ -46,47 +46,47 @@ class Factor:
 
     variables: tuple[str, ...]
     rows: np.ndarray  # int32[num_rows, num_variables]
-    value: np.ndarray  # int64[num_rows]; object (Python ints) where 64 bits do not suffice
+    value: np.ndarray  # int64[num_rows]; object (Python ints) if 64 bits do not suffice
 
     def __len__(self) -> int:
         return len(self.value)
 
     def column(self, variable: str) -> np.ndarray:
-        """int32[num_rows], the variable's constant in each row."""
+        """Return int32[num_rows], the variable's constant in each row."""
         return self.rows[:, self.variables.index(variable)]
 
     def columns(self, variables: Sequence[str]) -> np.ndarray:
-        """int32[num_rows, len(variables)], the variables' constants in each row."""
+        """Return int32[num_rows, len(variables)], the variables' constants in each row."""
         if tuple(variables) == self.variables:
             return self.rows
         return self.rows[:, [self.variables.index(name) for name in variables]]
 
     def take(self, index: np.ndarray | slice) -> Factor:
-        """The rows that `index`, a mask, positions or a slice, selects."""
+        """Select rows by a mask, by positions or by a slice."""
         return Factor(self.variables, self.rows[index], self.value[index])
 
     def reorder(self, variables: tuple[str, ...]) -> Factor:
-        """The same factor with its variables in another order."""
+        """Return the factor with its variables in another order."""
         return Factor(variables, self.columns(variables), self.value)
 
     def scale(self, number: int) -> Factor:
-        """number · factor."""
+        """Return number · factor."""
         if number == 1:
             return self
         times = narrow_integers(np.array([number], dtype=object))
         return Factor(self.variables, self.rows, multiply_exactly(self.value, times))
 
     def total(self) -> int:
-        """Σ of all values."""
+        """Return Σ of all values."""
         return sum_exactly(self.value)
 
 
 class JoinTooLarge(TooLarge):
-    """A join that does not fit in memory. A slice of one of its variables may fit."""
+    """A join that does not fit in memory; a slice of one of its variables may fit."""
 
     def __init__(self, variables: tuple[str, ...], excess: str) -> None:
         super().__init__(
-            f"a join over {', '.join(variables)} would {excess} that counting keeps in memory",
+            f"a join over {', '.join(variables)} would {excess} allowed in memory",
             code="count-too-large",
             hint="count approximately, or write the formula with fewer unconnected variables",
         )
@@ -94,12 +94,12 @@ class JoinTooLarge(TooLarge):
 
 
 def indicator_factor(variables: tuple[str, ...], rows: np.ndarray) -> Factor:
-    """1 on the given distinct rows."""
+    """Return the factor that is 1 on the given distinct rows."""
     return Factor(variables, rows, np.ones(len(rows), np.int64))
 
 
 def constant_factor(value: int) -> Factor:
-    """A number, as the factor over no variables."""
+    """Return a number as the factor over no variables."""
     return Factor((), np.empty((1, 0), np.int32), narrow_integers(np.array([value], dtype=object)))
 
 
@@ -107,13 +107,13 @@ ONE = constant_factor(1)
 
 
 def multiply_factors(left: Factor, right: Factor) -> Factor:
-    """The product, over the variables of both."""
+    """Return the product, over the variables of both."""
     extra = tuple(name for name in right.variables if name not in left.variables)
     return join_factors(left, right, left.variables + extra)
 
 
 def project_factor(factor: Factor, keep: tuple[str, ...]) -> Factor:
-    """Σ over the variables not in `keep`; the result's variables are `keep`, in that order."""
+    """Sum over the variables not in `keep`; the result's variables are `keep`, in that order."""
     if len(keep) == len(factor.variables):
         return factor.reorder(keep)
     columns = [factor.column(name) for name in keep]
@@ -125,13 +125,13 @@ def project_factor(factor: Factor, keep: tuple[str, ...]) -> Factor:
 
 
 def join_factors(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:
-    """Σ over the variables not in `keep` of left·right; variables `keep`, in that order."""
+    """Compute Σ over the variables not in `keep` of left·right; its variables are `keep`."""
     right, runs = _align(left, right)
     return join_runs(left, right, runs, keep)
 
 
 def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
-    """As `join_factors`, where `runs` says which rows of `right` go with each row of `left`."""
+    """Join as `join_factors`, given the runs of rows of `right` that match each row of `left`."""
     if len(keep) == len({*left.variables, *right.variables}):
         return _list_pairs(left, right, runs, keep)
     radix = [
@@ -150,10 +150,10 @@ def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) ->
 
 
 def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
-    """target · Σ left·right, where the sum runs over the variables that `target` lacks.
+    """Compute target · Σ left·right, summed over the variables that `target` lacks.
 
-    Every variable of `target` must be one of the other two. Only the sums that `target` asks for
-    are kept, so closing a cycle of three large relations needs no room for the open paths.
+    Every variable of `target` must occur in one of the others. Only sums at rows of `target` are
+    stored, so closing a cycle of three large relations needs no memory for the open paths.
     """
     from lapis.relational.factor_kernel import accumulate_onto
 
@@ -173,12 +173,12 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
 
 
 def anti_join(factor: Factor, other: Factor) -> Factor:
-    """The rows of `factor` that agree with no row of `other` on the variables they share."""
+    """Keep the rows of `factor` that agree with no row of `other` on the shared variables."""
     return factor.take(~_match_rows(factor, other))
 
 
 def select_rows(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
-    """The indicator of an atom: an int is a constant to match, a repeated name a diagonal."""
+    """Return the indicator of an atom: integers are constants; a repeated name must be equal."""
     matches: list[np.ndarray] = []
     first: dict[str, int] = {}
     for position, term in enumerate(variables):
@@ -194,7 +194,7 @@ def select_rows(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
 
 
 def sort_rows(factor: Factor) -> Factor:
-    """The same factor with rows in lexicographic order and without zeros."""
+    """Sort rows lexicographically and drop zeros."""
     if not factor.value.all():
         factor = factor.take(factor.value != 0)
     if len(factor) < 2:
@@ -204,7 +204,7 @@ def sort_rows(factor: Factor) -> Factor:
 
 
 def add_factors(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
-    """Σ of factors over the same variables."""
+    """Add factors over the same variables."""
     parts = [indicator_factor(variables, np.empty((0, len(variables)), np.int32)), *parts]
     rows = np.concatenate([part.columns(variables) for part in parts])
     value = np.concatenate([part.value for part in parts])
@@ -212,7 +212,7 @@ def add_factors(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
 
 
 def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
-    """`right` with its rows reordered, and the runs of its rows that match each row of `left`."""
+    """Sort `right` by the shared variables, and find the run that matches each row of `left`."""
     shared = [name for name in left.variables if name in right.variables]
     if not shared:
         start = np.zeros(len(left), np.int64)
@@ -225,7 +225,7 @@ def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
 def _join_sides(
     left: Factor, right: Factor, keep: tuple[str, ...], radix: list[int]
 ) -> tuple[Side, Side]:
-    """The parts of the packed `keep` key that both factors contribute, with their values."""
+    """Return the part of the packed `keep` key that each factor contributes, with its values."""
     from_left = [left.column(name) if name in left.variables else None for name in keep]
     from_right = [None if name in left.variables else right.column(name) for name in keep]
     return (
@@ -235,11 +235,11 @@ def _join_sides(
 
 
 def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
-    """The product when nothing is summed out: the pairs' rows are distinct as they come."""
+    """Multiply without summing: the rows of the pairs are distinct."""
     num_pairs = runs.num_pairs
     if num_pairs > MAX_PAIRS:
         raise JoinTooLarge(keep, f"list {num_pairs:,} rows, more than the {MAX_PAIRS:,}")
-    is_product = num_pairs == len(left) * len(right)  # every row meets every other
+    is_product = num_pairs == len(left) * len(right)  # every row matches every other
     if not is_product:
         left_index, right_index = list_pairs(runs)
 
@@ -261,7 +261,7 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
 
 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
-    """`project_factor` without packed keys, for keys beyond 63 bits."""
+    """Project as `project_factor` does, for keys beyond 63 bits."""
     rows = factor.columns(keep)
     order = np.argsort(share_keys(rows.T).parts[0]) if keep else np.arange(len(rows))
     rows = rows[order]

@@ -1,15 +1,14 @@
-"""The kernel under all counting: multiply two sparse factors and sum out variables on the way.
+"""Multiply two sparse factors and sum out variables in one pass.
 
-Both factors come with three numbers for each row: the packed key of the variables they share,
-the part of the packed output key that the row contributes (mixed radix, so the two parts of a
-pair just add up), and the value. The right factor is sorted by the shared key, so each left row
-meets one run of right rows, and the product is added straight into the output:
+Each row of a factor has its part of the packed output key (in mixed radix, so the parts of a pair
+add up) and a value. The right factor is sorted by the shared variables, so each left row matches
+one run of right rows, and products are added to the output directly:
 
     out[left.key[i] + right.key[j]] += left.value[i] · right.value[j]
 
-This is a sparse matrix product with any number of row, column and inner indices; the join itself
-is never stored. The output is a dense table when its key space is small, else a hash table.
-Listing the pairs and sorting them takes 6 times as long on the million SameBib pairs of Cora.
+This is a sparse matrix product with any number of row, column and inner indices; the join is never
+stored. The output is a dense table if its key space is small, else a hash table. Listing the pairs
+and sorting them takes 6 times as long on the million SameBib pairs of Cora.
 """
 
 from __future__ import annotations
@@ -40,10 +39,9 @@ def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> No
 def accumulate_hashed(
     runs: Runs, left: Side, right: Side, capacity: int, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `accumulate_dense`, into open addressing; (keys, values), unsorted.
+    """Accumulate in an open-addressing hash table; return (keys, values), unsorted.
 
-    `capacity`, a power of two, is the first size of the table. With more than `most` keys the
-    sums are not finished.
+    `capacity`, a power of two, is the initial size. The loop stops early at more than `most` keys.
     """
     keys = np.full(capacity, _EMPTY, np.int64)
     sums = np.zeros(capacity, np.int64)
@@ -74,7 +72,7 @@ def accumulate_hashed(
 
 @inner
 def _find_slot(table: np.ndarray, key: int, shift: int) -> np.int64:
-    """The slot of the key, or the empty one where it belongs: linear probing."""
+    """Return the slot of the key, or the empty slot for it (linear probing)."""
     # Fibonacci hashing: the high bits of key · 2^64/φ.
     slot = np.int64((np.uint64(key) * np.uint64(11400714819323198485)) >> np.uint64(shift))
     while table[slot] != key and table[slot] != _EMPTY:
@@ -96,15 +94,15 @@ def _grow_table(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndar
 
 @allocating_entry
 def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
-    """int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
+    """Return int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
 
-    `keys`, int64[num_keys], are distinct, and the only ones to sum for.
+    `keys`, int64[num_keys], are distinct; other keys are skipped.
     """
     shift = 63
     while (1 << (64 - shift)) < 2 * len(keys):
         shift -= 1
     mask = (1 << (64 - shift)) - 1
-    # Keys stand in the table itself: most look-ups fail, and should miss the cache only once.
+    # The table holds the keys themselves: most look-ups fail, with one cache miss each.
     table = np.full(mask + 1, _EMPTY, np.int64)
     sums = np.zeros(mask + 1, np.int64)
     for number in range(len(keys)):

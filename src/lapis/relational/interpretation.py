@@ -1,15 +1,12 @@
-"""A world as relations: domains, and for each predicate a sparse extension. A world runs plans.
+"""A world as relations: domains and, for each predicate, a sparse extension; it runs plans.
 
 The extension of a base predicate lists its true tuples. That of a derived predicate may be
-complemented: it lists the false ones, because nearly everything is true (∃y ¬F(x,y)).
+complemented: it lists the false tuples if nearly all are true (∃y ¬F(x,y)).
 
-Plans run in memory, on sparse factors. A world whose relations are in a database is a subclass that
-runs them there. A part of a plan whose joins are too large to be listed is evaluated in slices.
-With r(c) the part in which variable x may only be c,
-
-    part = Σ over the constants c of r(c),
-
-so halves of x's domain are evaluated one after the other and added.
+Plans run in memory on sparse factors; a world whose relations are in a database is a subclass that
+runs them there. A join that is too large to be listed is evaluated in slices: a part is the sum
+over the constants c of x of the part with x = c, so halves of x's domain are evaluated separately
+and added.
 """
 
 from __future__ import annotations
@@ -58,14 +55,14 @@ from lapis.relational.plan import (
     tabulate_answers,
 )
 
-MOST_WORK = 1e13  # rows that a plan may be estimated to touch: about a day
+MOST_WORK = 1e13  # estimated rows that a plan may touch: about a day
 
-Slices = Mapping[str, tuple[int, int]]  # variable → the first code, and the one after the last
+Slices = Mapping[str, tuple[int, int]]  # variable → first code, last code + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """What is true of one predicate."""
+    """The true atoms of one predicate."""
 
     types: tuple[str, ...]
     tuples: np.ndarray  # int32[num_tuples, arity], distinct rows
@@ -77,15 +74,15 @@ class Extension:
 
     @cached_property
     def distinct(self) -> tuple[int, ...]:
-        """The number of values in each column."""
+        """The number of distinct values of each column."""
         return tuple(count_distinct(column) for column in self.tuples.T)
 
     def holds(self, terms: tuple[str | int, ...]) -> bool:
-        """Whether some listed tuple matches the terms."""
+        """Return whether some listed tuple matches the terms."""
         return bool(len(select_rows(terms, self.tuples)))
 
     def shape(self, terms: tuple[str | int, ...]) -> FactorSize:
-        """The estimated size of the tuples that match the terms."""
+        """Estimate the number of tuples that match the terms."""
         return estimate_matches(self.num_tuples, self.distinct, terms)
 
 
@@ -107,19 +104,18 @@ class Interpretation:
         return replace(self, relations={**self.relations, name: extension})
 
     def run(self, plan: QueryPlan) -> list[FactorProduct]:
-        """The answer to each term of a plan."""
+        """Return the value of each term of a plan."""
         return run_plans([plan], self)[0]
 
     def count_table(self, plan: QueryPlan) -> np.ndarray:
-        """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
+        """Return int64 or object[plan.shape], the groundings for each value of `plan.keep`."""
         return tabulate_answers(plan, self.run(plan))
 
     def find_positive(self, plan: QueryPlan, types: tuple[str, ...]) -> Extension:
-        """The values of `plan.keep`, of these types, that some grounding has.
+        """Find the values of `plan.keep` with a positive count.
 
-        Where no term has a row the sum is the same constant. If that is positive, nearly all values
-        have a grounding, and the extension lists the others. A term over some of the kept variables
-        is spread over the others.
+        Values without a row in any term have the same constant count. If that is positive, nearly
+        all values have a grounding, and the extension lists the others.
         """
         constant = 0
         listed: list[Factor] = []
@@ -137,12 +133,12 @@ class Interpretation:
         return Extension(types, counts.rows[counts.value > -constant])
 
     def explain_run(self, plan: QueryPlan) -> list[str]:
-        """The statements that run a plan; none in memory."""
+        """Return the SQL statements that run a plan; none in memory."""
         return []
 
 
 def _broadcast_factor(factor: Factor, plan: QueryPlan) -> Factor:
-    """The factor over all kept variables: the same value whatever the missing ones are."""
+    """Extend the factor to all kept variables, constant along those that it lacks."""
     for name, size in zip(plan.keep, plan.shape, strict=True):
         if name not in factor.variables:
             universe = indicator_factor((name,), np.arange(size, dtype=np.int32).reshape(-1, 1))
@@ -155,10 +151,7 @@ def build_interpretation(
     domains: Mapping[str, Domain],
     tuples: Mapping[str, np.ndarray],
 ) -> Interpretation:
-    """The world in which the given tuples are true and nothing else.
-
-    A predicate without tuples is false throughout.
-    """
+    """Build the world in which exactly the given tuples are true."""
     return Interpretation(
         domains,
         {
@@ -171,9 +164,9 @@ def build_interpretation(
 def run_plans(
     plans: Sequence[QueryPlan], world: Interpretation, max_memory: int | None = None
 ) -> list[list[FactorProduct]]:
-    """The answers to the terms of plans over the same variables; equal parts are one factor.
+    """Return the values of the terms of plans over the same variables; equal parts share a factor.
 
-    Rows that slices add up to are refused beyond `max_memory` bytes.
+    Raise `TooLarge` if the sum of slices exceeds `max_memory` bytes.
     """
     refuse_costly_plan(sum(plan.cost for plan in plans))
     shared = frozenset[Expression]().union(*(plan.shared for plan in plans))
@@ -200,18 +193,17 @@ def run_plans(
 
 
 def refuse_costly_plan(rows: float) -> None:
-    """Raise TooLarge if more rows than allowed would be touched."""
+    """Raise TooLarge if a plan is estimated to touch too many rows."""
     if rows > MOST_WORK:
         raise TooLarge(
-            f"counting would go through about {rows:.0e} rows; "
-            f"at most {MOST_WORK:.0e} are possible",
+            f"counting would touch about {rows:.0e} rows; the limit is {MOST_WORK:.0e}",
             code="count-too-large",
             hint="count approximately, or write the formula with fewer unconnected variables",
         )
 
 
 class Evaluation:
-    """Evaluates expressions on one world and remembers the shared ones."""
+    """Evaluates expressions on one world and caches the shared ones."""
 
     def __init__(
         self,
@@ -227,37 +219,39 @@ class Evaluation:
         self.known: dict[Expression, Factor] = {}
 
     def run(self, expression: Expression) -> Factor:
-        # Most plans share nothing, and to look a deep expression up is to hash all of it.
-        is_shared = bool(self.shared) and expression in self.shared
-        if is_shared and expression in self.known:
-            return self.known[expression]
+        """Evaluate an expression, or return its cached factor."""
+        # Hashing a deep expression is expensive, and most plans share nothing.
+        if not self.shared or expression not in self.shared:
+            return self._evaluate(expression)
+        if expression not in self.known:
+            self.known[expression] = self._evaluate(expression)
+        return self.known[expression]
+
+    def _evaluate(self, expression: Expression) -> Factor:
         match expression:
             case Tuples(relation, terms):
-                factor = self._within(select_rows(terms, self.world.relations[relation].tuples))
+                return self._within(select_rows(terms, self.world.relations[relation].tuples))
             case Universe(variable, type_name):
                 codes = np.arange(self.world.size(type_name), dtype=np.int32)
-                factor = self._within(indicator_factor((variable,), codes.reshape(-1, 1)))
+                return self._within(indicator_factor((variable,), codes.reshape(-1, 1)))
             case Matches():
-                factor = self._within(list_matches(expression, self.domains))
+                return self._within(list_matches(expression, self.domains))
             case Join(left, right, keep):
-                factor = self._join(left, right, keep)
+                return self._join(left, right, keep)
             case RangeJoin(left, right, test, keep):
-                factor = join_range(self.run(left), self.run(right), test, keep, self.domains)
+                return join_range(self.run(left), self.run(right), test, keep, self.domains)
             case Project(part, keep):
-                factor = project_factor(self.run(part), keep)
+                return project_factor(self.run(part), keep)
             case Without(part, excluded):
-                factor = anti_join(self.run(part), self.run(excluded))
+                return anti_join(self.run(part), self.run(excluded))
             case Restrict(part, test):
                 factor = self.run(part)
-                factor = factor.take(test_rows(test, factor, self.domains))
-        if is_shared:
-            self.known[expression] = factor
-        return factor
+                return factor.take(test_rows(test, factor, self.domains))
 
     def slice(self, expression: Expression, error: JoinTooLarge, max_memory: int | None) -> Factor:
-        """The expression as a sum over halves of a variable that the failing join has.
+        """Evaluate the expression as a sum over halves of a variable of the failing join.
 
-        Raises the error again if no variable can be halved.
+        Raise the error again if no variable can be halved.
         """
         slices = dict(self.slices or {})
         for name in error.variables:
@@ -276,14 +270,14 @@ class Evaluation:
             size += found[-1].rows.nbytes + found[-1].value.nbytes
             if max_memory is not None and size > max_memory:
                 raise TooLarge(
-                    "the rows of a join do not fit in the memory given",
+                    "the rows of a join exceed the memory limit",
                     code="too-large",
                     hint="raise the memory limit, or give more evidence",
                 )
         return add_factors(expression.variables, found)
 
     def _within(self, factor: Factor) -> Factor:
-        """The rows in the slices."""
+        """Keep the rows in the slices."""
         for name, (start, stop) in (self.slices or {}).items():
             if name in factor.variables:
                 code = factor.column(name)
@@ -291,7 +285,7 @@ class Evaluation:
         return factor
 
     def _join(self, left: Expression, right: Expression, keep: tuple[str, ...]) -> Factor:
-        """A join that closes a cycle sums the inner join only where the outer one looks."""
+        """Join two operands; to close a cycle, sum the inner join at rows of the outer one."""
         for inner, outer in ((left, right), (right, left)):
             if (
                 isinstance(inner, Join)

@@ -1,16 +1,16 @@
-"""A plan: what to compute to count or list the groundings of conjunctions in a world.
+"""A plan of how to count or list the groundings of conjunctions in a world.
 
     n(k) = Σ_terms coefficient · multiplier · Π_parts expression(k)
 
 over the assignments k of the kept variables. A plan is a value: it can be printed (`explain_plan`),
-priced, and run in memory or in a database. The expressions of its terms share subexpressions. The
-answer to a term is a `FactorProduct`; answers add up to a number, a table over the kept variables,
-or rows.
+its cost estimated, and it can run in memory or in a database. The value of a term is a
+`FactorProduct`; the values of all terms add up to a number, a table over the kept variables, or
+rows.
 
-Join orders, filters and refusals are decided from one estimate of sizes. Sizes are estimated from
-the rows n and the distinct values d of each column, as in relational optimisers (Selinger et al.
-1979): |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). They are off on skewed data, which is why
-executors also check while they run.
+Join orders, filters and refusals depend on one estimate of sizes. It uses the rows n and the
+distinct values d of each column (Selinger et al. 1979, "Access Path Selection in a Relational
+Database Management System"): |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). Skewed data deviate from
+it, so limits are also checked while a plan runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Term:
     """coefficient · Π|domain of free variables| · Π of the factors that the parts denote."""
 
     coefficient: int
-    parts: tuple[Expression, ...]  # none stands for 1
+    parts: tuple[Expression, ...]  # empty: 1
     free: tuple[TypedVariable, ...]  # summed out, in no part
     multiplier: int  # Π of the free variables' domain sizes
     rows: float  # estimated, of the result
@@ -63,8 +63,8 @@ class Term:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    variables: tuple[TypedVariable, ...]  # what the groundings range over
-    keep: tuple[str, ...]  # counts are wanted for each assignment of these
+    variables: tuple[TypedVariable, ...]  # of the groundings
+    keep: tuple[str, ...]  # one count for each assignment of these variables
     shape: tuple[int, ...]  # the sizes of their domains
     groundings: int  # Π of all variables' domain sizes
     terms: tuple[Term, ...]
@@ -81,17 +81,17 @@ class QueryPlan:
 
     @cached_property
     def shared(self) -> frozenset[Expression]:
-        """The expressions that occur more than once, worth remembering while the plan runs."""
+        """The expressions that occur more than once and are cached while the plan runs."""
         expressions = [part for term in self.terms for part in term.parts]
         return shared_expressions(expressions) if len(expressions) > 1 else frozenset()
 
     def domains(self, by_type: Mapping[str, Domain]) -> Mapping[str, Domain]:
-        """The domain of each variable."""
+        """Return the domain of each variable."""
         return {name: by_type[type_name] for name, type_name in self.variables}
 
 
 def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expression]:
-    """Those that occur more than once in or below the given ones."""
+    """Find the subexpressions that occur more than once in the given expressions."""
     uses: Counter[Expression] = Counter()
 
     def visit(expression: Expression) -> None:
@@ -106,7 +106,7 @@ def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expressio
 
 
 def explain_plan(plan: QueryPlan) -> str:
-    """The plan as indented text: one block for each term, joins from the outside in."""
+    """Format the plan as indented text: one block for each term, outer joins first."""
     ranges = ", ".join(f"{name}:{type_name}" for name, type_name in plan.variables)
     lines = [
         f"count groundings of ({ranges})" + (f" by {', '.join(plan.keep)}" if plan.keep else ""),
@@ -172,19 +172,19 @@ def _format_test(test: Test) -> str:
 
 
 class FactorProduct(NamedTuple):
-    """scale · Π factors: the answer to one term."""
+    """The value of one term: scale · Π factors."""
 
     scale: int
-    factors: tuple[Factor, ...] = ()  # none of them over no variables
+    factors: tuple[Factor, ...] = ()  # each over at least one variable
 
     @property
     def factor(self) -> Factor | None:
-        """Π factors, None if there are none."""
+        """The product of the factors; None if there are none."""
         return reduce(multiply_factors, self.factors) if self.factors else None
 
 
 def fold_scalars(scale: int, factors: Sequence[Factor]) -> FactorProduct:
-    """The product with the factors over no variables multiplied into the scale."""
+    """Multiply the factors over no variables into the scale."""
     for factor in factors:
         if not factor.variables:
             scale *= factor.total()
@@ -192,7 +192,7 @@ def fold_scalars(scale: int, factors: Sequence[Factor]) -> FactorProduct:
 
 
 def sum_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
-    """Σ of the answers over all values of the kept variables."""
+    """Sum the answers over all values of the kept variables."""
     found = 0
     for answer in answers:
         factor = answer.factor
@@ -205,7 +205,7 @@ def sum_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
 
 
 def tabulate_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
-    """int64 or object[plan.shape], Σ of the answers, the same along variables that one lacks."""
+    """Return int64 or object[plan.shape], the sum of the answers."""
     parts = [(answer.scale, answer.factor) for answer in answers]
     # Every partial sum is at most Σ |scale|·max|factor|.
     bound = sum(
@@ -231,9 +231,9 @@ def tabulate_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.nd
 
 
 def list_answer_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Factor:
-    """Σ of the answers as one factor over the kept variables, which all of them must list.
+    """Return the sum of the answers as a factor; each answer must bind all kept variables.
 
-    Rows are sorted and without zeros, so that every engine answers alike.
+    Rows are sorted and without zeros, so that every engine returns the same.
     """
     found = []
     for answer in answers:
@@ -244,7 +244,7 @@ def list_answer_rows(plan: QueryPlan, answers: Sequence[FactorProduct]) -> Facto
     return add_factors(plan.keep, found)
 
 
-OVERHEAD = 300.0  # the price of one operation on nothing, in rows
+OVERHEAD = 300.0  # the cost of one operation on empty factors, in rows
 
 
 class FactorSize(NamedTuple):
@@ -255,7 +255,7 @@ class FactorSize(NamedTuple):
 
 
 def estimate_join(left: FactorSize, right: FactorSize) -> FactorSize:
-    """The size of left · right over the variables of both."""
+    """Estimate the size of left · right over the variables of both."""
     rows = left.rows * right.rows
     distinct = dict(left.distinct)
     for name, count in right.distinct.items():
@@ -268,7 +268,7 @@ def estimate_join(left: FactorSize, right: FactorSize) -> FactorSize:
 
 
 def estimate_projection(shape: FactorSize, keep: tuple[str, ...]) -> FactorSize:
-    """The size after summing out all variables but `keep`."""
+    """Estimate the size after summing out all variables but `keep`."""
     distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
     return FactorSize(min(shape.rows, math.prod(distinct.values())), distinct)
 
@@ -276,7 +276,7 @@ def estimate_projection(shape: FactorSize, keep: tuple[str, ...]) -> FactorSize:
 def estimate_matches(
     rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]
 ) -> FactorSize:
-    """The size of the tuples that match terms, from the rows and distinct values of a relation."""
+    """Estimate the tuples that match terms, from the rows and distinct values of a relation."""
     found = float(rows)
     values: dict[str, float] = {}
     for term, count in zip(terms, distinct, strict=True):
