@@ -171,15 +171,15 @@ def test_rows_are_listed_with_their_counts_as_by_enumeration(run: Run, data: st.
 
 @sweep
 @given(data=st.data())
-def test_parts_kept_apart_multiply_to_the_same_table(run: Run, data: st.DataObject) -> None:
+def test_parts_kept_factored_multiply_to_the_same_table(run: Run, data: st.DataObject) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables.filter(bool))
     cube = data.draw(cubes_over(world, variables))
     names = [name for name, _ in variables]
     keep = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
     tables = []
-    for apart in (False, True):
-        wanted = PlanOutput(keep, apart=apart)
+    for factored in (False, True):
+        wanted = PlanOutput(keep, factored=factored)
         plan = compile_plan([require_cube(cube)], variables, world.extensions, wanted)
         tables.append(answer(run, plan, world.extensions)[1])
     np.testing.assert_array_equal(*tables)
@@ -310,7 +310,7 @@ def test_a_join_too_large_to_list_is_run_in_slices(monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(sliced.value, whole.value)
     size = whole.rows.nbytes + whole.value.nbytes
     run_plans([plan], world, max_memory=size)
-    with pytest.raises(TooLarge, match="not fit in the memory"):
+    with pytest.raises(TooLarge, match="exceed the memory limit"):
         run_plans([plan], world, max_memory=size // 2)
 
 
