@@ -8,9 +8,9 @@ from field_worlds import DOMAINS, field_texts, ground_atoms, log_weight
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.fields.cached_sums import CachedField
 from lapis.fields.field_text import parse_field
-from lapis.fields.flips_kernel import FieldUnits, climb, run_gibbs
+from lapis.fields.flips_kernel import FieldUnits, run_field_gibbs, sweep_icm
+from lapis.fields.gibbs import CachedField
 from lapis.fields.ground import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.tally import new_tallies
@@ -46,7 +46,7 @@ def test_what_a_flip_would_change(text: str, bits: int) -> None:
     for i, atom in enumerate(atoms):
         change = log_weight(field, DOMAINS, world | {atom: not world[atom]}) - now
         estimate = np.zeros(1)  # P(atom | all others), with which a chain draws it
-        run_gibbs(
+        run_field_gibbs(
             cached.graph, weights, cached.start(weights, start), only(units, i), estimate,
             start[i : i + 1].astype(np.uint8), random_states(0, 1)[0], tallies, 1,
         )  # fmt: skip
@@ -62,7 +62,7 @@ def test_flips_made_are_as_computed_afresh(text: str, flips: list[int], bits: in
     cells = cached.start(weights, world)
     for atom in flips:
         order = np.array([atom])
-        climb(cached.graph, weights, cells, cached.units, order)
+        sweep_icm(cached.graph, weights, cells, cached.units, order)
     fresh = cached.start(weights, cells.value[ground.cell] > 0.5)
     for name in ("value", "exponent", "root_sums"):
         assert getattr(cells, name) == pytest.approx(getattr(fresh, name), abs=1e-10), name

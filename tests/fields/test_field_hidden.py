@@ -14,9 +14,14 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.objectives import NUM_CHAINS, ContrastiveDivergence, ExactLikelihood
+from lapis.fields.objectives import (
+    NUM_CHAINS,
+    ContrastiveDivergence,
+    ExactLikelihood,
+    FieldExample,
+    make_field_example,
+)
 from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import build_examples
 
@@ -119,5 +124,5 @@ def test_chains_with_hidden_atoms_go_on_from_a_checkpoint(tmp_path: Path) -> Non
                         checkpoint=place)  # fmt: skip
     assert not whole.exact
     assert rest.weights == pytest.approx(whole.weights, abs=1e-12)
-    with pytest.raises(LapisError, match="climbs cannot be compared"):
+    with pytest.raises(LapisError, match="restarts cannot be compared"):
         fields.learn(field, data, unobserved=["Kind"], objective="likelihood", restarts=1)

@@ -32,7 +32,7 @@ def test_marks_constants_and_comparisons_are_kept() -> None:
 MISTAKES = {
     "cycle": (
         "root:\n 1 a(x)\na(x):\n 2 b(x)\nb(x):\n 1 a(x)\n",
-        """f.rrf:8:4: a parfeature cannot be made of itself: a → b → a
+        """f.rrf:8:4: parfeatures form a cycle: a → b → a
      1 a(x)
        ^^^^""",
     ),
@@ -45,10 +45,10 @@ MISTAKES = {
     ),
     "unbound parameter": (
         "root:\n 1 a(x, y)\na(x, y):\n 1 Smokes(x)\n",
-        """f.rrf:5:6: parameter 'y' of 'a' is in none of its children
+        """f.rrf:5:6: no child of 'a' uses the parameter 'y'
     a(x, y):
          ^
-    a parfeature is the same for all its values: leave it out""",
+    remove the parameter: the parfeature does not depend on it""",
     ),
     "arity": (
         "root:\n 1 Smokes(x, y)\n",
@@ -58,20 +58,20 @@ MISTAKES = {
     ),
     "type clash": (
         "Owns(person, thing)\nroot:\n 1 f(y)\nf(y):\n 1 Owns(x, y)\n 1 Smokes(y)\n",
-        """f.rrf:8:4: 'y' stands for a 'thing' and for a 'person'
+        """f.rrf:8:4: variable 'y' is used with two types, 'thing' and 'person'
      1 Smokes(y)
        ^^^^^^^^^
-f.rrf:7:4: here for a 'thing'
+f.rrf:7:4: used as a 'thing' here
      1 Owns(x, y)
        ^^^^^^^^^^""",
     ),
     "untyped variable": (
         "root:\n 1 x = y\n",
-        """f.rrf:3:1: nothing tells the type of 'x' in 'root'
+        """f.rrf:3:1: cannot infer the type of 'x' in 'root'
     root:
     ^^^^
     use it in an atom of a declared predicate
-f.rrf:3:1: nothing tells the type of 'y' in 'root'
+f.rrf:3:1: cannot infer the type of 'y' in 'root'
     root:
     ^^^^
     use it in an atom of a declared predicate""",
@@ -79,74 +79,74 @@ f.rrf:3:1: nothing tells the type of 'y' in 'root'
     "no root": (
         "a(x):\n 1 Smokes(x)\n",
         """the field has no root
-    start one with a line 'root:'; its children are what the distribution is made of""",
+    add a line 'root:' and its children, which define the distribution""",
     ),
     "root with parameters": (
         "root(x):\n 1 Smokes(x)\n",
-        """f.rrf:3:1: the root has no parameters
+        """f.rrf:3:1: the root must not have parameters
     root(x):
     ^^^^^^^""",
     ),
     "same name": (
         "root:\n 1 Smokes(x)\nSmokes(x):\n 1 Friends(x, y)\n",
-        """f.rrf:5:1: there is already a predicate 'Smokes'
+        """f.rrf:5:1: a predicate 'Smokes' already exists
     Smokes(x):
     ^^^^^^^^^
-f.rrf:1:1: it is declared here
+f.rrf:1:1: declared here
     Smokes(person)
     ^^^^^^^^^^^^^^""",
     ),
     "parameter twice": (
         "root:\n 1 a(x, x)\na(x, x):\n 1 Smokes(x)\n",
-        """f.rrf:5:6: parameter 'x' stands twice
+        """f.rrf:5:6: parameter 'x' occurs twice
     a(x, x):
          ^""",
     ),
     "unused": (
         "root:\n 1 Smokes(x)\na(x):\n 1 Smokes(x)\n",
-        """f.rrf:5:1: nothing that the root is made of refers to 'a'
+        """f.rrf:5:1: parfeature 'a' is unused: the root does not reach it
     a(x):
     ^^^^
-    give it a weight in the root or in another parfeature, or leave it out""",
+    make it a child of the root or of another parfeature, or remove it""",
     ),
     "formula": (
         "root:\n 1 Smokes(x) ^ Smokes(y)\n",
-        """f.rrf:4:4: a child is an atom, a parfeature or a comparison, not a formula
+        """f.rrf:4:4: a child must be an atom, a parfeature or a comparison, not a formula
      1 Smokes(x) ^ Smokes(y)
        ^^^^^^^^^^^^^^^^^^^^^
-    give each connective a parfeature of its own; 'lapis field from' does""",
+    write a parfeature for each connective, or convert a model by 'lapis field from'""",
     ),
     "no weight": (
         "root:\n Smokes(x)\n",
-        """f.rrf:4:2: a child has a weight, and no more
+        """f.rrf:4:2: unexpected text around the child: expected a weight and a target
      Smokes(x)
      ^^^^^^^^^
-    as in '-1.5 Smokes(x)'""",
+    write for example '-1.5 Smokes(x)'""",
     ),
     "plus": (
         "root:\n 1 Smokes(+x)\n",
-        """f.rrf:4:4: arguments of a child are variables and constants
+        """f.rrf:4:4: arguments of a child must be variables or constants
      1 Smokes(+x)
        ^^^^^^^^^^
-    of a function write the graph: Mother(x, y), y being the mother of x""",
+    write a function as a predicate: Mother(x, y), where y is the mother of x""",
     ),
     "header": (
         "Root(X):\n 1 Smokes(x)\n",
-        """f.rrf:3:1: a parfeature starts with its name and its parameters
+        """f.rrf:3:1: expected the name and the parameters of a parfeature
     Root(X):
     ^^^^^^^
-    as in 'lonely(x):', parameters in lower case
-f.rrf:4:2: only types, predicates and functions stand here
+    write for example 'lonely(x):', with parameters in lower case
+f.rrf:4:2: expected a declaration of a type, a predicate or a function
      1 Smokes(x)
      ^^^^^^^^^^^
     weights belong to the children of a parfeature, below a line like 'root:'""",
     ),
     "function": (
         "person Mother(person)\nroot:\n 1 Smokes(Mother(x))\n",
-        """f.rrf:5:4: arguments of a child are variables and constants
+        """f.rrf:5:4: arguments of a child must be variables or constants
      1 Smokes(Mother(x))
        ^^^^^^^^^^^^^^^^^
-    of a function write the graph: Mother(x, y), y being the mother of x""",
+    write a function as a predicate: Mother(x, y), where y is the mother of x""",
     ),
 }
 

@@ -19,19 +19,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lapis.fields.field import Field
     from lapis.fields.field_text import draw, print_field
     from lapis.fields.field_text import parse_field as parse
     from lapis.fields.field_text import read_field as read
-    from lapis.fields.from_logic import from_model
     from lapis.fields.inference import infer
     from lapis.fields.inference import map as map
     from lapis.fields.learning import FieldFit, learn
+    from lapis.fields.markov_logic import from_model, to_model
     from lapis.fields.scoring import FieldScore, score
-    from lapis.fields.to_logic import to_model
 
 # Resolved on first use: listing the methods of fields loads this package, and no arrays.
 _HOMES = {
@@ -39,7 +38,7 @@ _HOMES = {
     "FieldFit": "lapis.fields.learning",
     "FieldScore": "lapis.fields.scoring",
     "draw": "lapis.fields.field_text",
-    "from_model": "lapis.fields.from_logic",
+    "from_model": "lapis.fields.markov_logic",
     "infer": "lapis.fields.inference",
     "learn": "lapis.fields.learning",
     "map": "lapis.fields.inference",
@@ -47,7 +46,7 @@ _HOMES = {
     "print_field": "lapis.fields.field_text",
     "read": "lapis.fields.field_text:read_field",
     "score": "lapis.fields.scoring",
-    "to_model": "lapis.fields.to_logic",
+    "to_model": "lapis.fields.markov_logic",
 }
 
 # `map` is left out: `from lapis.fields import *` hides no builtin.
@@ -57,7 +56,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'lapis.fields' has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")

@@ -1,21 +1,22 @@
-"""A recursive random field: parfeatures that sum atoms and other parfeatures.
+"""A recursive random field: parfeatures whose children are atoms and other parfeatures.
 
-Thesis section 3.2.2. A parfeature with parameters g is, for each assignment of constants to them,
+Thesis section 3.2.2 (Lowd and Domingos 2007, "Recursive random fields"). A parfeature has a value
+for each assignment g of constants to its parameters,
 
     f_g(x) = exp( Σ_j w_j Σ_g' f_j,g,g'(x) ) / Z
 
-over its children j: atoms R(g, g') (value 0 or 1), comparisons of constants (0 or 1), and other
-parfeatures. Variables of a child that are no parameters are summed out. The root has no parameters,
-P(x) = exp(Σ_j w_j Σ_g f_j,g(x)) / Z_0.
+Its children j are atoms R(g, g') and comparisons of constants (value 0 or 1), and other
+parfeatures. The variables of a child that are not parameters are summed over. The root has no
+parameters and defines the distribution, P(x) = exp(Σ_j w_j Σ_g f_j,g(x)) / Z_0.
 
-The thesis leaves Z free; it only rescales the weights of the parents. Here it is the largest value
-that the exponential can take, each child lying in [0, 1] and child j having n_j terms:
+The thesis leaves Z open, since it only rescales the weights of the parents. We use the largest
+value of the exponential. Each child is in [0, 1] and child j has n_j terms, so
 
     log Z = Σ_j max(w_j, 0) n_j
 
-so that every parfeature lies in [0, 1] for domains of any size, and is 1 where all children with
-positive weights are 1 and all with negative ones are 0. What did not work: Π (1 + e^w), which is
-smooth at w = 0, makes a sum over a thousand children of small weight 2^−1000.
+Then every parfeature is in [0, 1] for all domain sizes. It is 1 if all children with positive
+weights are 1 and all with negative weights are 0. What did not work: Π (1 + e^w), which is smooth
+at w = 0, but makes the value 2^−1000 for a thousand children of small weight.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from lapis.language.syntax import Constant, Variable
 ROOT = "root"
 COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")
 
-Term = Variable | Constant
+FieldTerm = Variable | Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +43,22 @@ class Child:
 
     weight: float
     target: str  # a predicate, a parfeature, or one of COMPARISONS
-    terms: tuple[Term, ...]
-    fixed: bool = False  # written @fixed: learning leaves the weight alone
+    terms: tuple[FieldTerm, ...]
+    fixed: bool = False  # written @fixed: learning does not change the weight
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Each once, in order."""
+        """The distinct variables, in order."""
         return tuple(dict.fromkeys(t.name for t in self.terms if isinstance(t, Variable)))
 
 
 @dataclass(frozen=True)
 class Parfeature:
-    """A weighted sum of children, exponentiated.
+    """The exponential of a weighted sum of children.
 
-    A variable that is no parameter is summed over within one child. Another child may use the same
-    name for a variable of another type.
+    A variable that is not a parameter is local to its child: another child may use the same name
+    for a variable of another type.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Parfeature:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def variable_types(self) -> dict[tuple[str, tuple[Term, ...]], dict[str, str]]:
+    def variable_types(self) -> dict[tuple[str, tuple[FieldTerm, ...]], dict[str, str]]:
         """The type of each parameter and variable of a child, by the child's target and terms."""
         own = dict(zip(self.parameters, self.types, strict=True))
         return {
@@ -77,17 +78,17 @@ class Parfeature:
         }
 
     def types_in(self, child: Child) -> dict[str, str]:
-        """The type of each parameter and of each variable of a child."""
+        """Return the type of each parameter and of each variable of a child."""
         return self.variable_types[child.target, child.terms]
 
     def summed(self, child: Child) -> tuple[str, ...]:
-        """The variables that a child sums over."""
+        """Return the variables over which a child is summed."""
         return tuple(name for name in child.variables if name not in self.parameters)
 
 
 @dataclass(frozen=True)
 class Field:
-    """Declarations, as in a Markov logic file, and parfeatures; the last of `order` is the root."""
+    """Declarations as in a Markov logic file, and parfeatures; the last of `order` is the root."""
 
     declarations: Model  # without rules
     parfeatures: tuple[Parfeature, ...]
@@ -103,7 +104,7 @@ class Field:
         return self.by_name[ROOT]
 
     def argument_types(self, target: str) -> tuple[str, ...]:
-        """Types of the arguments of a parfeature or a predicate.
+        """Return the types of the arguments of a parfeature or a predicate.
 
         Parameters
         ----------
@@ -121,7 +122,7 @@ class Field:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The parfeatures, each after those it refers to."""
+        """The names of the parfeatures, children before parents."""
         found: dict[str, None] = {}
 
         def visit(name: str) -> None:
@@ -134,7 +135,7 @@ class Field:
         return tuple(found)
 
     def edges(self) -> Iterator[tuple[Parfeature, Child]]:
-        """Every parfeature with each of its children: one for each weight, in order."""
+        """Yield each parfeature with each of its children, in the order of the weights."""
         for parfeature in self.parfeatures:
             for child in parfeature.children:
                 yield parfeature, child

@@ -1,4 +1,6 @@
-"""The text of a field (.rrf): declarations as in a Markov logic file, then parfeatures.
+"""The text of a field (.rrf): parse, check, print and draw.
+
+The text has declarations as in a Markov logic file, then parfeatures:
 
     Smokes(person)
     Friends(person, person)
@@ -14,26 +16,29 @@
       5      Friends(x, y)
       5      Smokes(y)
 
-A line that ends in a colon starts a parfeature; the lines below it are its children, a weight and
-an atom, another parfeature or a comparison. Names in lower case are variables, those that are no
-parameters are summed out. `@fixed` before a weight keeps it as it is while others are learned.
-Parsing what is printed gives the same field back.
+A line that ends in a colon starts a parfeature. Each line below it is a child: a weight and an
+atom, another parfeature or a comparison. Names in lower case are variables. Variables that are not
+parameters are summed over. Learning does not change a weight after `@fixed`. Printing and parsing
+gives the same field.
 
-A field as a picture, like Figure 3.1: the root above, what parfeatures are made of below.
+`build_field` resolves names, infers the types of variables, and rejects cycles and parfeatures that
+the root does not reach.
 
-Parfeatures are drawn once, however many parents they have; atoms and comparisons once for each
-parfeature that has them. Edges are blue where a weight is positive, red where it is negative, and
-the wider the larger it is.
+`draw` shows the root at the top, as in Figure 3.1 of the thesis. A parfeature is drawn once,
+an atom or a comparison once for each of its parents. Edges of positive weights are blue, those of
+negative weights red; the width grows with the size of the weight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lapis.errors import LapisError, Source, Span, raise_all
-from lapis.fields.field import Child, Field
-from lapis.fields.resolve import Header, build_field
+from lapis.errors import LapisError, Note, Source, Span, did_you_mean, raise_all
+from lapis.fields.field import COMPARISONS, ROOT, Child, Field, FieldTerm, Parfeature
 from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.model import Model
 from lapis.language.names import format_constant
 from lapis.language.parser import parse_statement, parse_weighted, read_model_text
 from lapis.language.printer import print_model
@@ -141,7 +146,7 @@ def parse_declaration(
         declared.setdefault(statement.name, statement)
     elif not isinstance(statement, TypeDeclaration):
         raise LapisError(
-            "only types, predicates and functions stand here",
+            "expected a declaration of a type, a predicate or a function",
             code="field-declaration",
             span=Span(source, tokens[0].start, tokens[-1].end),
             hint="weights belong to the children of a parfeature, below a line like 'root:'",
@@ -150,7 +155,7 @@ def parse_declaration(
 
 
 def parse_header(tokens: list[Token], source: Source) -> Header:
-    """name(x, y): or root:"""
+    """Parse `name(x, y):` or `root:`."""
     kinds = [token.kind for token in tokens]
     span = Span(source, tokens[0].start, tokens[-2].end) if len(tokens) > 1 else None
     names = tokens[2:-2:2]
@@ -160,27 +165,27 @@ def parse_header(tokens: list[Token], source: Source) -> Header:
     ]  # fmt: skip
     if not (plain or listed) or any(not name.text[0].islower() for name in names):
         raise LapisError(
-            "a parfeature starts with its name and its parameters",
+            "expected the name and the parameters of a parfeature",
             code="parfeature",
             span=span or Span(source, tokens[0].start, tokens[-1].end),
-            hint="as in 'lonely(x):', parameters in lower case",
+            hint="write for example 'lonely(x):', with parameters in lower case",
         )
     parameters = tuple((name.text, Span(source, name.start, name.end)) for name in names)
     return Header(tokens[0].text, parameters, span)
 
 
 def parse_child(tokens: list[Token], source: Source) -> Child:
-    """[@fixed] weight atom, or a comparison."""
+    """Parse `[@fixed] weight target`; the target is an atom or a comparison."""
     found: WeightedFormula = parse_weighted(
         tokens, source, Span(source, tokens[0].start, tokens[-1].end)
     )
     formula, span = found.formula, found.formula.span
     if found.hard or found.weight is None or found.utility is not None or found.at:
         raise LapisError(
-            "a child has a weight, and no more",
+            "unexpected text around the child: expected a weight and a target",
             code="child-weight",
             span=found.span,
-            hint="as in '-1.5 Smokes(x)'",
+            hint="write for example '-1.5 Smokes(x)'",
         )
     if isinstance(formula, Comparison):
         target: str = formula.operator
@@ -189,18 +194,18 @@ def parse_child(tokens: list[Token], source: Source) -> Child:
         target, terms = formula.predicate, formula.terms
     else:
         raise LapisError(
-            "a child is an atom, a parfeature or a comparison, not a formula",
+            "a child must be an atom, a parfeature or a comparison, not a formula",
             code="child",
             span=span,
-            hint="give each connective a parfeature of its own; 'lapis field from' does",
+            hint="write a parfeature for each connective, or convert a model by 'lapis field from'",
         )
     plain = tuple(t for t in terms if isinstance(t, Variable | Constant))
     if len(plain) < len(terms) or any(isinstance(t, Variable) and t.plus for t in plain):
         raise LapisError(
-            "arguments of a child are variables and constants",
+            "arguments of a child must be variables or constants",
             code="child",
             span=span,
-            hint="of a function write the graph: Mother(x, y), y being the mother of x",
+            hint="write a function as a predicate: Mother(x, y), where y is the mother of x",
         )
     return Child(found.weight, target, plain, found.fixed, span)
 
@@ -222,32 +227,32 @@ def print_field(field: Field, title: str = "") -> str:
     """
     parts = [print_model(field.declarations, title=title)]
     for parfeature in field.parfeatures:
-        head = call(parfeature.name, parfeature.parameters)
+        head = print_call(parfeature.name, parfeature.parameters)
         parts.append("\n".join([f"{head}:", *(f"  {print_child(c)}" for c in parfeature.children)]))
     return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
 
 def print_child(child: Child) -> str:
-    """[@fixed] weight atom."""
+    """Print `[@fixed] weight target`."""
     mark = "@fixed " if child.fixed else ""
     return f"{mark}{repr(child.weight).removesuffix('.0'):<{WIDTH}} {print_target(child)}"
 
 
 def print_target(child: Child) -> str:
-    """The child without its weight."""
+    """Print a child without its weight."""
     terms = [t.name if isinstance(t, Variable) else format_constant(t.name) for t in child.terms]
     if not child.target[0].isalpha() and child.target[0] != "_":
         return f"{terms[0]} {child.target} {terms[1]}"
-    return call(child.target, terms)
+    return print_call(child.target, terms)
 
 
-def call(name: str, arguments: tuple[str, ...] | list[str]) -> str:
+def print_call(name: str, arguments: tuple[str, ...] | list[str]) -> str:
     return f"{name}({', '.join(arguments)})" if arguments else name
 
 
 POSITIVE, NEGATIVE = "#4c72b0", "#c44e52"
 PARFEATURE = "#e8edf5"
-STRONG = 8.0  # a weight drawn as wide as can be
+STRONG = 8.0  # least weight that is drawn at the greatest width
 
 
 def draw(field: FieldLike) -> Picture:
@@ -279,10 +284,12 @@ def draw(field: FieldLike) -> Picture:
 
 
 def field_graph(field: Field) -> Picture:
-    """The root first, every parfeature after what it is a part of."""
+    """Build the graph of a field, parents before children."""
     order = list(reversed(field.order))
     number = {name: place for place, name in enumerate(order)}
-    nodes = [GraphNode(call(name, field.by_name[name].parameters), PARFEATURE) for name in order]
+    nodes = [
+        GraphNode(print_call(name, field.by_name[name].parameters), PARFEATURE) for name in order
+    ]
     edges = []
     for name in order:
         for child in field.by_name[name].children:
@@ -293,3 +300,307 @@ def field_graph(field: Field) -> Picture:
             width = 0.6 + 2.4 * min(abs(child.weight), STRONG) / STRONG
             edges.append(GraphEdge(number[name], target, f"{child.weight:.3g}", colour, width))
     return Picture(tuple(nodes), tuple(edges))
+
+
+@dataclass
+class Header:
+    """A parfeature as written in a file."""
+
+    name: str
+    parameters: tuple[tuple[str, Span | None], ...]
+    span: Span | None
+    children: list[Child] = field(default_factory=list)
+
+
+def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Field:
+    """Build and check a field of parfeatures over a model's predicates."""
+    raise_all(find_clashes(headers, declarations))
+    features = {header.name: header for header in headers}
+    raise_all([e for header in headers for e in find_mistakes(header, features, declarations)])
+    raise_all(find_cycle(features))
+    raise_all(find_unused(features))
+    table = infer_types(features, declarations)
+    parfeatures = tuple(
+        Parfeature(
+            header.name,
+            tuple(parameter for parameter, _ in header.parameters),
+            tuple(header.children),
+            table.of_parameters(header),
+            table.of_children(header),
+            header.span,
+        )
+        for header in headers
+    )
+    return with_constants(Field(declarations, parfeatures, name))
+
+
+def find_clashes(headers: Sequence[Header], declarations: Model) -> list[LapisError]:
+    """Return errors for names used twice, and for a root that is missing or has parameters."""
+    errors: list[LapisError] = []
+    seen: dict[str, Header] = {}
+    for header in headers:
+        earlier = seen.setdefault(header.name, header)
+        predicate = declarations.predicates.get(header.name)
+        if earlier is not header or predicate is not None:
+            what = "parfeature" if predicate is None else "predicate"
+            where = earlier.span if predicate is None else predicate.span
+            errors.append(
+                LapisError(
+                    f"a {what} {header.name!r} already exists",
+                    code="declared-twice",
+                    span=header.span,
+                    notes=[Note("declared here", where)],
+                )
+            )
+        names = [name for name, _ in header.parameters]
+        errors += [
+            LapisError(f"parameter {name!r} occurs twice", code="parameter", span=span)
+            for place, (name, span) in enumerate(header.parameters)
+            if name in names[:place]
+        ]
+        if header.name == ROOT and names:
+            message = "the root must not have parameters"
+            errors.append(LapisError(message, code="root", span=header.span))
+    if ROOT not in seen:
+        hint = "add a line 'root:' and its children, which define the distribution"
+        errors.append(LapisError("the field has no root", code="no-root", hint=hint))
+    return errors
+
+
+def find_mistakes(
+    header: Header, features: dict[str, Header], declarations: Model
+) -> list[LapisError]:
+    """Return errors for unknown names, wrong numbers of arguments and unused parameters."""
+    errors: list[LapisError] = []
+    for child in header.children:
+        if child.target in COMPARISONS:
+            continue
+        feature, predicate = features.get(child.target), declarations.predicates.get(child.target)
+        if feature is None and predicate is None:
+            errors.append(unknown_name(child, features, declarations))
+            continue
+        arity = len(feature.parameters) if feature else predicate.arity if predicate else 0
+        if len(child.terms) != arity:
+            errors.append(
+                LapisError(
+                    f"{child.target!r} takes {arity} argument{'s' * (arity != 1)}, "
+                    f"not {len(child.terms)}",
+                    code="arity",
+                    span=child.span,
+                )
+            )
+    used = {name for child in header.children for name in child.variables}
+    errors += [
+        LapisError(
+            f"no child of {header.name!r} uses the parameter {name!r}",
+            code="unbound-parameter",
+            span=span,
+            hint="remove the parameter: the parfeature does not depend on it",
+        )
+        for name, span in header.parameters
+        if name not in used
+    ]
+    return errors
+
+
+def unknown_name(child: Child, features: dict[str, Header], declarations: Model) -> LapisError:
+    close = did_you_mean(child.target, [*features, *declarations.predicates])
+    hint = "declare it as a predicate, or define a parfeature of this name"
+    if close is not None:
+        place = features[close].span if close in features else declarations.predicates[close].span
+        hint = (
+            f"did you mean {close!r}, declared at {place}?" if place else f"did you mean {close!r}?"
+        )
+    return LapisError(
+        f"unknown predicate or parfeature {child.target!r}",
+        code="unknown-predicate",
+        span=child.span,
+        hint=hint,
+    )
+
+
+def find_cycle(features: dict[str, Header]) -> list[LapisError]:
+    """Return an error for the first cycle, located at the child that closes it."""
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> LapisError | None:
+        if name in done:
+            return None
+        for child in features[name].children:
+            if child.target in (*path, name):
+                cycle = (*path, name)[(*path, name).index(child.target) :]
+                return LapisError(
+                    f"parfeatures form a cycle: {' → '.join((*cycle, child.target))}",
+                    code="cycle",
+                    span=child.span,
+                )
+            if child.target in features:
+                wrong = visit(child.target, (*path, name))
+                if wrong is not None:
+                    return wrong
+        done.add(name)
+        return None
+
+    for name in features:
+        wrong = visit(name, ())
+        if wrong is not None:
+            return [wrong]
+    return []
+
+
+def find_unused(features: dict[str, Header]) -> list[LapisError]:
+    """Return errors for parfeatures that the root does not reach."""
+    reached: set[str] = set()
+    pending = [ROOT]
+    while pending:
+        name = pending.pop()
+        if name in features and name not in reached:
+            reached.add(name)
+            pending += [child.target for child in features[name].children]
+    return [
+        LapisError(
+            f"parfeature {name!r} is unused: the root does not reach it",
+            code="unused-parfeature",
+            span=header.span,
+            hint="make it a child of the root or of another parfeature, or remove it",
+        )
+        for name, header in features.items()
+        if name not in reached
+    ]
+
+
+def infer_types(features: dict[str, Header], declarations: Model) -> TypeTable:
+    """Infer the type of each variable of each parfeature from predicates above and below it.
+
+    A comparison does not determine the types of its variables. They follow from a constant on the
+    other side, or from variables of the same name in other children if these have only one type.
+    """
+    table = TypeTable(features, declarations)
+    table.propagate()
+    while table.guess_comparisons():
+        table.propagate()
+    raise_all(
+        [
+            LapisError(
+                f"cannot infer the type of {variable!r} in {name!r}",
+                code="untyped-variable",
+                span=features[name].span,
+                hint="use it in an atom of a declared predicate",
+            )
+            for name, variable in dict.fromkeys((key[0], key[2]) for key in table.untyped())
+        ]
+    )
+    return table
+
+
+VariableKey = tuple[str, int, str]  # parfeature, child (PARAMETER: of all children), variable
+PARAMETER = -1
+
+
+@dataclass
+class TypeTable:
+    """The inferred types of variables, and the child from which each was inferred."""
+
+    features: dict[str, Header]
+    declarations: Model
+    types: dict[VariableKey, str] = field(default_factory=dict)
+    source: dict[VariableKey, Child] = field(default_factory=dict)
+
+    def key(self, header: Header, number: int, variable: str) -> VariableKey:
+        is_parameter = any(variable == name for name, _ in header.parameters)
+        return header.name, PARAMETER if is_parameter else number, variable
+
+    def known(self, header: Header, number: int, term: FieldTerm) -> str | None:
+        """Return the type of a term; None if it is a variable without a type yet, or ambiguous."""
+        if isinstance(term, Variable):
+            return self.types.get(self.key(header, number, term.name))
+        having = [name for name, names in self.declarations.types.items() if term.name in names]
+        return having[0] if len(having) == 1 else None
+
+    def of_parameters(self, header: Header) -> tuple[str, ...]:
+        return tuple(self.types[header.name, PARAMETER, name] for name, _ in header.parameters)
+
+    def of_children(self, header: Header) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(self.types[self.key(header, number, name)] for name in child.variables)
+            for number, child in enumerate(header.children)
+        )
+
+    def untyped(self) -> list[VariableKey]:
+        keys = [
+            self.key(header, number, name)
+            for header in self.features.values()
+            for number, child in enumerate(header.children)
+            for name in child.variables
+        ]
+        return [key for key in dict.fromkeys(keys) if key not in self.types]
+
+    def propagate(self) -> None:
+        """Propagate types between parents and children until nothing changes."""
+        before = -1
+        while before != len(self.types):
+            before = len(self.types)
+            for header in self.features.values():
+                for number, child in enumerate(header.children):
+                    self.propagate_child(header, number, child)
+
+    def propagate_child(self, header: Header, number: int, child: Child) -> None:
+        feature = self.features.get(child.target)
+        own = [self.known(header, number, term) for term in child.terms]
+        slots: list[str | None]
+        if child.target in self.declarations.predicates:
+            slots = list(self.declarations.predicates[child.target].types)
+        elif feature is not None:
+            parameters = [(feature.name, PARAMETER, name) for name, _ in feature.parameters]
+            slots = [self.types.get(key) for key in parameters]
+            for key, term, slot, given in zip(parameters, child.terms, slots, own, strict=True):
+                if slot is None and given is not None and isinstance(term, Variable):
+                    self.add(key, given, child)
+        else:
+            slots = [own[0] or own[1], own[1] or own[0]]
+        for term, slot in zip(child.terms, slots, strict=True):
+            if slot is not None and isinstance(term, Variable):
+                self.add(self.key(header, number, term.name), slot, child)
+
+    def add(self, key: VariableKey, type_name: str, child: Child) -> None:
+        """Set the type of a variable; raise LapisError if it has another type."""
+        known = self.types.setdefault(key, type_name)
+        if known != type_name:
+            raise LapisError(
+                f"variable {key[2]!r} is used with two types, {known!r} and {type_name!r}",
+                code="type-clash",
+                span=child.span,
+                notes=[Note(f"used as a {known!r} here", self.source[key].span)],
+            )
+        self.source.setdefault(key, child)
+
+    def guess_comparisons(self) -> bool:
+        """Set types of variables in comparisons from equal names in other children."""
+        found = False
+        for key in self.untyped():
+            name, number, variable = key
+            alike = {
+                found_type
+                for other, found_type in self.types.items()
+                if other[0] == name and other[2] == variable
+            }
+            if number != PARAMETER and len(alike) == 1:
+                child = self.features[name].children[number]
+                if child.target in COMPARISONS:
+                    self.add(key, alike.pop(), child)
+                    found = True
+        return found
+
+
+def with_constants(field: Field) -> Field:
+    """Add the constants in the children of parfeatures to the declarations."""
+    named = {name: dict.fromkeys(known) for name, known in field.declarations.types.items()}
+    for _, child in field.edges():
+        if child.target not in COMPARISONS:
+            for term, type_name in zip(
+                child.terms, field.argument_types(child.target), strict=True
+            ):
+                if isinstance(term, Constant):
+                    named[type_name].setdefault(term.name)
+    types = {name: tuple(found) for name, found in named.items()}
+    return replace(field, declarations=replace(field.declarations, types=types))

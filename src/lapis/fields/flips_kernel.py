@@ -1,11 +1,11 @@
-"""Flips and all they change, from cached sums: only the features above the atoms are touched.
+"""Kernels that flip atoms of a field and update only the parfeatures above them.
 
-Every cell keeps its value f and its exponent e. A flip changes the exponents of the parfeatures
-that refer to the atom by w · change, their values by exp(e + Δ) − f, the exponents above by w times
-that, and so on up to the root, whose Δ is the change of the log-probability. Nodes are numbered
-bottom-up, so that a cell reached on two paths has all of its Δ before it passes anything on.
+Every cell stores its value f and its exponent e. A flip changes the exponents of the atom's parents
+by w · (change of the atom), their values by exp(e + Δ) − f, the exponents above by w times that,
+and so on up to the root, whose Δ is the change of the log-probability. Nodes are numbered
+bottom-up, so the Δ of a cell that is reached on two paths is complete before it is propagated.
 
-Nothing is committed until `commit`; `forget` takes it back.
+`try_flips` computes the changes, `apply_flips` makes them, `discard_flips` drops them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from lapis.runtime.kernels import entry, inner
 
 
 class FieldCellGraph(NamedTuple):
-    """Where cells are and who refers to them."""
+    """The cells of a ground field, and the edges from children to parents."""
 
     node_offset: np.ndarray  # int64[num_nodes + 1]
     first_parfeature: np.ndarray  # int64[1]
     up_start: np.ndarray  # int64[num_nodes + 1], edges into each node's parents
     up_edge: np.ndarray  # int64[num_edges]
     parent: np.ndarray  # int64[num_edges], node
-    # Arguments of the child of each edge: how to decode them and what they must be.
+    # Arguments of the child of each edge: how to decode a cell, and required constants.
     place_start: np.ndarray  # int64[num_edges + 1]
     place_divisor: np.ndarray  # int64[num_places], stride in the child's table
     place_size: np.ndarray  # int64[num_places]
-    place_constant: np.ndarray  # int64[num_places], the constant that must stand here, or −1
+    place_constant: np.ndarray  # int64[num_places], the required constant, or −1
     same_divisor: np.ndarray  # int64[num_places], of an earlier place of the same variable, or 0
     same_size: np.ndarray  # int64[num_places]
     place_stride: np.ndarray  # int64[num_places], in the parent's table; 0 where summed over
     free_start: np.ndarray  # int64[num_edges + 1]
-    free_offset: np.ndarray  # int64[...], over the parent's parameters that the child has not
+    free_offset: np.ndarray  # int64[...], over the parent's parameters that the child lacks
     root_slot: np.ndarray  # int64[num_edges], the number of the edge among the root's, or −1
 
 
 class FieldUnits(NamedTuple):
-    """The unknown atoms, in sets of which at most one is true: an atom, or a block of them."""
+    """The unknown atoms in units of which at most one atom is true: single atoms, and blocks."""
 
     start: np.ndarray  # int64[num_units + 1]
     atom: np.ndarray  # int64[num_unknown]
@@ -51,17 +51,16 @@ class FieldUnits(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """A world with its cached values, and room for what a flip changes.
+    """A world with its cached values, and buffers for the changes of a flip.
 
-    The first five are columns of one table: a flip that touches thousands of cells far apart waits
-    for each of them once.
+    The first five are columns of one table, so that a touched cell costs one cache miss.
     """
 
     value: np.ndarray  # float64[num_cells], f
     exponent: np.ndarray  # float64[num_cells], e
     change: np.ndarray  # float64[num_cells], Δ
     fresh: np.ndarray  # float64[num_cells], f'
-    mark: np.ndarray  # float64[num_cells], 1 where touched
+    mark: np.ndarray  # float64[num_cells], 1 if touched
     root_sums: np.ndarray  # float64[num_root_weights], Σ f of each child of the root
     touched: np.ndarray  # int64[num_cells], those of each node from its offset on
     num_touched: np.ndarray  # int64[num_nodes]
@@ -70,7 +69,7 @@ class Cells(NamedTuple):
 
 @inner
 def first_parent(graph, edge, local):  # type: ignore[no-untyped-def]
-    """The parent's cell of a child's, free parameters 0; −1 where the edge does not refer to it."""
+    """Return the parent's cell with free parameters 0; −1 if the edge excludes the child's cell."""
     begin, end = graph.place_start[edge], graph.place_start[edge + 1]
     found = graph.node_offset[graph.parent[edge]]
     for place in range(begin, end):
@@ -85,8 +84,8 @@ def first_parent(graph, edge, local):  # type: ignore[no-untyped-def]
 
 
 @inner
-def raise_parents(graph, weight, cells, node, cell, difference):  # type: ignore[no-untyped-def]
-    """Pass the change of a cell's value on to the exponents above it."""
+def propagate_change(graph, weight, cells, node, cell, difference):  # type: ignore[no-untyped-def]
+    """Add the change of a cell's value to the exponents of its parents."""
     local = cell - graph.node_offset[node]
     for at in range(graph.up_start[node], graph.up_start[node + 1]):
         edge = graph.up_edge[at]
@@ -105,24 +104,24 @@ def raise_parents(graph, weight, cells, node, cell, difference):  # type: ignore
 
 
 @inner
-def is_gone(cells, cell):  # type: ignore[no-untyped-def]
-    """Whether a value has underflown before and after: it changes nothing."""
+def is_underflown(cells, cell):  # type: ignore[no-untyped-def]
+    """Test whether the value is 0 by underflow before and after."""
     return cells.fresh[cell] == 0.0 and cells.value[cell] == 0.0
 
 
 @inner
-def toggle(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
-    """The first step of a flip: an atom, if it is one, becomes what it is not."""
+def flip_atom(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
+    """Flip an atom and propagate the change to its parents; no-op for cell −1."""
     if cell >= 0:
         cells.fresh[cell] = 1.0 - cells.value[cell]
-        raise_parents(graph, weight, cells, node, cell, cells.fresh[cell] - cells.value[cell])
+        propagate_change(graph, weight, cells, node, cell, cells.fresh[cell] - cells.value[cell])
 
 
 @inner
 def try_flips(graph, weight, cells, node, one, other):  # type: ignore[no-untyped-def]
-    """The change of the log-probability if these atoms were flipped; nothing is committed."""
-    toggle(graph, weight, cells, node, one)
-    toggle(graph, weight, cells, node, other)
+    """Compute the change of the log-probability if these atoms were flipped."""
+    flip_atom(graph, weight, cells, node, one)
+    flip_atom(graph, weight, cells, node, other)
     root = len(graph.node_offset) - 2
     for above in range(graph.first_parfeature[0], root):
         start = graph.node_offset[above]
@@ -130,16 +129,16 @@ def try_flips(graph, weight, cells, node, one, other):  # type: ignore[no-untype
             touched = cells.touched[at]
             exponent = cells.exponent[touched] + cells.change[touched]
             cells.fresh[touched] = np.exp(min(exponent, 0.0))
-            if not is_gone(cells, touched):
+            if not is_underflown(cells, touched):
                 difference = cells.fresh[touched] - cells.value[touched]
-                raise_parents(graph, weight, cells, above, touched, difference)
+                propagate_change(graph, weight, cells, above, touched, difference)
     place = graph.node_offset[root]
     return cells.change[place] if cells.num_touched[root] > 0 else 0.0
 
 
 @inner
-def forget(graph, cells):  # type: ignore[no-untyped-def]
-    """Take back what a flip would have changed."""
+def discard_flips(graph, cells):  # type: ignore[no-untyped-def]
+    """Drop the changes of `try_flips`."""
     for node in range(graph.first_parfeature[0], len(graph.node_offset) - 1):
         start = graph.node_offset[node]
         for at in range(start, start + cells.num_touched[node]):
@@ -148,8 +147,8 @@ def forget(graph, cells):  # type: ignore[no-untyped-def]
 
 
 @inner
-def count_root(graph, cells, node, cell, difference):  # type: ignore[no-untyped-def]
-    """Keep the sums of the root's children."""
+def update_root_sums(graph, cells, node, cell, difference):  # type: ignore[no-untyped-def]
+    """Update the sums of the root's children."""
     for at in range(graph.up_start[node], graph.up_start[node + 1]):
         edge = graph.up_edge[at]
         slot = graph.root_slot[edge]
@@ -158,11 +157,11 @@ def count_root(graph, cells, node, cell, difference):  # type: ignore[no-untyped
 
 
 @inner
-def commit(graph, cells, node, one, other):  # type: ignore[no-untyped-def]
-    """Make the flips that were tried."""
+def apply_flips(graph, cells, node, one, other):  # type: ignore[no-untyped-def]
+    """Apply the changes of `try_flips`."""
     for cell in (one, other):
         if cell >= 0:
-            count_root(graph, cells, node, cell, cells.fresh[cell] - cells.value[cell])
+            update_root_sums(graph, cells, node, cell, cells.fresh[cell] - cells.value[cell])
             cells.value[cell] = cells.fresh[cell]
     root = len(graph.node_offset) - 2
     for above in range(graph.first_parfeature[0], root + 1):
@@ -172,16 +171,17 @@ def commit(graph, cells, node, one, other):  # type: ignore[no-untyped-def]
             cells.exponent[touched] += cells.change[touched]
             if above != root:
                 difference = cells.fresh[touched] - cells.value[touched]
-                count_root(graph, cells, above, touched, difference)
+                update_root_sums(graph, cells, above, touched, difference)
                 cells.value[touched] = cells.fresh[touched]
-    forget(graph, cells)
+    discard_flips(graph, cells)
 
 
 @inner
-def weigh_states(graph, weight, cells, units, unit):  # type: ignore[no-untyped-def]
-    """Log-weights of a unit's states relative to its own into `share`; (own state, last tried).
+def score_states(graph, weight, cells, units, unit):  # type: ignore[no-untyped-def]
+    """Write the log-weights of a unit's states, relative to the present one, to `share`.
 
-    State 0 is that no atom is true, state k that the kth is. What was tried last is not forgotten.
+    In state 0 no atom is true, in state k the kth. Returns the present state and the last one
+    tried, whose changes are still in the buffers.
     """
     begin, end = units.start[unit], units.start[unit + 1]
     node, own, last = units.node[unit], 0, 0
@@ -195,7 +195,7 @@ def weigh_states(graph, weight, cells, units, unit):  # type: ignore[no-untyped-
         elif state == 0 and units.exact[unit]:
             cells.share[state] = -np.inf
         else:
-            forget(graph, cells)
+            discard_flips(graph, cells)
             wanted = units.cell[begin + state - 1] if state > 0 else np.int64(-1)
             cells.share[state] = try_flips(graph, weight, cells, node, present, wanted)
             last = state
@@ -203,28 +203,28 @@ def weigh_states(graph, weight, cells, units, unit):  # type: ignore[no-untyped-
 
 
 @inner
-def move(graph, weight, cells, units, unit, own, last, state):  # type: ignore[no-untyped-def]
-    """Put a unit, whose states have been weighed, into a state."""
+def set_state(graph, weight, cells, units, unit, own, last, state):  # type: ignore[no-untyped-def]
+    """Set the state of a unit after `score_states`."""
     if state == own:
-        forget(graph, cells)
+        discard_flips(graph, cells)
         return
     begin, node = units.start[unit], units.node[unit]
     present = units.cell[begin + own - 1] if own > 0 else np.int64(-1)
     wanted = units.cell[begin + state - 1] if state > 0 else np.int64(-1)
     if state != last:
-        forget(graph, cells)
+        discard_flips(graph, cells)
         try_flips(graph, weight, cells, node, present, wanted)
-    commit(graph, cells, node, present, wanted)
+    apply_flips(graph, cells, node, present, wanted)
 
 
 @entry
-def run_gibbs(graph, weight, cells, units, estimate, world, rng, tallies, num_samples):  # type: ignore[no-untyped-def]
-    """Sweeps over the units in order, each tallied; how often one changed."""
+def run_field_gibbs(graph, weight, cells, units, estimate, world, rng, tallies, num_samples):  # type: ignore[no-untyped-def]
+    """Run Gibbs sweeps and record each; return the number of changes."""
     changes = 0
     for _ in range(num_samples):
         for unit in range(len(units.node)):
             begin, end = units.start[unit], units.start[unit + 1]
-            own, last = weigh_states(graph, weight, cells, units, unit)
+            own, last = score_states(graph, weight, cells, units, unit)
             top, total, share = 0.0, 0.0, cells.share
             for state in range(end - begin + 1):
                 top = max(top, share[state])
@@ -240,22 +240,22 @@ def run_gibbs(graph, weight, cells, units, estimate, world, rng, tallies, num_sa
                 estimate[units.atom[at]] = share[at - begin + 1] / total
                 world[units.atom[at]] = 1 if chosen == at - begin + 1 else 0
             changes += chosen != own
-            move(graph, weight, cells, units, unit, own, last, chosen)
+            set_state(graph, weight, cells, units, unit, own, last, chosen)
         record_sample(tallies, estimate, cells.root_sums, world)
     return changes
 
 
 @entry
-def climb(graph, weight, cells, units, order):  # type: ignore[no-untyped-def]
-    """One sweep of iterated conditional modes in an order; how many units changed."""
+def sweep_icm(graph, weight, cells, units, order):  # type: ignore[no-untyped-def]
+    """Run one sweep of iterated conditional modes; return the number of changes."""
     changes = 0
     for place in range(len(order)):
         unit = order[place]
-        own, last = weigh_states(graph, weight, cells, units, unit)
+        own, last = score_states(graph, weight, cells, units, unit)
         best, share = own, cells.share
         for state in range(units.start[unit + 1] - units.start[unit] + 1):
             if share[state] > share[best]:
                 best = state
         changes += best != own
-        move(graph, weight, cells, units, unit, own, last, best)
+        set_state(graph, weight, cells, units, unit, own, last, best)
     return changes

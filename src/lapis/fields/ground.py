@@ -1,16 +1,30 @@
-"""A field on the constants of a world, without listing its groundings.
+"""Ground fields as tables: evaluation, derivatives and enumeration.
 
-Predicates, comparisons and parfeatures are nodes; the groundings of a node are the cells of a table
-with an axis for each argument, and all tables stand one after another in one vector. Which cells a
-child refers to is then arithmetic: with strides s of the child's table,
+Predicates, comparisons and parfeatures are nodes. The groundings of a node are the cells of a table
+with an axis for each argument; all tables are consecutive parts of one vector. With strides s of
+the child's table, the cells of a child are
 
     cell of the child = base + Σ_parameters s_p value_p + Σ_summed s_v value_v
 
-where a variable that stands in two places has the sum of both strides and constants go into the
-base. So a field of eight million groundings costs its values and no pointers, numpy sums over
-strided views (`passes`), and kernels find the parents of a cell by the inverse (`flips`).
+A variable that occurs twice has the sum of both strides; constants are part of the base. So a field
+of eight million groundings needs its values and no pointers. numpy sums over strided views, and the
+kernels find the parents of a cell by the inverse (`flips_kernel`).
 
-Atoms that are drawn together: single ones, and blocks of which one or none is true.
+Evaluation goes from the atoms to the root. With e the exponent minus log Z,
+
+    e_i = Σ_j w_ij (s_ij − [w_ij > 0] n_ij),   s_ij = Σ_g' f_j,     f_i = exp(e_i)
+
+For the root nothing is subtracted: its e is the log of the world's unnormalised probability.
+Derivatives go backwards (thesis section 3.4), from ∂/∂e = 1 at the root:
+
+    ∂/∂e_i = ∂/∂f_i · f_i         ∂/∂w_ij = Σ_g ∂/∂e_i (s_ij − [w_ij > 0] n_ij)
+    ∂/∂f_j += w_ij · ∂/∂e_i       summed over the groundings that refer to f_j
+
+All groundings of a parfeature share its weights, so a derivative is the sum over them. log Z has a
+kink at w = 0; the derivative there is that from below. If the weight of a parfeature in its parent
+is optimal, both one-sided derivatives agree, because a factor of the parfeature has no effect then.
+A prior on that weight makes them differ, and the maximum may be at the kink; L-BFGS handles that
+(`optimisation/lbfgs.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +36,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
@@ -35,7 +50,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.relational.comparison import COMPARE
 
-BYTES_A_CELL = 88  # values, exponents and changes, and what sums need
+BYTES_A_CELL = 88  # values, exponents, changes, and temporary sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +86,26 @@ class FieldEdge:
     num_parameters: int
 
     def stride(self, variable: int, child: Node) -> int:
-        """How far the child's cell moves with a variable; 0 where it is not in the child."""
+        """Return the stride of a variable in the child's table; 0 if it is not in the child."""
         return sum(
             s for place, s in zip(self.places, child.strides, strict=True) if place == -1 - variable
         )
 
     def base(self, child: Node) -> int:
-        """The child's cell, from its node's first, where all variables are 0."""
+        """Return the offset of the child's cell at which all variables are 0."""
         return sum(
             place * s for place, s in zip(self.places, child.strides, strict=True) if place >= 0
         )
 
     @property
     def num_terms(self) -> int:
-        """n_j, what the child sums over."""
+        """n_j, the number of terms of the child's sum."""
         return math.prod(self.sizes[self.num_parameters :])
 
 
 @dataclass(frozen=True)
 class GroundField:
-    """A field on a world: where everything is, and what is known."""
+    """A field on a world: its tables, and the values of the known atoms."""
 
     field: Field
     nodes: tuple[Node, ...]  # each after its children; the root last
@@ -113,7 +128,7 @@ class GroundField:
 
     @cached_property
     def first_parfeature(self) -> int:
-        """The nodes before it have values that are given."""
+        """The first parfeature; the nodes before it are predicates and comparisons."""
         return len(self.nodes) - len(self.field.order)
 
     @cached_property
@@ -122,15 +137,12 @@ class GroundField:
         return np.flatnonzero([edge.parent == self.root for edge in self.edges])
 
     def children(self, node: int) -> list[int]:
-        """The edges of a parfeature."""
+        """Return the numbers of a parfeature's edges."""
         return [number for number, edge in enumerate(self.edges) if edge.parent == node]
 
 
 def ground_field(field: Field, problem: Problem, max_memory: int | None = None) -> GroundField:
-    """The field on a problem of its declarations.
-
-    Raises TooLarge where the tables do not fit the memory.
-    """
+    """Ground a field on a problem of its declarations; TooLarge if the tables exceed memory."""
     domains = problem.domains
     nodes: list[Node] = []
     number: dict[str, int] = {}
@@ -152,14 +164,14 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
             add(comparisons[-1][0], tuple(len(domains[type_of[v]]) for v in child.variables))
     for name in field.order:
         add(name, tuple(len(domains[t]) for t in field.by_name[name].types))
-    require_memory(nodes, max_memory)
+    require_table_memory(nodes, max_memory)
     known = np.zeros(offset)
     for name, evidence in apply_blocks(problem).items():
         node = nodes[number[name]]
         known[node.offset + evidence.true.astype(np.int64) @ np.array(node.strides, np.int64)] = 1.0
     for name, parfeature, child in comparisons:
         node = nodes[number[name]]
-        known[node.cells] = compare(parfeature, child, domains).ravel()
+        known[node.cells] = compare_constants(parfeature, child, domains).ravel()
     edges = []
     for index, (parfeature, child) in enumerate(field.edges()):
         target = f"{child.target} {index}" if child.target in COMPARISONS else child.target
@@ -174,7 +186,7 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
     return GroundField(field, tuple(nodes), tuple(edges), known, network, np.concatenate(cells))
 
 
-def require_memory(nodes: list[Node], max_memory: int | None) -> None:
+def require_table_memory(nodes: list[Node], max_memory: int | None) -> None:
     num_cells = sum(node.size for node in nodes)
     needed, limit = num_cells * BYTES_A_CELL, memory_limit(max_memory)
     if needed > limit:
@@ -213,8 +225,10 @@ def make_edge(
     )
 
 
-def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> np.ndarray:
-    """bool[sizes of the variables], where a comparison holds; an order compares numbers."""
+def compare_constants(
+    parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]
+) -> np.ndarray:
+    """Return bool[sizes of the variables], where a comparison holds; <, > compare numbers."""
     variables, type_of = child.variables, parfeature.types_in(child)
     sides = []
     for term in child.terms:
@@ -230,7 +244,7 @@ def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain])
 
 
 class UnknownUnits(NamedTuple):
-    """The unknown atoms of a network; a single atom is a set of which at most one is true."""
+    """The unknown atoms in units of which at most one atom is true: single atoms, and blocks."""
 
     start: np.ndarray  # int64[num_units + 1]
     atom: np.ndarray  # int64[num_unknown]
@@ -238,20 +252,20 @@ class UnknownUnits(NamedTuple):
 
     @property
     def num_states(self) -> int:
-        """Of all units together."""
+        """The number of joint states of all units."""
         total = 1
         for size, exact in zip(np.diff(self.start).tolist(), self.exact.tolist(), strict=True):
             total *= size + (not exact)
         return total
 
     def unit_of(self) -> np.ndarray:
-        """int64[num_unknown], of each atom."""
+        """Return int64[num_unknown], the unit of each atom."""
         found = np.empty(len(self.atom), np.int64)
         found[self.atom] = np.repeat(np.arange(len(self.exact)), np.diff(self.start))
         return found
 
     def worlds(self, numbers: np.ndarray) -> np.ndarray:
-        """bool[num_worlds, num_unknown], of numbers from 0 to `num_states` − 1."""
+        """Return bool[num_worlds, num_unknown], the worlds with numbers in [0, `num_states`)."""
         worlds = np.zeros((len(numbers), len(self.atom)), bool)
         for unit, exact in enumerate(self.exact.tolist()):
             atoms = self.atom[self.start[unit] : self.start[unit + 1]]
@@ -261,7 +275,7 @@ class UnknownUnits(NamedTuple):
 
 
 def unknown_units(network: Network) -> UnknownUnits:
-    """In the order of their first atoms."""
+    """List the units of a network in the order of their first atoms."""
     size = network.num_base_atoms
     single = np.ones(size, bool)
     single[network.block_atom] = False
@@ -274,3 +288,186 @@ def unknown_units(network: Network) -> UnknownUnits:
     unit = np.repeat(np.argsort(order), length)
     atoms = atoms[np.argsort(unit, kind="stable")]
     return UnknownUnits(row_starts(length[order]), atoms, exact[order])
+
+
+CELLS_AT_ONCE = 1 << 21  # of all worlds that are evaluated together
+
+
+class Values(NamedTuple):
+    """Values, exponents and sums of several worlds."""
+
+    value: np.ndarray  # float64[num_worlds, num_cells], f
+    exponent: np.ndarray  # float64[num_worlds, num_cells], e; 0 of atoms and comparisons
+    sums: tuple[np.ndarray, ...]  # for each edge s − [w > 0] n, axes of the parent or of length 1
+
+    def log_weight(self, ground: GroundField) -> np.ndarray:
+        """Return float64[num_worlds], the logs of unnormalised probabilities."""
+        return self.exponent[:, ground.nodes[ground.root].offset]
+
+
+def base_values(ground: GroundField, worlds: np.ndarray) -> np.ndarray:
+    """Return float64[num_worlds, num_cells] with the values of atoms and comparisons."""
+    value = np.tile(ground.known, (len(worlds), 1))
+    value[:, ground.cell] = worlds
+    return value
+
+
+def evaluate_worlds(ground: GroundField, weights: np.ndarray, worlds: np.ndarray) -> Values:
+    """Evaluate all parfeatures in worlds bool[num_worlds, num_unknown]."""
+    value = base_values(ground, worlds)
+    exponent = np.zeros_like(value)
+    sums: list[np.ndarray] = [np.empty(0)] * len(ground.edges)
+    for number in range(ground.first_parfeature, len(ground.nodes)):
+        node = ground.nodes[number]
+        total = np.zeros((len(worlds), *node.shape))
+        for edge_number in ground.children(number):
+            edge, weight = ground.edges[edge_number], float(weights[edge_number])
+            found = child_sums(ground, edge, value)
+            if weight > 0 and number != ground.root:
+                found -= edge.num_terms
+            sums[edge_number] = found
+            total += weight * found
+        exponent[:, node.cells] = total.reshape(len(worlds), -1)
+        if number != ground.root:
+            # Exponents exceed 0 only by rounding.
+            value[:, node.cells] = np.exp(np.minimum(exponent[:, node.cells], 0.0))
+    return Values(value, exponent, tuple(sums))
+
+
+def gradient_of_root(ground: GroundField, weights: np.ndarray, values: Values) -> np.ndarray:
+    """Compute ∂ log f_0 / ∂ w, float64[num_worlds, num_weights]."""
+    num_worlds = len(values.value)
+    gradient = np.zeros((num_worlds, len(weights)))
+    by_value = np.zeros_like(values.value)
+    for number in range(ground.root, ground.first_parfeature - 1, -1):
+        node = ground.nodes[number]
+        slope = by_value[:, node.cells] * values.value[:, node.cells]
+        if number == ground.root:
+            slope = np.ones((num_worlds, 1))
+        table = slope.reshape(num_worlds, *node.shape)
+        axes = tuple(range(1, table.ndim))
+        for edge_number in ground.children(number):
+            edge = ground.edges[edge_number]
+            gradient[:, edge_number] = (table * values.sums[edge_number]).sum(axis=axes)
+            if edge.child >= ground.first_parfeature:
+                add_to_cells(ground, edge, weights[edge_number] * table, by_value)
+    return gradient
+
+
+def world_gradients(ground: GroundField, weights: np.ndarray, worlds: np.ndarray) -> np.ndarray:
+    """Compute ∂ log f_0 / ∂ w, float64[num_worlds, num_weights], in batches of worlds."""
+    at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
+    parts = [worlds[first : first + at_once] for first in range(0, len(worlds), at_once)]
+    found = [
+        gradient_of_root(ground, weights, evaluate_worlds(ground, weights, part)) for part in parts
+    ]
+    return np.concatenate(found)
+
+
+def child_sums(ground: GroundField, edge: FieldEdge, value: np.ndarray) -> np.ndarray:
+    """Compute s with axes (worlds, the parent's parameters); length 1 if not in the child."""
+    child = ground.nodes[edge.child]
+    kept = kept_parameters(edge)
+    shape = [size if k in kept else 1 for k, size in enumerate(edge.sizes[: edge.num_parameters])]
+    if 0 in edge.sizes or child.size == 0:
+        return np.zeros((len(value), *shape))
+    cells = child_view(edge, child, kept, value)
+    found = cells.sum(axis=tuple(range(1 + len(kept), cells.ndim)))
+    return np.ascontiguousarray(found.reshape(len(value), *shape))
+
+
+def add_to_cells(
+    ground: GroundField, edge: FieldEdge, table: np.ndarray, by_value: np.ndarray
+) -> None:
+    """Add the derivatives with respect to a child's sums to those of its cells."""
+    child = ground.nodes[edge.child]
+    if 0 in edge.sizes or child.size == 0:
+        return
+    kept = kept_parameters(edge)
+    others = tuple(1 + k for k in range(edge.num_parameters) if k not in kept)
+    reduced = table.sum(axis=others)
+    cells = child_view(edge, child, kept, by_value)
+    # No cell occurs twice in the view: the arguments of a grounding determine its variables.
+    cells += reduced.reshape(*reduced.shape, *[1] * (cells.ndim - reduced.ndim))
+
+
+def kept_parameters(edge: FieldEdge) -> list[int]:
+    """Return the parent's parameters that occur in the child."""
+    return [k for k in range(edge.num_parameters) if -1 - k in edge.places]
+
+
+def child_view(edge: FieldEdge, child: Node, kept: list[int], array: np.ndarray) -> np.ndarray:
+    """Return a view of the child's cells with axes (worlds, kept parameters, summed variables)."""
+    variables = [*kept, *range(edge.num_parameters, len(edge.sizes))]
+    rest = array[:, child.offset + edge.base(child) :]
+    shape = (len(array), *(edge.sizes[v] for v in variables))
+    step = array.strides[1]
+    strides = (array.strides[0], *(step * edge.stride(v, child) for v in variables))
+    return as_strided(rest, shape, strides)
+
+
+MAX_STATES = 1 << 20
+SMALLEST = 5e-324  # the smallest positive double
+
+
+class Enumerated(NamedTuple):
+    """Exact results from the enumeration of all worlds."""
+
+    log_partition: float
+    marginal: np.ndarray  # float64[num_unknown]
+    log_odds: np.ndarray  # float64[num_unknown], clipped to the range of doubles
+    expected_sums: np.ndarray  # float64[num_root_weights], E Σ f of each child of the root
+    gradient: np.ndarray | None  # float64[num_weights], ∂ log Z / ∂ w = E ∂ log f_0 / ∂ w
+    best: np.ndarray  # bool[num_unknown], a most likely world
+    best_score: float  # the log of its unnormalised probability
+
+
+def enumerate_field(
+    ground: GroundField, weights: np.ndarray, *, with_gradient: bool = False
+) -> Enumerated:
+    """Enumerate all worlds; raise TooLarge if there are more than 2^20."""
+    require_few_worlds(ground, "use method gibbs")
+    size, states = len(ground.cell), ground.units.num_states
+    at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
+    largest, total = -np.inf, 0.0
+    true, false, sums = np.zeros(size), np.zeros(size), np.zeros(len(ground.root_edges))
+    gradient = np.zeros(len(weights))
+    best, best_score = np.zeros(size, bool), -np.inf
+    for first in range(0, states, at_once):
+        worlds = ground.units.worlds(np.arange(first, min(first + at_once, states)))
+        values = evaluate_worlds(ground, weights, worlds)
+        log_weight = values.log_weight(ground)
+        top = int(np.argmax(log_weight))
+        if log_weight[top] > best_score:
+            best, best_score = worlds[top], float(log_weight[top])
+        # All sums are divided by the largest weight so far.
+        scale = np.exp(largest - max(largest, best_score))
+        largest = max(largest, best_score)
+        share = np.exp(log_weight - largest)
+        total = total * scale + share.sum()
+        true, false = true * scale + share @ worlds, false * scale + share @ ~worlds
+        found = [values.sums[edge].reshape(len(worlds)) for edge in ground.root_edges]
+        sums = sums * scale + np.array([share @ each for each in found])
+        if with_gradient:
+            gradient = gradient * scale + share @ gradient_of_root(ground, weights, values)
+    return Enumerated(
+        float(largest + np.log(total)),
+        true / (true + false),
+        np.log(np.maximum(true, SMALLEST)) - np.log(np.maximum(false, SMALLEST)),
+        sums / total,
+        gradient / total if with_gradient else None,
+        best,
+        best_score,
+    )
+
+
+def require_few_worlds(ground: GroundField, hint: str) -> None:
+    """Raise TooLarge if there are more than 2^20 worlds."""
+    states = ground.units.num_states
+    if states > MAX_STATES:
+        raise TooLarge(
+            f"{len(ground.cell):,} unknown atoms have {'about ' * (states.bit_count() > 1)}"
+            f"2^{states.bit_length() - 1} worlds, more than the 2^20 that are enumerated",
+            code="too-large",
+            hint=hint,
+        )

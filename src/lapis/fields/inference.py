@@ -1,8 +1,7 @@
-"""Marginals and most likely worlds of a field: the same answers as of a Markov logic model.
+"""`fields.infer` and `fields.map`: marginals and most likely worlds of a field.
 
-Worlds are built, queries are read and answers are put together as everywhere; in between, a ground
-field takes the place of a network. Up to 2^20 worlds are enumerated, which is exact; beyond that
-Gibbs chains and ICM are what there is.
+Worlds, queries and answers are those of Markov logic models, with a ground field instead of a
+network. Up to 2^20 worlds are enumerated, which is exact. Larger fields need Gibbs chains or ICM.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.cached_sums import CachedField
 from lapis.fields.field import Field
 from lapis.fields.field_text import FieldLike, open_field
-from lapis.fields.gibbs import FieldGibbs, find_mode
-from lapis.fields.ground import GroundField, ground_field
-from lapis.fields.passes import MAX_STATES, enumerate_field
+from lapis.fields.gibbs import CachedField, FieldGibbs, find_mode
+from lapis.fields.ground import MAX_STATES, GroundField, enumerate_field, ground_field
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -36,7 +33,7 @@ from lapis.runtime.progress import Report, Stop, StopCallback
 if TYPE_CHECKING:
     import threading
 
-QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
+QUICK_STATES = 1 << 22  # most cells of all worlds for which `auto` enumerates
 
 
 @known_keywords
@@ -142,7 +139,7 @@ def infer(
     for world, ground, found in solve_worlds("field infer", resolved, task, method, limits):
         own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
         parts.append(answer_world(own, ground.network, found))
-    return join_answers(task, parts)
+    return join_field_answers(task, parts)
 
 
 def solve_worlds(
@@ -152,7 +149,7 @@ def solve_worlds(
     method: str,
     options: InferenceOptions,
 ) -> Iterator[tuple[World, GroundField, Any]]:
-    """What the method found in each world; when the user stops one, the others end at once."""
+    """Yield the method's result in each world; a stop in one world stops the others."""
     chosen = find_method(command, method).load()
     for world in task.worlds:
         ground = ground_field(field, world.problem, options.max_memory)
@@ -170,7 +167,7 @@ def by_best_method(
 
 
 def is_quick(ground: GroundField) -> bool:
-    """Whether all worlds can be enumerated in no time."""
+    """Test whether enumeration is fast."""
     states = ground.units.num_states
     return states <= MAX_STATES and ground.num_cells * states <= QUICK_STATES
 
@@ -309,8 +306,8 @@ def map(
     return merge_worlds(task, parts)
 
 
-class Best(NamedTuple):
-    """A world of high probability."""
+class FieldMap(NamedTuple):
+    """A world found by a MAP method."""
 
     method: str
     optimal: bool
@@ -319,22 +316,22 @@ class Best(NamedTuple):
     diagnostics: dict[str, Any]
 
 
-def map_best(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+def map_best(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> FieldMap:
     chosen = map_enumerated if is_quick(ground) else map_icm
     return chosen(ground, weights, options)
 
 
-def map_enumerated(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+def map_enumerated(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> FieldMap:
     found = enumerate_field(ground, weights)
     notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
-    return Best("enumerate", True, found.best_score, found.best, notes)
+    return FieldMap("enumerate", True, found.best_score, found.best, notes)
 
 
-def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> FieldMap:
     stop, progress = options.begin_map(), options.progress
     mode = find_mode(CachedField(ground), weights, seed=options.seed, stop=stop, progress=progress)
     notes = {"starts": mode.starts, "interrupted": mode.interrupted}
-    return Best("icm", False, mode.score, mode.world, notes)
+    return FieldMap("icm", False, mode.score, mode.world, notes)
 
 
 def field_task(
@@ -350,15 +347,15 @@ def field_task(
     for asked in task.queries:
         if asked.rule is not None:
             raise LapisError(
-                "a field answers predicates and atoms, not formulas",
+                "fields do not support formula queries",
                 code="query",
-                hint="ask for the atoms, or add a parfeature",
+                hint="query atoms or predicates, or add a parfeature",
             )
     return task
 
 
-def join_answers(task: Task, parts: Sequence[Answer]) -> Answer:
-    """The answers of the worlds; the root's expected sums add up."""
+def join_field_answers(task: Task, parts: Sequence[Answer]) -> Answer:
+    """Merge the answers of the worlds; the root's expected sums are added."""
     if len(parts) == 1:
         return parts[0]
     total = np.sum([part.expected_counts for part in parts], axis=0)

@@ -1,10 +1,11 @@
-"""Learning the weights of a field, by back-propagation and the optimisers of everything else.
+"""`fields.learn`: learn the weights of a field.
 
-The objectives are not concave (an inner weight and the weight of its parfeature in the parent may
-trade places), so the optimiser is run again from `restarts` other weights and the best is kept:
-those of the field, each multiplied by a random factor, since it is the scale of the inner weights
-(how sharp a connective is) that local optima differ in. Runs are compared by their values, or
-by the pseudo-likelihood where contrastive divergence has none.
+Gradients come from back-propagation, the optimisers are those of Markov logic. The objectives are
+not concave: an increase of an inner weight can compensate a decrease of its parfeature's weight in
+the parent. So the optimiser is run again from `restarts` other starts, and the best run is kept. A
+start is the field's weights times random factors, because local optima differ in the scale of the
+inner weights (the sharpness of connectives). Runs are compared by their values, or by
+pseudo-likelihood if the objective has no value (contrastive divergence).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
-from lapis.fields.field_example import FieldExample, make_field_example
-from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
+from lapis.fields.field_text import FieldLike, open_field, print_call, print_field, print_target
 from lapis.fields.objectives import (
+    FieldExample,
     FieldPseudoLikelihood,
     MostLikelyDerivatives,
     likelihood_objective,
+    make_field_example,
 )
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
@@ -47,19 +49,19 @@ if TYPE_CHECKING:
 PRIOR = Prior("gaussian", 10.0)
 TOLERANCE = 1e-6  # of the gradient, for each atom
 SPREAD = 1.0  # standard deviation of the log of a restart's factors
+SHIFT = 0.05  # standard deviation of a restart's offsets, which move weights of 0
 BY_CURVATURE = ("lbfgs", "dn", "scg", "pscg")
-SHIFT = 0.05  # and of what is added, so that a weight of 0 is not stuck there
 
 
 @dataclass(frozen=True)
 class FieldParameters(Parameters):
-    """One for each child of each parfeature."""
+    """A parameter for each child of each parfeature."""
 
     field: Field
 
     def names(self) -> list[str]:
         return [
-            f"{call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
+            f"{print_call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
             for parfeature, child in self.field.edges()
         ]
 
@@ -200,7 +202,7 @@ def learn(
     resolved, seed = open_field(field), options.seed
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
-    choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
+    choose_objective(LearnOptions(objective=objective), asked)  # raises if they are incompatible
     began = work_clock()
     field_examples = [
         make_field_example(resolved, example, max_memory, progress)
@@ -209,14 +211,14 @@ def learn(
     atoms = sum(len(field_example.world) for field_example in field_examples)
     if not atoms:
         raise LapisError(
-            "there is nothing to learn from: the data names no constants of what is asked",
+            "the data has no atoms to learn from: no constants of the query predicates",
             code="empty-data",
-            hint="give facts, or list the constants of the types in the field",
+            hint="add facts, or list the constants of the types in the field",
         )
     target = find_method("field objective", objective).load()(
         field_examples, num_samples, seed, choose_expectation(objective, optimizer, expectation)
     )
-    chosen = choose_prior(prior, prior_mean, resolved)
+    chosen = choose_field_prior(prior, prior_mean, resolved)
     name = optimizer or ("lbfgs" if target.is_fixed else "adam")
     own = {} if rate is None else {"rate": rate}
     if tolerance is None and target.is_fixed:
@@ -224,7 +226,9 @@ def learn(
     posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
     corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
     posterior = replace(posterior, corners=corners)
-    judge = posterior if target.is_fixed else judge_of(field_examples, posterior, restarts)
+    judge = (
+        posterior if target.is_fixed else comparison_objective(field_examples, posterior, restarts)
+    )
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Trajectory] | None = None
     starts: list[dict[str, object]] = []
@@ -233,7 +237,7 @@ def learn(
         left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
             break
-        start = resolved.weights if number == 0 else other_start(resolved, rng)
+        start = resolved.weights if number == 0 else random_start(resolved, rng)
         trajectory = maximize(
             posterior,
             make_optimizer(name, **own),
@@ -244,7 +248,7 @@ def learn(
             progress=progress,
             should_stop=wish,
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
-            fingerprint=fingerprint(resolved, field_examples, (*how, number), chosen),
+            fingerprint=fingerprint_field_run(resolved, field_examples, (*how, number), chosen),
         )
         if (
             isinstance(target, MostLikelyDerivatives)
@@ -252,10 +256,10 @@ def learn(
             and not trajectory.interrupted
         ):
             likelihood = likelihood_objective(field_examples, num_samples, seed, "auto")
-            trajectory = give_length(
+            trajectory = scale_root_weights(
                 trajectory, replace(posterior, objective=likelihood), resolved, wish
             )
-        value = None if judge is None else value_of(judge, trajectory)
+        value = None if judge is None else posterior_value(judge, trajectory)
         starts.append(
             {"value": value, "converged": trajectory.converged, "reason": trajectory.reason}
         )
@@ -268,30 +272,30 @@ def learn(
 
 
 def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
-    """The expectation asked for, or what the optimiser's name implies."""
+    """Return the given expectation, or that of the optimiser."""
     if expectation == "auto" and objective != "pseudo" and optimizer in ("vp", "vp-pw"):
         expectation = "map"
     if expectation == "map" and optimizer in BY_CURVATURE:
         raise LapisError(
-            f"{optimizer} needs variances, which most likely worlds do not have",
+            f"{optimizer} needs variances, which expectation map does not provide",
             code="needs-curvature",
             hint="choose vp, vp-pw or adam, or expectation gibbs",
         )
     return expectation
 
 
-def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
+def choose_field_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
     chosen = parse_prior(prior) if isinstance(prior, str) else prior or PRIOR
     return replace(chosen, mean=field.weights) if mean == "initial" else chosen
 
 
-def give_length(
+def scale_root_weights(
     trajectory: Trajectory, posterior: PenalizedObjective, field: Field, stop: Stop
 ) -> Trajectory:
-    """A perceptron's weights, those of the root at the length of greatest likelihood.
+    """Scale the root's weights of a perceptron to the length of greatest likelihood.
 
-    A most likely world stays one when all weights of the root are multiplied by one number, so that
-    most likely worlds do not tell long weights from short ones.
+    A most likely world remains one if all weights of the root are multiplied by a positive number,
+    so most likely worlds do not determine the length.
     """
     root = ~inner_weights(field)[posterior.free]
     weights, origin = posterior.all_weights(trajectory.weights), posterior.origin
@@ -315,38 +319,38 @@ def give_length(
     return trajectory._replace(weights=found)
 
 
-def judge_of(
+def comparison_objective(
     field_examples: Sequence[FieldExample], posterior: PenalizedObjective, restarts: int
 ) -> PenalizedObjective | None:
-    """The pseudo-likelihood with the same prior, for objectives without a value."""
+    """Build the pseudo-likelihood with the same prior, to compare runs without values."""
     if any(field_example.has_hidden for field_example in field_examples):
         if restarts:
             raise LapisError(
-                "climbs cannot be compared: where atoms are hidden and worlds are many there is "
+                "restarts cannot be compared: with hidden atoms and too many worlds there is "
                 "neither a likelihood nor a pseudo-likelihood",
                 code="no-value",
-                hint="learn without restarts, from different seeds",
+                hint="learn without restarts, with different seeds",
             )
         return None
     return replace(posterior, objective=FieldPseudoLikelihood(tuple(field_examples), "pseudo"))
 
 
-def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:
-    """With the prior."""
+def posterior_value(judge: PenalizedObjective, trajectory: Trajectory) -> float:
+    """Compute the value of a run's weights, prior included."""
     value = judge.objective.evaluate(judge.all_weights(trajectory.weights)).value
     assert value is not None
     return value + judge.log_prior(trajectory.weights)
 
 
-def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
-    """float64[num_weights], the field's weights by random factors."""
+def random_start(field: Field, rng: np.random.Generator) -> np.ndarray:
+    """Return float64[num_weights], the field's weights times random factors plus offsets."""
     weights = field.weights
     factor = np.exp(rng.normal(-SPREAD / 2, SPREAD, len(weights)))
     return weights * factor + rng.normal(0.0, SHIFT, len(weights))
 
 
 def inner_weights(field: Field) -> np.ndarray:
-    """bool[num_weights], those below the root, where log Z has a corner at zero (`field`)."""
+    """Return bool[num_weights], the weights below the root; log Z has a kink at zero there."""
     return np.array([parfeature.name != ROOT for parfeature, _ in field.edges()], bool)
 
 
@@ -354,10 +358,10 @@ def restart_path(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
 
 
-def fingerprint(
+def fingerprint_field_run(
     field: Field, field_examples: Sequence[FieldExample], how: tuple[object, ...], prior: Prior
 ) -> str:
-    """Names what is learned from what and how, so that only its own checkpoint is resumed."""
+    """Hash field, data and options, so that a run resumes only its own checkpoint."""
     found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
     for numbers in (
         prior.strength,

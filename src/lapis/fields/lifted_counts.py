@@ -1,54 +1,44 @@
-"""Rows of integers and formal sums of terms, numbered as they come.
-
-A node of a field in parts, each a sparse function of some of its parameters.
-
-What a grounding of a parfeature is made of is a sum over its edges, and each edge depends on few
-of the parameters. So the groundings are described by labels: for each set W of parameters that
-occurs, a label for each value of W, 0 unless listed. Two groundings whose labels agree in all parts
-have the same children in the same numbers, and equal values whatever the weights are. Atoms have
-one part: their arguments, label 1 where they are true.
-
-A function F of a child's labels is summed over the child's groundings without listing those with
-label 0. With l_i(g) the label of part i and δ the values of F there,
-
-    F(l_1 … l_m) = Σ_S Π_{i in S} (δ_{l_i} − δ_0) Π_{i not in S} δ_0
-
-so the sum is one over sets S of parts of joins of their listed rows, and parameters that no row
-mentions multiply by the size of their domain. A flip makes some labels l into l'; in the flipped
-world a part contributes δ_0 + (δ_l − δ_0) + (δ_l' − δ_l), the last where the flip changes it. What
-the flip changes in a sum are the products with at least one such factor: an atom that a grounding
-contains twice needs no care.
-
-The census of a world: the classes of groundings and of flips that its pseudo-likelihood needs.
-
-Thesis section 3.4 flips one atom after another and computes what is above it. Most flips do the
-same to groundings of the same kinds, whatever the weights are. So a world is counted once:
-
-    bottom-up    labels for what is true in the data, part by part (`parts`)
-    flips        bottom-up again for each predicate, which labels its flips change into which, up to
-                 the root, where a flip is a formal sum of changed groundings; equal sums are one
-                 class
-    top-down     from the classes of flips the classes of groundings that they mention, and how many
-                 groundings of each class of a child each class of a parent has
-
-What is left are sparse matrices of counts, and learning works on them alone (`pseudo`). Cost
-follows the true atoms, the joins of them that parfeatures make, and the atoms that are flipped, not
-the groundings: a parfeature of three people among a thousand has 10^9 of those. What did not work:
-a dense table for each parfeature, 0.9 GB and seconds for each evaluation with 200 people; keeping
-the groundings that a true atom touches, of which there are 15 million among those 10^9.
-
-Pseudo-log-likelihood of a field, with its gradient.
+"""Pseudo-log-likelihood of a field from counts of groundings and flips in classes.
 
     Σ_t log P(x_t | all others) = −Σ_t log(1 + exp(Δ_t)),   Δ_t = log f_0[x_t flipped] − log f_0
 
-where t is an atom; of atoms exactly one of which is true (a block), t is the block, and the sum
-inside runs over its other states. Flips and groundings are counted in classes once (`census`). Here
-f are values of classes, C_ij counts of the classes of child j in those of parent i, D_j what the
-classes of flips change:
+t is an atom, or a block of atoms of which exactly one is true; then the sum inside runs over the
+other states of the block. Thesis section 3.4 flips one atom after another. But most flips change
+groundings of the same kinds, whatever the weights are. So a world is counted once, in classes:
+
+    bottom-up    labels of the groundings in the data
+    flips        bottom-up for each predicate: the labels that its flips change, up to the root,
+                 where a flip is a formal sum of changed groundings; equal sums are one class
+    top-down     from the classes of flips, the classes of groundings that they contain, and the
+                 number of groundings of each child class in each parent class
+
+The result are sparse matrices of counts. With f the values of classes, C_ij the counts of the
+classes of child j in those of parent i, and D_j the changes of the classes of flips,
 
     e_i = Σ_j w_ij (C_ij f_j − [w_ij > 0] n_ij),   f_i = exp(e_i),   Δ = Σ_j w_0j D_j f_j
 
-and the gradient is one back-propagation through them.
+and the gradient is one back-propagation. The cost depends on the true atoms, the joins of them in
+parfeatures, and the flipped atoms, not on the groundings: a parfeature of three people among a
+thousand has 10^9 of those. What did not work: a dense table for each parfeature (0.9 GB, and
+seconds for each evaluation with 200 people); a list of the groundings that a true atom touches
+(15 million of the 10^9).
+
+Labels. The value of a grounding is a sum over edges, and each edge depends on few parameters. So a
+node has a part for each set W of parameters that occurs, with a label for each value of W; only
+labels other than 0 are listed. Two groundings whose labels agree in all parts have the same
+children in equal numbers, hence equal values. Atoms have one part: their arguments, with label 1 if
+they are true.
+
+Sums. A function F of a child's labels is summed over the child's groundings without listing those
+of label 0. With l_i(g) the label of part i and δ the values of F,
+
+    F(l_1 … l_m) = Σ_S Π_{i in S} (δ_{l_i} − δ_0) Π_{i not in S} δ_0
+
+so the sum is one over sets S of parts, of joins of their listed rows. Parameters that no row
+contains multiply by the size of their domain. A flip changes some labels l to l'. In the flipped
+world a part contributes δ_0 + (δ_l − δ_0) + (δ_l' − δ_l), the last term if the flip changes it. The
+change of a sum consists of the products with at least one such term. This is right also if a
+grounding contains an atom twice.
 """
 
 from __future__ import annotations
@@ -66,7 +56,7 @@ from lapis.data.database import Domain
 from lapis.data.keys import number_rows, share_keys
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
-from lapis.fields.ground import compare
+from lapis.fields.ground import compare_constants
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
 from lapis.relational.factor import Factor, join_factors, project_factor, select_rows
@@ -75,12 +65,10 @@ from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 class Numbering:
-    """Distinct rows of integers, from 0 on."""
+    """Numbers 0, 1, … of distinct rows of integers, in order of appearance."""
 
     def __init__(self) -> None:
         self._index: dict[tuple[int, ...], int] = {}
@@ -89,24 +77,24 @@ class Numbering:
         return len(self._index)
 
     def number(self, rows: np.ndarray) -> np.ndarray:
-        """int64[num_rows], the numbers of int64[num_rows, width]."""
+        """Return int64[num_rows], the numbers of rows int64[num_rows, width]."""
         first, which = number_rows(list(rows.T), len(rows))
         index = self._index
         found = [index.setdefault(tuple(row), len(index)) for row in rows[first].tolist()]
         return np.array(found, np.int64)[which]
 
     def rows(self, width: int) -> np.ndarray:
-        """int64[len, width], in the order of their numbers."""
+        """Return int64[len, width], the rows in the order of their numbers."""
         return np.array(list(self._index), np.int64).reshape(len(self._index), width)
 
 
 class Combinations:
-    """Sums Σ count · term, numbered; 0 is the empty one.
+    """Numbers of formal sums Σ count · term; 0 is the empty sum.
 
-    Two are taken for the same if Σ count · r(term) modulo 2^64 agrees for two random r. Those are
-    linear: a sum that changes is recognised from what it was and the change, and only the first of
-    each kind is ever written down. With ten million sums two different ones agree with a
-    probability of 10^−25.
+    Two sums are identified if Σ count · r(term) modulo 2^64 agrees for two random functions r.
+    These hashes are linear, so the hash of a changed sum follows from the old hash and the change,
+    and only the first sum of each class is stored. Among ten million sums, two different ones agree
+    with probability 10^−25.
     """
 
     def __init__(self) -> None:
@@ -120,13 +108,13 @@ class Combinations:
     def number(
         self, old: np.ndarray, group: np.ndarray, term: np.ndarray, count: np.ndarray
     ) -> np.ndarray:
-        """int64[num_groups], of the sums `old` with the counts of their groups' terms added.
+        """Return int64[num_groups], the numbers of the sums `old` plus changes.
 
         `group`, `term` and `count`, int64[num_changes], are the changes.
         """
         code = self._code[old]
         for side in (0, 1):
-            np.add.at(code[:, side], group, count * scramble(term, side))
+            np.add.at(code[:, side], group, count * hash_numbers(term, side))
         first, which = number_rows([code[:, 0], code[:, 1]], len(code))
         known, index = len(self._index), self._index
         pairs = code[first].tolist()
@@ -146,7 +134,7 @@ class Combinations:
         return found[which]
 
     def matrix(self, num_terms: int) -> csr_array:
-        """int64[len, num_terms], the counts."""
+        """Return int64[len, num_terms], the counts."""
         from scipy.sparse import coo_array
 
         none = np.empty(0, np.int64)
@@ -155,8 +143,8 @@ class Combinations:
         return coo_array((counts, (rows, terms)), shape=(len(self), num_terms)).tocsr()
 
 
-def scramble(number: np.ndarray, side: int) -> np.ndarray:
-    """int64[...], random bits of each number (the finaliser of SplitMix64)."""
+def hash_numbers(number: np.ndarray, side: int) -> np.ndarray:
+    """Return int64[...], pseudo-random bits of each number (the finaliser of SplitMix64)."""
     bits = (number.astype(np.uint64) * np.uint64(2) + np.uint64(side + 1)) * np.uint64(
         0x9E3779B97F4A7C15
     )
@@ -165,12 +153,12 @@ def scramble(number: np.ndarray, side: int) -> np.ndarray:
     return (bits ^ (bits >> np.uint64(31))).view(np.int64)
 
 
-FLIP = "<flip>"  # the variable that tells flips apart
-ALIKE, LISTED, CHANGED = 0, 1, 2  # what a part contributes: δ_0, δ_l − δ_0, δ_l' − δ_l
+FLIP = "<flip>"  # the variable whose value is the number of the flip
+ALIKE, LISTED, CHANGED = 0, 1, 2  # the term of a part: δ_0, δ_l − δ_0, δ_l' − δ_l
 
 
 class Changes(NamedTuple):
-    """What the flips of some atoms do to the labels of a part."""
+    """The labels of a part that flips change."""
 
     rows: np.ndarray  # int32[num_changes, 1 + num_variables], the flip and the values
     before: np.ndarray  # int64[num_changes]
@@ -179,59 +167,61 @@ class Changes(NamedTuple):
 
 @dataclass
 class LabelledPart:
+    """The labels of a node's groundings as a sparse function of some of its parameters."""
+
     variables: tuple[str, ...]
     rows: np.ndarray  # int32[num_rows, num_variables], where the label is not 0
     label: np.ndarray  # int64[num_rows]
-    combinations: Combinations = field(default_factory=Combinations)  # what labels stand for
-    changes: Changes | None = None  # of the flips that are looked at
+    combinations: Combinations = field(default_factory=Combinations)  # the sum of each label
+    changes: Changes | None = None  # by the present flips
 
 
 @dataclass
 class Member:
-    """A predicate, a comparison or a parfeature."""
+    """A predicate, a comparison or a parfeature, in parts."""
 
     parameters: tuple[str, ...]
     parts: list[LabelledPart]
     value: np.ndarray | None = None  # float64[num_labels], of atoms and comparisons
     terms_width: int = 1  # of the longest row
     terms: Numbering = field(default_factory=Numbering)  # of parfeatures: rows of `Sums`
-    shared: list[tuple[int, int]] = field(default_factory=list)  # (term, count), all groundings'
-    classes: Numbering = field(default_factory=Numbering)  # labels of all parts
+    shared: list[tuple[int, int]] = field(default_factory=list)  # (term, count) of all groundings
+    classes: Numbering = field(default_factory=Numbering)  # rows of the labels of all parts
 
     @property
     def width(self) -> int:
         return len(self.parts)
 
     def number(self, terms: np.ndarray) -> np.ndarray:
-        """int64[num_terms], of rows of `Sums` that are as long as their edge's child is wide."""
+        """Return int64[num_terms], the numbers of rows of `Sums`, padded to `terms_width`."""
         longer = np.zeros((len(terms), self.terms_width), np.int64)
         longer[:, : terms.shape[1]] = terms
         return self.terms.number(longer)
 
     def class_numbers(self, labels: np.ndarray) -> np.ndarray:
-        """int64[num_rows], the classes of labels int64[num_rows, width]."""
+        """Return int64[num_rows], the classes of labels int64[num_rows, width]."""
         return self.classes.number(labels) if self.value is None else labels[:, 0]
 
 
 class EdgeReference(NamedTuple):
-    """An edge of a parfeature, as joins see it."""
+    """An edge of a parfeature: its child, and the variables of the join."""
 
-    number: int  # its weight
+    number: int  # of its weight
     child: Member
-    terms: dict[str, str | int]  # of the child's parameters: a variable or a constant's code
-    summed: dict[str, int]  # the variables summed over, with the sizes of their domains
+    terms: dict[str, str | int]  # by the child's parameters: a variable or a constant's code
+    summed: dict[str, int]  # the summed variables, with the sizes of their domains
 
     @property
     def num_terms(self) -> int:
         return prod(self.summed.values())
 
     def kept(self, part: LabelledPart) -> list[str]:
-        """The parent's parameters in a part of the child."""
+        """Return the parent's parameters in a part of the child."""
         found = [self.terms[name] for name in part.variables]
         return [term for term in found if isinstance(term, str) and term not in self.summed]
 
     def variable_sets(self) -> set[frozenset[str]]:
-        """The sets of the parent's parameters that sums over this edge may depend on."""
+        """Return the sets of the parent's parameters on which sums over this edge may depend."""
         found: set[frozenset[str]] = set()
         for part in self.child.parts:
             own = frozenset(self.kept(part))
@@ -247,15 +237,15 @@ class Sums(NamedTuple):
     """
 
     variables: frozenset[str]
-    rows: np.ndarray  # int32[num_rows, FLIP first if flips are looked at, then the variables]
+    rows: np.ndarray  # int32[num_rows, ...], the flip if flips are counted, then the variables
     term: np.ndarray  # int64[num_rows, 1 + 2 m]
-    times: np.ndarray  # int64[num_rows], how often each
+    times: np.ndarray  # int64[num_rows], the multiplicity of each
 
 
 def sum_edge(
     edge: EdgeReference, parameters: tuple[str, ...], *, flips: bool, most_pairs: int
 ) -> list[Sums]:
-    """All terms of an edge that have listed rows; with `flips` those that flips change."""
+    """Return the terms of an edge with listed rows; with `flips` those that flips change."""
     found = []
     options = [
         [ALIKE] + [LISTED] * bool(len(part.rows)) + [CHANGED] * (flips and part.changes is not None)
@@ -273,7 +263,7 @@ def sum_choice(
     factors, labels = [], []
     for number, (part, chosen) in enumerate(zip(edge.child.parts, choice, strict=True)):
         if chosen:
-            factors.append(relation(part, chosen, number, edge.terms))
+            factors.append(part_factor(part, chosen, number, edge.terms))
             labels += [
                 name for name in (f"<{number}", f">{number}") if name in factors[-1].variables
             ]
@@ -291,8 +281,10 @@ def sum_choice(
     return Sums(frozenset(kept), joint.columns(names), np.stack(columns, axis=1), times)
 
 
-def relation(part: LabelledPart, chosen: int, number: int, terms: dict[str, str | int]) -> Factor:
-    """The listed or the changed rows of a part, over the parent's variables, with labels."""
+def part_factor(
+    part: LabelledPart, chosen: int, number: int, terms: dict[str, str | int]
+) -> Factor:
+    """Return the listed or the changed rows of a part, with labels, over the parent's variables."""
     places = tuple(terms[name] for name in part.variables)
     if chosen == LISTED:
         return select_rows((*places, f">{number}"), with_columns(part.rows, part.label))
@@ -302,7 +294,7 @@ def relation(part: LabelledPart, chosen: int, number: int, terms: dict[str, str 
 
 
 def with_columns(rows: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-    """int32[num_rows, ...]."""
+    """Append columns to rows; int32[num_rows, ...]."""
     found = np.empty((len(rows), rows.shape[1] + len(columns)), np.int32, order="F")
     found[:, : rows.shape[1]] = rows
     for place, column in enumerate(columns):
@@ -311,8 +303,8 @@ def with_columns(rows: np.ndarray, *columns: np.ndarray) -> np.ndarray:
 
 
 def join_all(factors: list[Factor], keep: tuple[str, ...], most_pairs: int) -> Factor:
-    """Σ over all other variables of the product, the smallest joins first."""
-    parts = [(factor, shape_of(factor)) for factor in factors]
+    """Compute the sum over all other variables of the product, smallest joins first."""
+    parts = [(factor, factor_size(factor)) for factor in factors]
     while len(parts) > 1:
         pairs = combinations(range(len(parts)), 2)
         best = min(pairs, key=lambda pair: estimate_join(parts[pair[0]][1], parts[pair[1]][1]).rows)
@@ -322,11 +314,11 @@ def join_all(factors: list[Factor], keep: tuple[str, ...], most_pairs: int) -> F
         names = dict.fromkeys((*left.variables, *right.variables))
         require_pairs(left, right, most_pairs)
         both = join_factors(left, right, tuple(name for name in names if name in needed))
-        parts.append((both, shape_of(both)))
+        parts.append((both, factor_size(both)))
     return project_factor(parts[0][0], keep)
 
 
-def shape_of(factor: Factor) -> FactorSize:
+def factor_size(factor: Factor) -> FactorSize:
     distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
     return FactorSize(float(len(factor)), distinct)
 
@@ -338,15 +330,15 @@ def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
     num_pairs = join_factors(ones[0], ones[1], ()).total()
     if num_pairs > most_pairs:
         raise TooLarge(
-            f"what flips change in the field takes a join of {num_pairs:,} rows, more than the "
-            f"{most_pairs:,} that fit the memory",
+            f"counting the flips of the field needs a join of {num_pairs:,} rows, more than the "
+            f"{most_pairs:,} that fit in memory",
             code="too-large",
             hint="give parfeatures fewer parameters, or raise max_memory",
         )
 
 
-def look_up(part: LabelledPart, wanted: np.ndarray) -> np.ndarray:
-    """int64[num_wanted], the labels at values int32[num_wanted, num_variables]."""
+def find_labels(part: LabelledPart, wanted: np.ndarray) -> np.ndarray:
+    """Return int64[num_wanted], the labels at values int32[num_wanted, num_variables]."""
     if not len(part.rows):
         return np.zeros(len(wanted), np.int64)
     known, asked = share_keys(part.rows.T, wanted.T).parts
@@ -356,29 +348,31 @@ def look_up(part: LabelledPart, wanted: np.ndarray) -> np.ndarray:
 
 
 BYTES_A_PAIR = 60  # of a join, while it is grouped
-AT_ONCE = 1 << 17  # flips
+FLIPS_AT_ONCE = 1 << 17
 
 
 class Flips(NamedTuple):
-    """Changes of a predicate's atoms: flip k turns the atoms of the rows that have its number."""
+    """Changes of a predicate's atoms: flip k changes the atoms of the rows with `flip` = k."""
 
     predicate: str
     number: int  # of flips
-    flip: np.ndarray  # int64[num_rows], not descending
+    flip: np.ndarray  # int64[num_rows], ascending
     rows: np.ndarray  # int32[num_rows, arity]
     truth: np.ndarray  # bool[num_rows], before
 
 
 class ClassEdge(NamedTuple):
-    """An edge between classes."""
+    """An edge with the counts of child classes in parent classes."""
 
-    number: int  # its weight
+    number: int  # of its weight
     child: str
     counts: csr_array  # float64[num_classes_of_parent, num_classes_of_child]
     num_terms: int
 
 
 class LiftedCounts(NamedTuple):
+    """The classes of a world's groundings and flips, and their counts."""
+
     value: Mapping[str, np.ndarray]  # float64[num_classes], of atoms and comparisons
     size: Mapping[str, int]  # the number of classes of each parfeature, of flips for the root
     layers: tuple[
@@ -388,7 +382,7 @@ class LiftedCounts(NamedTuple):
     classes: tuple[np.ndarray, ...]  # for each of the Flips int64[number], the class of each flip
 
 
-def take_census(
+def count_classes(
     field: Field,
     domains: Mapping[str, Domain],
     true: Mapping[str, np.ndarray],  # by predicate, int32[num_true, arity]
@@ -396,39 +390,41 @@ def take_census(
     max_memory: int | None = None,
     progress: Report | None = None,
 ) -> LiftedCounts:
-    """Raises TooLarge where joins do not fit the memory."""
+    """Count the classes of groundings and flips; raise TooLarge if a join exceeds memory."""
     most_pairs = memory_limit(max_memory) // BYTES_A_PAIR
     members: dict[str, Member] = {}
     for name, predicate in field.declarations.predicates.items():
         names = tuple(map(str, range(predicate.arity)))
-        members[name] = listed(names, true[name], np.array([0.0, 1.0]))
+        members[name] = make_listed_member(names, true[name], np.array([0.0, 1.0]))
     numbers: dict[str, list[tuple[int, Child]]] = {name: [] for name in field.by_name}
     for number, (parfeature, child) in enumerate(field.edges()):
         numbers[parfeature.name].append((number, child))
         if child.target in COMPARISONS:
-            members[f"{child.target} {number}"] = compared(parfeature, child, domains)
+            members[f"{child.target} {number}"] = make_comparison(parfeature, child, domains)
     edges: dict[str, list[EdgeReference]] = {}
     for name in field.order:
         parfeature = field.by_name[name]
-        edges[name] = [refer(*each, field, parfeature, members, domains) for each in numbers[name]]
+        edges[name] = [
+            make_reference(*each, field, parfeature, members, domains) for each in numbers[name]
+        ]
         members[name] = count_data(parfeature, edges[name], most_pairs)
     began, done, total = time.monotonic(), 0, sum(each.number for each in flips)
     found = []
     for each in flips:
         classes = [np.empty(0, np.int64)]
-        for batch in batches(each):
+        for batch in split_flips(each):
             classes.append(count_flips(batch, field, members, edges, most_pairs))
             done += batch.number
             if progress is not None:
                 progress(Progress("counting", done, total, time.monotonic() - began))
         found.append(np.concatenate(classes))
-    return assemble(field, members, edges, found)
+    return build_counts(field, members, edges, found)
 
 
-def batches(flips: Flips) -> Iterator[Flips]:
-    """The same flips, not too many at a time: joins of all of them need room."""
-    for first in range(0, max(1, flips.number), AT_ONCE):
-        last = min(first + AT_ONCE, flips.number)
+def split_flips(flips: Flips) -> Iterator[Flips]:
+    """Yield the flips in batches, which limits the memory of joins."""
+    for first in range(0, max(1, flips.number), FLIPS_AT_ONCE):
+        last = min(first + FLIPS_AT_ONCE, flips.number)
         here = slice(*np.searchsorted(flips.flip, [first, last]))
         yield Flips(
             flips.predicate, last - first, flips.flip[here] - first, flips.rows[here],
@@ -436,19 +432,19 @@ def batches(flips: Flips) -> Iterator[Flips]:
         )  # fmt: skip
 
 
-def listed(names: tuple[str, ...], rows: np.ndarray, value: np.ndarray) -> Member:
+def make_listed_member(names: tuple[str, ...], rows: np.ndarray, value: np.ndarray) -> Member:
     return Member(names, [LabelledPart(names, rows, np.ones(len(rows), np.int64))], value)
 
 
-def compared(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> Member:
-    """A comparison; listed is what is rare."""
-    holds = compare(parfeature, child, domains)
+def make_comparison(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> Member:
+    """Build the member of a comparison; the rarer truth value is listed."""
+    holds = compare_constants(parfeature, child, domains)
     often = bool(2 * holds.sum() > holds.size)
     value = np.array([float(often), float(not often)])
-    return listed(child.variables, np.argwhere(holds != often).astype(np.int32), value)
+    return make_listed_member(child.variables, np.argwhere(holds != often).astype(np.int32), value)
 
 
-def refer(
+def make_reference(
     number: int,
     child: Child,
     field: Field,
@@ -471,7 +467,7 @@ def refer(
 
 
 def count_data(parfeature: Parfeature, edges: Sequence[EdgeReference], most_pairs: int) -> Member:
-    """A parfeature with the labels of its groundings in the data; of the root only flips matter."""
+    """Label the groundings of a parfeature in the data; the root needs none."""
     parameters = parfeature.parameters
     longest = max([edge.child.width for edge in edges], default=0)
     member = Member(parameters, [], terms_width=1 + 2 * longest)
@@ -486,7 +482,7 @@ def count_data(parfeature: Parfeature, edges: Sequence[EdgeReference], most_pair
     for own in sorted(sets, key=lambda names: (len(names), sorted(names))):
         names = tuple(name for name in parameters if name in own)
         part = LabelledPart(names, np.empty((0, len(names)), np.int32), np.empty(0, np.int64))
-        rows, group, term, count = gather(member, sums, own, len(names))
+        rows, group, term, count = group_terms(member, sums, own, len(names))
         if names:
             label = part.combinations.number(np.zeros(len(rows), np.int64), group, term, count)
             part.rows, part.label = rows[label > 0], label[label > 0]
@@ -503,7 +499,7 @@ def count_flips(
     edges: Mapping[str, Sequence[EdgeReference]],
     most_pairs: int,
 ) -> np.ndarray:
-    """int64[number], the classes of the flips; leaves nothing behind but labels."""
+    """Return int64[number], the classes of the flips; adds new labels to the members."""
     changed = [members[flips.predicate].parts[0]]
     rows = np.column_stack([flips.flip, flips.rows]).astype(np.int32)
     before = flips.truth.astype(np.int64)
@@ -515,10 +511,10 @@ def count_flips(
             sums += sum_edge(edge, member.parameters, flips=True, most_pairs=most_pairs)
         for part in member.parts:
             own = frozenset(part.variables)
-            rows, group, term, count = gather(member, sums, own, 1 + len(part.variables))
+            rows, group, term, count = group_terms(member, sums, own, 1 + len(part.variables))
             if not len(rows):
                 continue
-            before = look_up(part, rows[:, 1:])
+            before = find_labels(part, rows[:, 1:])
             after = part.combinations.number(before, group, term, count)
             if name == ROOT:
                 classes = np.zeros(flips.number, np.int64)
@@ -534,10 +530,10 @@ def count_flips(
     return classes
 
 
-def gather(
+def group_terms(
     member: Member, sums: Sequence[Sums], own: frozenset[str], width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows over some parameters, and for each term its row, number and count."""
+    """Return the distinct rows over some parameters, and each term's row, number and count."""
     mine = [each for each in sums if each.variables == own and len(each.rows)]
     none = np.empty(0, np.int64)
     rows = np.concatenate([np.empty((0, width), np.int32), *(each.rows for each in mine)])
@@ -547,13 +543,13 @@ def gather(
     return rows[first], group, term, count
 
 
-def assemble(
+def build_counts(
     field: Field,
     members: Mapping[str, Member],
     edges: Mapping[str, Sequence[EdgeReference]],
     classes: Sequence[np.ndarray],
 ) -> LiftedCounts:
-    """From the classes of flips down: the classes that they mention, and their children's."""
+    """Build the counts top-down from the classes of flips."""
     names = {id(member): name for name, member in members.items()}
     found: dict[str, list[ClassEdge]] = {}
     size: dict[str, int] = {}
@@ -564,13 +560,16 @@ def assemble(
         terms = member.terms.rows(member.terms_width)
         found[name] = [
             ClassEdge(
-                edge.number, names[id(edge.child)], expand(edge, terms, counts), edge.num_terms
+                edge.number,
+                names[id(edge.child)],
+                expand_products(edge, terms, counts),
+                edge.num_terms,
             )
             for edge in edges[name]
         ]
     for name, own in found.items():
         found[name] = [
-            edge._replace(counts=widen(edge.counts, members[edge.child])) for edge in own
+            edge._replace(counts=add_columns(edge.counts, members[edge.child])) for edge in own
         ]
     values = {name: member.value for name, member in members.items() if member.value is not None}
     layers = tuple((name, tuple(found[name])) for name in field.order if name != ROOT)
@@ -578,13 +577,13 @@ def assemble(
 
 
 def flip_counts(root: Member) -> csr_array:
-    """int64[num_flip_classes, num_terms]."""
+    """Return int64[num_flip_classes, num_terms]."""
     [part] = root.parts or [LabelledPart((), np.empty((0, 0), np.int32), np.empty(0, np.int64))]
     return part.combinations.matrix(len(root.terms))
 
 
 def class_counts(member: Member) -> csr_array:
-    """int64[num_classes, num_terms], of the classes asked for so far."""
+    """Return int64[num_classes, num_terms] of the classes that have numbers so far."""
     from scipy.sparse import csr_array
 
     labels = member.classes.rows(member.width)
@@ -597,8 +596,8 @@ def class_counts(member: Member) -> csr_array:
     return total.tocsr()
 
 
-def expand(edge: EdgeReference, terms: np.ndarray, counts: csr_array) -> csr_array:
-    """int64[num_rows_of_counts, num_classes_of_child], products of differences multiplied out."""
+def expand_products(edge: EdgeReference, terms: np.ndarray, counts: csr_array) -> csr_array:
+    """Expand the products of differences; int64[num_rows_of_counts, num_classes_of_child]."""
     from scipy.sparse import coo_array
 
     mine = np.flatnonzero(terms[:, 0] == edge.number)
@@ -631,8 +630,8 @@ def expand(edge: EdgeReference, terms: np.ndarray, counts: csr_array) -> csr_arr
     return coo_array((product.data, (rows, columns)), shape=(product.shape[0], wide)).tocsr()
 
 
-def widen(count: csr_array, child: Member) -> csr_array:
-    """The same with a column for each of the classes of the child that were found since."""
+def add_columns(count: csr_array, child: Member) -> csr_array:
+    """Extend the counts by columns for classes of the child that were numbered later."""
     from scipy.sparse import csr_array
 
     size = len(child.classes) if child.value is None else len(child.value)
@@ -641,17 +640,17 @@ def widen(count: csr_array, child: Member) -> csr_array:
 
 
 class FlipGroups(NamedTuple):
-    """Flips of which one happens or none: those of an atom, or the other states of a block."""
+    """Mutually exclusive flips: that of an atom, or the other states of a block."""
 
     predicate: str
     start: np.ndarray  # int64[num_groups + 1]
     flip_class: np.ndarray  # int64[start[-1]]
-    times: np.ndarray  # float64[num_groups], how many there are of each
+    times: np.ndarray  # float64[num_groups], the multiplicity of each
     num_variables: int  # atoms, or blocks
 
 
 class PseudoClasses(NamedTuple):
-    """A world counted."""
+    """The counts of a world and its flips."""
 
     census: LiftedCounts
     groups: tuple[FlipGroups, ...]
@@ -660,7 +659,7 @@ class PseudoClasses(NamedTuple):
 def pseudo_log_likelihood(
     counted: PseudoClasses, weights: np.ndarray
 ) -> tuple[dict[str, float], np.ndarray]:
-    """The values of each predicate's atoms, and the gradient of their sum float64[num_weights]."""
+    """Return the value of each predicate's atoms, and the gradient of the sum."""
     census = counted.census
     value, sums, change = evaluate_classes(census, weights)
     by_change = np.zeros_like(change)
@@ -674,7 +673,7 @@ def pseudo_log_likelihood(
 
 
 def log_loss(groups: FlipGroups, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log(1 + Σ exp Δ) of each group, and the probability of each flip."""
+    """Compute log(1 + Σ exp Δ) of each group, and the probability of each flip."""
     own = change[groups.flip_class]
     if not len(own):
         return np.zeros(0), own
@@ -685,7 +684,7 @@ def log_loss(groups: FlipGroups, change: np.ndarray) -> tuple[np.ndarray, np.nda
 def evaluate_classes(
     census: LiftedCounts, weights: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray], np.ndarray]:
-    """Values of all classes, C f − [w > 0] n of each edge (D f below the root), and Δ."""
+    """Compute the values of all classes, C f − [w > 0] n of each edge (D f for the root), and Δ."""
     value, sums = dict(census.value), {}
     for name, edges in census.layers:
         exponent = np.zeros(census.size[name])
@@ -693,7 +692,7 @@ def evaluate_classes(
             weight = float(weights[edge.number])
             sums[edge.number] = edge.counts @ value[edge.child] - (weight > 0) * edge.num_terms
             exponent += weight * sums[edge.number]
-        # Above 0 by rounding only.
+        # Exponents exceed 0 only by rounding.
         value[name] = np.exp(np.minimum(exponent, 0.0))
     change = np.zeros(census.size[ROOT])
     for edge in census.root:
@@ -709,7 +708,7 @@ def back_propagate(
     sums: dict[int, np.ndarray],
     by_change: np.ndarray,
 ) -> np.ndarray:
-    """float64[num_weights], from derivatives with respect to Δ."""
+    """Compute the gradient float64[num_weights] from derivatives with respect to Δ."""
     gradient = np.zeros(len(weights))
     by_value = {name: np.zeros(len(found)) for name, found in value.items()}
     slope = by_change

@@ -1,20 +1,19 @@
-"""What a field's weights maximise: pseudo-likelihood, or the likelihood of what is asked.
+"""Objectives of learning a field: pseudo-likelihood and (conditional) likelihood.
 
     pseudo         Σ_t log P(x_t | all others), exact
-    likelihood     log Z(data) − log Z, over the worlds that agree with the data, and over all
-    conditional    the same with the query's atoms and hidden ones alone
+    likelihood     log Z(data) − log Z: over the worlds that agree with the data, and over all
+    conditional    the same, with only query atoms and hidden atoms unknown
 
-The gradient of a likelihood is E ∂ log f_0/∂w given the data less that without them (thesis section
-3.4). Where the worlds are few, all are enumerated and value and gradient are exact; elsewhere the
-expectations are taken over chains that start at the data and run for a few sweeps (contrastive
-divergence), or the most likely world stands in for them (voted perceptron). The thesis proposes to
-extend the optimisers of its chapter 4 to fields (chapter 7). Here g = ∂ log f_0/∂w takes the place
-of the counts n, which it is for the weights of the root.
+The gradient of a likelihood is E[∂ log f_0/∂w | data] − E[∂ log f_0/∂w] (thesis section 3.4). Small
+fields are enumerated, so that value and gradient are exact. Otherwise the expectations come from
+chains that start at the data and run for a few sweeps (contrastive divergence), or from the most
+likely world (voted perceptron). The thesis suggests using the optimisers of its chapter 4 for
+fields (chapter 7). Here g = ∂ log f_0/∂w replaces the counts n; for the root's weights both agree.
 
-None is concave: log f_0 is not linear in the inner weights. The curvature of an exact objective is
-taken from differences of gradients. Its diagonal counts by its size: a step along a weight with
-negative curvature ascends, too. The curvature of a sampled one is the covariance of g over the
-chains' worlds, which leaves out E ∂²log f_0/∂w² and is never negative (Gauss–Newton).
+No objective is concave: log f_0 is not linear in the inner weights. The curvature of an exact
+objective comes from differences of gradients; its diagonal is the absolute value, since steps along
+weights with negative curvature ascend, too. The curvature of a sampled objective is the covariance
+of g over the chains' worlds. It omits E ∂²log f_0/∂w² and is never negative (Gauss–Newton).
 """
 
 from __future__ import annotations
@@ -26,15 +25,144 @@ from functools import cached_property
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.cached_sums import CachedField
-from lapis.fields.field_example import FieldExample
-from lapis.fields.gibbs import climb_modes, walk
+from lapis.fields.field import Field
+from lapis.fields.gibbs import CachedField, climb_to_mode, run_sweeps
+from lapis.fields.ground import (
+    UnknownUnits,
+    base_values,
+    enumerate_field,
+    ground_field,
+    require_few_worlds,
+    unknown_units,
+    world_gradients,
+)
 from lapis.fields.inference import is_quick
-from lapis.fields.lifted_counts import pseudo_log_likelihood
-from lapis.fields.passes import base_values, enumerate_field, require_few_worlds, world_gradients
+from lapis.fields.lifted_counts import (
+    FlipGroups,
+    Flips,
+    PseudoClasses,
+    count_classes,
+    pseudo_log_likelihood,
+)
+from lapis.grounding.blocks import apply_blocks
 from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.inference.sampling.starting_worlds import random_world
+from lapis.learning.examples import HIDDEN, Example
+from lapis.network.csr import row_starts
+from lapis.network.network import Network
 from lapis.optimisation.objective import Objective, Point
+from lapis.runtime.progress import Report
+
+
+@dataclass(frozen=True)
+class FieldExample:
+    """A world of training data: query atoms with their answers, and hidden atoms without."""
+
+    field: Field
+    example: Example
+    network: Network  # the unknown atoms, without clauses
+    answer: np.ndarray  # int8[num_unknown]: 1 true, 0 false, HIDDEN
+    max_memory: int | None = None
+    progress: Report | None = None
+
+    @property
+    def world(self) -> np.ndarray:
+        """bool[num_unknown], the true atoms; hidden atoms are false."""
+        return self.answer == 1
+
+    @property
+    def has_hidden(self) -> bool:
+        return bool((self.answer == HIDDEN).any())
+
+    @cached_property
+    def cached(self) -> CachedField:
+        """The ground field in tables, for chains and enumeration."""
+        return CachedField(ground_field(self.field, self.example.free, self.max_memory))
+
+    @cached_property
+    def given(self) -> CachedField:
+        """The ground field in which only the hidden atoms are unknown."""
+        return CachedField(ground_field(self.field, self.example.complete, self.max_memory))
+
+    @cached_property
+    def classes(self) -> PseudoClasses:
+        """The counts of its pseudo-likelihood; raises LapisError if atoms are hidden."""
+        if self.has_hidden:
+            raise LapisError(
+                "a pseudo-likelihood needs complete data, but some atoms are hidden",
+                code="incomplete-data",
+                hint="learn by objective likelihood, or conditional with a query",
+            )
+        atoms, units = self.network.atoms, unknown_units(self.network)
+        evidence = apply_blocks(self.example.free)
+        true = {name: known.true for name, known in evidence.items()}
+        flips, starts = [], []
+        for name, first, rows in zip(atoms.predicates, atoms.offset, atoms.tuples, strict=False):
+            truth = self.world[int(first) : int(first) + len(rows)]
+            true[name] = np.concatenate([true[name], rows[truth]])
+            moves, start = list_flips(name, int(first), rows, truth, units)
+            flips.append(moves)
+            starts.append(start)
+        domains = self.example.free.domains
+        census = count_classes(self.field, domains, true, flips, self.max_memory, self.progress)
+        groups = [
+            group_flips(each.predicate, classes, start)
+            for each, classes, start in zip(flips, census.classes, starts, strict=True)
+        ]
+        return PseudoClasses(census, tuple(groups))
+
+
+def make_field_example(
+    field: Field,
+    example: Example,
+    max_memory: int | None = None,
+    progress: Report | None = None,
+) -> FieldExample:
+    """Build the example of a field; raise LapisError if the data contradicts a block."""
+    apply_blocks(example.complete)
+    network = unknown_atoms(example.free)
+    return FieldExample(field, example, network, example.answers(network), max_memory, progress)
+
+
+def list_flips(
+    name: str, first: int, rows: np.ndarray, truth: np.ndarray, units: UnknownUnits
+) -> tuple[Flips, np.ndarray]:
+    """List the other states of a predicate's units, unit by unit, and each unit's first.
+
+    A unit changes from its true atom, if there is one, to any of its false atoms or to none.
+    """
+    unit_of = units.unit_of()[first : first + len(rows)]
+    own, unit = np.unique(unit_of, return_inverse=True)
+    present = np.full(len(own), -1, np.int64)
+    present[unit[truth]] = np.flatnonzero(truth)
+    leaves = np.flatnonzero((present >= 0) & ~units.exact[own])
+    others = np.flatnonzero(~truth)
+    to = np.concatenate([others, np.full(len(leaves), -1, np.int64)])
+    mover = np.concatenate([unit[others], leaves])
+    order = np.argsort(mover, kind="stable")
+    to, mover = to[order], mover[order]
+    pairs = np.stack([present[mover], to], axis=1).ravel()
+    flip = np.repeat(np.arange(len(to)), 2)[pairs >= 0]
+    atom = pairs[pairs >= 0]
+    start = np.searchsorted(mover, np.arange(len(own) + 1))
+    return Flips(name, len(to), flip, rows[atom], truth[atom]), start
+
+
+def group_flips(predicate: str, classes: np.ndarray, start: np.ndarray) -> FlipGroups:
+    """Group flips by unit; units with one other state are counted by its class."""
+    length = np.diff(start)
+    kinds, times = np.unique(classes[start[:-1][length == 1]], return_counts=True)
+    inside = np.repeat(length > 1, length)
+    several = length[length > 1]
+    return FlipGroups(
+        predicate,
+        row_starts(np.concatenate([np.ones_like(kinds), several])),
+        np.concatenate([kinds, classes[inside]]),
+        np.concatenate([times.astype(np.float64), np.ones(len(several))]),
+        len(length),
+    )
+
 
 STEP = 1e-4  # of weights, for differences of gradients
 NUM_CHAINS = 10
@@ -44,7 +172,7 @@ NUM_RANDOM_STARTS = 2  # of the search for a most likely world, at each evaluati
 def exact_point(
     objective: Objective, weights: np.ndarray, value: float, gradient: np.ndarray
 ) -> Point:
-    """A point whose curvature is taken from differences of gradients."""
+    """Build a point whose curvature comes from differences of gradients."""
     weights = weights.copy()
 
     def product(direction: np.ndarray) -> np.ndarray:
@@ -69,9 +197,9 @@ def sampled_point(
     stderr: np.ndarray | None = None,
     deviations: Sequence[np.ndarray] = (),
 ) -> Point:
-    """A point whose curvature is a covariance.
+    """Build a point whose curvature is a covariance.
 
-    `deviations` float64[num_chains, num_weights] are those of each field_example's chains.
+    `deviations` float64[num_chains, num_weights] of each example are those of its chains.
     """
 
     def product(direction: np.ndarray) -> np.ndarray:
@@ -87,7 +215,7 @@ def sampled_point(
 
 @dataclass(frozen=True)
 class FieldObjective:
-    """What all objectives of fields share."""
+    """Base class of all objectives of fields."""
 
     field_examples: tuple[FieldExample, ...]
     name: str
@@ -102,7 +230,7 @@ class FieldObjective:
 
     @property
     def true_counts(self) -> np.ndarray:
-        """A weight may stand in as many conditional probabilities as there are atoms."""
+        """The number of atoms: a weight may affect the conditional probability of each."""
         return np.full(self.num_parameters, float(self.num_atoms))
 
 
@@ -122,13 +250,13 @@ class FieldPseudoLikelihood(FieldObjective):
 
 @dataclass(frozen=True)
 class LikelihoodObjective(FieldObjective):
-    """What objectives share that ground the field."""
+    """Base class of objectives that ground the field."""
 
     @cached_property
     def true_counts(self) -> np.ndarray:
-        """The size of ∂ log f_0/∂w in the data, at the weights of the field.
+        """|∂ log f_0/∂w| in the data at the field's weights, with hidden atoms false.
 
-        For weights of the root these are true counts. Hidden atoms are taken as false.
+        For weights of the root these are the true counts.
         """
         total = np.zeros(self.num_parameters)
         for field_example in self.field_examples:
@@ -139,7 +267,7 @@ class LikelihoodObjective(FieldObjective):
 
 @dataclass(frozen=True)
 class ExactLikelihood(LikelihoodObjective):
-    """By all worlds that agree with the data, and all."""
+    """The likelihood by enumeration of all worlds, and of those that agree with the data."""
 
     is_exact: bool = True
     is_fixed: bool = True
@@ -157,10 +285,10 @@ class ExactLikelihood(LikelihoodObjective):
 
 @dataclass(frozen=True)
 class ContrastiveDivergence(LikelihoodObjective):
-    """Expectations from short chains; each evaluation draws anew.
+    """Expectations from short chains; each evaluation samples again.
 
-    A chain draws what is hidden, given the data, from where it was the last time; then everything
-    from there.
+    A chain first samples the hidden atoms given the data, from their last values. Then it samples
+    all unknown atoms from there.
     """
 
     num_samples: int = 5  # sweeps of each chain
@@ -179,13 +307,15 @@ class ContrastiveDivergence(LikelihoodObjective):
             for chain in range(NUM_CHAINS):
                 rng = self.rng[number * NUM_CHAINS + chain]
                 if hidden.size:
-                    hidden[chain] = walk(
+                    hidden[chain] = run_sweeps(
                         field_example.given, weights, hidden[chain], rng, self.num_samples
                     )
-                begins.append(world_with(field_example, hidden[chain]))
-                ends.append(walk(field_example.cached, weights, begins[-1], rng, self.num_samples))
+                begins.append(complete_world(field_example, hidden[chain]))
+                ends.append(
+                    run_sweeps(field_example.cached, weights, begins[-1], rng, self.num_samples)
+                )
             ground = field_example.cached.ground
-            # Without hidden atoms all begin in the same world.
+            # Without hidden atoms all chains begin in the same world.
             first = world_gradients(
                 ground, weights, np.array(begins if hidden.size else begins[:1])
             )
@@ -209,33 +339,33 @@ class ContrastiveDivergence(LikelihoodObjective):
 
 @dataclass(frozen=True)
 class MostLikelyDerivatives(LikelihoodObjective):
-    """The most likely world in the place of expectations, as the voted perceptron has it.
+    """The most likely world instead of expectations, as in the voted perceptron.
 
-    Its derivatives are those of log f_0(data) − max log f_0. Where worlds are many, iterated
-    conditional modes climb from the data, from the mode found the last time and from random worlds.
+    Its derivatives are those of log f_0(data) − max log f_0. In fields that are too large to
+    enumerate, ICM starts from the data, from the last mode and from random worlds.
     """
 
     is_exact: bool = False
     is_fixed: bool = False
     seed: int = 0
     evaluations: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
-    modes: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # of the last time
+    modes: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # of the last evaluation
 
     def evaluate(self, weights: np.ndarray) -> Point:
         gradient = np.zeros(len(weights))
         rng = np.random.default_rng([self.seed, int(self.evaluations[0])])
         self.evaluations[0] += 1
         for number, field_example in enumerate(self.field_examples):
-            given = self.mode(f"given.{number}", field_example.given, weights, None, rng)
-            data = world_with(field_example, given)
-            best = self.mode(f"all.{number}", field_example.cached, weights, data, rng)
+            given = self.find_mode(f"given.{number}", field_example.given, weights, None, rng)
+            data = complete_world(field_example, given)
+            best = self.find_mode(f"all.{number}", field_example.cached, weights, data, rng)
             first, last = world_gradients(
                 field_example.cached.ground, weights, np.array([data, best])
             )
             gradient += first - last
         return sampled_point(weights, gradient)
 
-    def mode(
+    def find_mode(
         self,
         name: str,
         cached: CachedField,
@@ -243,13 +373,13 @@ class MostLikelyDerivatives(LikelihoodObjective):
         data: np.ndarray | None,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """bool[num_unknown], a most likely world."""
+        """Return bool[num_unknown], a most likely world."""
         if is_quick(cached.ground):
             return enumerate_field(cached.ground, weights).best
         network = cached.ground.network
         starts = [random_world(network, 2, rng).astype(bool) for _ in range(NUM_RANDOM_STARTS)]
         starts += [world for world in (data, self.modes.get(name)) if world is not None]
-        found = [climb_modes(cached, weights, start, rng) for start in starts]
+        found = [climb_to_mode(cached, weights, start, rng) for start in starts]
         self.modes[name] = max(found, key=lambda mode: mode[1])[0]
         return self.modes[name]
 
@@ -263,9 +393,9 @@ class MostLikelyDerivatives(LikelihoodObjective):
         self.modes.update({name: kept[name].copy() for name in kept if name != "evaluations"})
 
 
-def world_with(field_example: FieldExample, hidden: np.ndarray) -> np.ndarray:
-    """bool[num_unknown], the data with what is hidden as given, bool[num_hidden]."""
-    # Both are tables of the same shape: only what is known in them differs.
+def complete_world(field_example: FieldExample, hidden: np.ndarray) -> np.ndarray:
+    """Return bool[num_unknown], the data completed by hidden atoms bool[num_hidden]."""
+    # Both ground fields have tables of the same shape; only the known atoms differ.
     values = base_values(field_example.given.ground, hidden[None])[0]
     return values[field_example.cached.ground.cell] > 0.5
 
@@ -275,19 +405,19 @@ def pseudo_objective(
 ) -> Objective:
     if expectation != "auto":
         raise LapisError(
-            "a pseudo-likelihood has no expectations",
+            "objective 'pseudo' does not use expectations",
             code="no-expectation",
-            hint="leave out expectation, or use objective likelihood or conditional",
+            hint="remove expectation, or use objective likelihood or conditional",
         )
     for field_example in field_examples:
-        _ = field_example.classes  # counted, or refused, before anything climbs
+        _ = field_example.classes  # count now, so that errors are raised before the run
     return FieldPseudoLikelihood(tuple(field_examples), "pseudo")
 
 
 def likelihood_objective(
     field_examples: Sequence[FieldExample], num_samples: int, seed: int, expectation: str
 ) -> Objective:
-    """Exact where the worlds are few, unless another expectation is asked for."""
+    """Build the objective of an expectation; `auto` enumerates small fields."""
     if expectation == "auto":
         grounds = [cached.ground for each in field_examples for cached in (each.given, each.cached)]
         expectation = "exact" if all(map(is_quick, grounds)) else "gibbs"

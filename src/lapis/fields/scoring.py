@@ -1,4 +1,4 @@
-"""How well a field explains data: the measures of `lapis score`."""
+"""`fields.score`: the measures of `lapis.score` for a field."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lapis.evaluation.score import (
     predicate_score,
     total_pseudo,
 )
-from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, open_field
+from lapis.fields.ground import enumerate_field
 from lapis.fields.lifted_counts import pseudo_log_likelihood
-from lapis.fields.passes import enumerate_field
+from lapis.fields.objectives import FieldExample, make_field_example
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
@@ -139,7 +139,7 @@ def score(
     ]
     notes: list[str] = []
     parts = total_pseudo(map(pseudo_by_predicate, field_examples), notes)
-    total = exact_likelihood(field_examples, notes) if likelihood else None
+    total = exact_log_likelihood(field_examples, notes) if likelihood else None
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
@@ -151,7 +151,7 @@ def score(
         progress=progress,
         stop=Stop(stop),
     )
-    found = predict(field_examples, method, limits, notes) if asked and predictions else []
+    found = predict_examples(field_examples, method, limits, notes) if asked and predictions else []
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)
     exact = all(marginals.exact for _, marginals in found)
@@ -189,8 +189,8 @@ def pseudo_by_predicate(field_example: FieldExample) -> dict[str, PredicateLikel
     }
 
 
-def exact_likelihood(field_examples: Sequence[FieldExample], notes: list[str]) -> float | None:
-    """log Z(data known) − log Z, by all worlds."""
+def exact_log_likelihood(field_examples: Sequence[FieldExample], notes: list[str]) -> float | None:
+    """Compute log Z(data known) − log Z by enumeration; None if there are too many worlds."""
     total = 0.0
     for field_example in field_examples:
         try:
@@ -204,10 +204,10 @@ def exact_likelihood(field_examples: Sequence[FieldExample], notes: list[str]) -
     return total
 
 
-def predict(
+def predict_examples(
     field_examples: Sequence[FieldExample], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[tuple[Predictions, Marginals]]:
-    """Of each world; the time is shared equally."""
+    """Predict the query atoms of each world; the time limit is divided equally."""
     chosen = find_method("field infer", method).load()
     if options.time_limit is not None:
         options = replace(options, time_limit=options.time_limit / max(1, len(field_examples)))

@@ -1,37 +1,42 @@
-"""A Markov logic network as a field that mirrors its connectives and quantifiers (Figure 3.1).
+"""Convert between Markov logic models and fields: `from_model` and `to_model`.
 
-A conjunction becomes a parfeature with a child for each part, +S for what is to be true and −S for
-what is to be false, S being the sharpness: it is 1 where all hold and at most e^−S otherwise.
-Everything else is a conjunction after De Morgan:
+`from_model` builds a field that mirrors the connectives and quantifiers of a model (thesis, Figure
+3.1). A conjunction becomes a parfeature with a child for each conjunct, of weight S if it should be
+true and −S if false. S is the sharpness: the parfeature is 1 if all conjuncts hold and at most e^−S
+otherwise. Other formulas become conjunctions by De Morgan's laws:
 
-    A ∨ B       the negation of (¬A ∧ ¬B): a parfeature that its parent weighs negatively
-    ∀y F(x,y)   the parts of F, summed over y
+    A ∨ B       the negation of (¬A ∧ ¬B): a parfeature with a negative weight in its parent
+    ∀y F(x,y)   the conjuncts of F, summed over y
     ∃y F(x,y)   the negation of ∀y ¬F(x,y)
-    A ⇔ B       neither (A ∧ ¬B) nor (¬A ∧ B), which exclude each other
+    A ⇔ B       neither (A ∧ ¬B) nor (¬A ∧ B), which are mutually exclusive
 
-A formula of weight w is one child of the root: w times a conjunction, −w times the conjunction that
-a disjunction denies (up to a constant, which no distribution sees), −w times each of the two of an
-equivalence. So the distribution is that of the network in the limit: a sum over n groundings that
-are all false is n e^−S instead of 0, and the exponent of its parent is off by at most S n e^−S. A
-hard formula gets the weight 2S, which excludes its violation in the same limit.
+A formula of weight w becomes one child of the root: w times a conjunction, or −w times the negate
+conjunction of a disjunction (equal up to a constant). An equivalence has two children of weight −w.
+The distribution is that of the model in the limit of large S: a sum over n groundings that are all
+false is n e^−S instead of 0, and the exponent of its parent has an error of at most S n e^−S. A
+hard formula has the weight 2S.
+
+`to_model` is an approximate inverse. It reads a parfeature as the conjunction of its children whose
+weight exceeds a threshold in size: true if positive, false if negative; a sum over y is ∀y, a
+negative one ¬∃y. Its weight in the root is that of the formula. Weak children and the sizes of
+inner weights are lost. (Section 3.7 of the thesis mentions such an extraction without details.)
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from lapis.errors import LapisError, Span
-from lapis.fields.field import ROOT, Child, Field, Term
-from lapis.fields.resolve import Header, build_field
-from lapis.fields.to_logic import variables_of_atoms
+from lapis.fields.field import COMPARISONS, ROOT, Child, Field, FieldTerm, Parfeature
+from lapis.fields.field_text import FieldLike, Header, build_field, open_field
 from lapis.language.instances import substitute
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.resolve import read_model
+from lapis.language.resolve import read_model, with_statements
 from lapis.language.syntax import (
     And,
     Atom,
@@ -45,15 +50,23 @@ from lapis.language.syntax import (
     Or,
     Truth,
     Variable,
+    WeightedFormula,
     free_variables,
     map_children,
     subformulas,
     terms_of,
 )
-from lapis.logic.passes import expand_counts, normalize_comparisons, simplify
+from lapis.logic.passes import (
+    conjunction,
+    expand_counts,
+    negate,
+    normalize_comparisons,
+    push_negations,
+    simplify,
+)
 from lapis.problem.problem import refuse_unsupported
 from lapis.registry.method_table import check_options, known_keywords, seed_of
-from lapis.registry.options import FieldFromOptions
+from lapis.registry.options import FieldExtractOptions, FieldFromOptions
 
 SHARPNESS = 8.0
 SMALL = 0.01  # standard deviation of the weights that theory revision starts from
@@ -62,14 +75,14 @@ UNLEARNED = 1.0  # of a formula without a weight: at 0 nothing below it could be
 
 @dataclass(frozen=True)
 class FeatureConjunction:
-    """A conjunction that becomes a parfeature: ± what holds or not."""
+    """A conjunction that becomes a parfeature."""
 
     parts: tuple[Part, ...]
     variables: tuple[str, ...]  # its parameters
 
 
 Leaf = Atom | Comparison | FeatureConjunction
-Part = tuple[int, Leaf]  # 1: holds, −1: does not, 0: whether it does is left open
+Part = tuple[int, Leaf]  # 1: must hold, −1: must not hold, 0: only determines types
 
 
 @known_keywords
@@ -143,9 +156,9 @@ def from_model(
         writer.add_rule(f"f{number}", rule, formula, weight)
     if not writer.root.children:
         raise LapisError(
-            "the model has no formulas that a field could be made of",
+            "the model has no formula that depends on the world",
             code="empty-field",
-            hint="write at least one formula, P(x) say",
+            hint="add at least one formula, for example P(x)",
         )
     rng = np.random.default_rng(options.seed)
     field = build_field(declarations, [writer.root, *writer.headers], resolved.name)
@@ -160,7 +173,7 @@ def from_model(
 
 
 def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Formula, float]]:
-    """Every formula with its weight; rules with plus variables one for each constant."""
+    """Yield each formula with its weight; a rule with plus variables once for each constant."""
     for rule in model.rules:
         weight = UNLEARNED if rule.weight is None else rule.weight
         if rule.hard:
@@ -178,7 +191,7 @@ def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Fo
                 table |= dict(zip(written.constants, written.value, strict=True))
             if not table:
                 raise LapisError(
-                    f"{rule.text!r} has a weight for each constant, but the model names none",
+                    f"{rule.text!r} has a weight for each constant, but the model has no constants",
                     code="plus-without-constants",
                     span=rule.span,
                     hint="list the constants of the type in the model, or learn its weights first",
@@ -190,7 +203,7 @@ def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Fo
 
 @dataclass
 class FeatureWriter:
-    """Collects parfeatures."""
+    """Converts formulas to parfeatures."""
 
     sharpness: float
     predicates: Mapping[str, Predicate]
@@ -201,25 +214,25 @@ class FeatureWriter:
         self.headers: list[Header] = []
 
     def add_rule(self, name: str, rule: Rule, formula: Formula, weight: float) -> None:
-        formula = settle(simplify(normalize_comparisons(expand_counts(formula))))
+        formula = drop_constant_quantifiers(simplify(normalize_comparisons(expand_counts(formula))))
         if isinstance(formula, Truth):
-            return  # the same in all worlds
+            return  # constant
         if any(not isinstance(t, Variable | Constant) for t in all_terms(formula)):
             raise LapisError(
-                "a field compares constants, it does not add to them",
+                "fields do not support offsets such as i+1",
                 code="field-offset",
                 span=rule.span,
             )
         if not any(isinstance(node, Atom) for node in subformulas(formula)):
-            return  # comparisons alone: the same in all worlds
+            return  # only comparisons: constant
         types, in_atoms = dict(rule.variables + rule.bound), variables_of_atoms(formula)
         free = free_variables(formula)
-        parts = conjuncts(formula, True)
+        parts = signed_conjuncts(formula, True)
         body = formula.body if isinstance(formula, Not) else formula
         single = len(parts) == 1 and set(leaf_variables(parts[0][1])) <= set(free)
         if not (single or isinstance(body, Iff)):
             parts = [(1, FeatureConjunction(tuple(parts), free))]
-        # A variable that the simple form does not mention still multiplies the count.
+        # A variable that the simplified formula does not contain still multiplies the count.
         unseen = [v for v, _ in rule.variables if v not in free and v not in rule.plus]
         if unseen:
             mentions = [(0, self.mention(v, types[v])) for v in unseen]
@@ -234,23 +247,25 @@ class FeatureWriter:
             self.root.children.append(self.child(own, sign * weight, leaf, rule.span))
 
     def child(self, name: str, weight: float, leaf: Leaf, span: Span | None) -> Child:
-        """A child that a parfeature is made for where it is a group."""
+        """Build the child of a leaf, and the parfeature of a conjunction."""
         if isinstance(leaf, Atom):
             return Child(weight, leaf.predicate, plain_terms(leaf.terms), span=span)
         if isinstance(leaf, Comparison):
             return Child(weight, leaf.operator, plain_terms((leaf.left, leaf.right)), span=span)
         name = self.fresh(name)
-        header = Header(name, tuple((spell(v), span) for v in leaf.variables), span)
+        header = Header(name, tuple((writable_name(v), span) for v in leaf.variables), span)
         self.headers.append(header)
         groups = itertools.count(1)
         for sign, part in leaf.parts:
             below = f"{name}_{next(groups)}" if isinstance(part, FeatureConjunction) else ""
             child = self.child(below, sign * self.sharpness, part, span)
             header.children.append(child if sign else replace(child, fixed=True))
-        return Child(weight, name, tuple(Variable(spell(v)) for v in leaf.variables), span=span)
+        return Child(
+            weight, name, tuple(Variable(writable_name(v)) for v in leaf.variables), span=span
+        )
 
     def with_types(self, leaf: Leaf, untyped: Mapping[str, str]) -> Leaf:
-        """The leaf with an atom beside each comparison of variables that no atom has."""
+        """Add an atom for each variable that occurs in comparisons only, to give it a type."""
         if not isinstance(leaf, FeatureConjunction):
             return leaf
         parts = [(sign, self.with_types(part, untyped)) for sign, part in leaf.parts]
@@ -262,7 +277,7 @@ class FeatureWriter:
         return replace(leaf, parts=tuple(parts))
 
     def mention(self, variable: str, type_name: str) -> Atom:
-        """An atom that tells the type of a variable."""
+        """Return an atom that determines the type of a variable."""
         fitting = (p for p in self.predicates.values() if type_name in p.types)
         predicate = min(fitting, key=lambda p: p.arity)
         names = [f"any{place}_{other}" for place, other in enumerate(predicate.types, 1)]
@@ -276,25 +291,25 @@ class FeatureWriter:
         return name
 
 
-def settle(formula: Formula) -> Formula:
-    """Quantifiers over what is always true or false left out: types are taken to have constants."""
-    formula = simplify(map_children(formula, settle))
+def drop_constant_quantifiers(formula: Formula) -> Formula:
+    """Remove quantifiers over constant formulas; assumes that no type is empty."""
+    formula = simplify(map_children(formula, drop_constant_quantifiers))
     if isinstance(formula, Exists | ForAll) and isinstance(formula.body, Truth):
         return formula.body
     return formula
 
 
-def conjuncts(formula: Formula, wanted: bool) -> list[Part]:
-    """What must hold, or not, for the formula to be as wanted."""
+def signed_conjuncts(formula: Formula, wanted: bool) -> list[Part]:
+    """Return the signed conjuncts that are equivalent to the formula being as wanted."""
     match formula:
         case Atom() | Comparison():
             return [(1 if wanted else -1, formula)]
         case Not(body):
-            return conjuncts(body, not wanted)
+            return signed_conjuncts(body, not wanted)
         case And(parts) | Or(parts):
             if isinstance(formula, And) == wanted:
-                return [found for part in parts for found in conjuncts(part, wanted)]
-            found = [each for part in parts for each in conjuncts(part, not wanted)]
+                return [found for part in parts for found in signed_conjuncts(part, wanted)]
+            found = [each for part in parts for each in signed_conjuncts(part, not wanted)]
             return [(-1, FeatureConjunction(tuple(found), free_variables(formula)))]
         case Iff(left, right):
             return [
@@ -303,11 +318,13 @@ def conjuncts(formula: Formula, wanted: bool) -> list[Part]:
             ]
         case ForAll(_, body) | Exists(_, body):
             if isinstance(formula, ForAll) == wanted:
-                return conjuncts(body, wanted)
+                return signed_conjuncts(body, wanted)
             return [
                 (
                     -1,
-                    FeatureConjunction(tuple(conjuncts(body, not wanted)), free_variables(formula)),
+                    FeatureConjunction(
+                        tuple(signed_conjuncts(body, not wanted)), free_variables(formula)
+                    ),
                 )
             ]
         case _:
@@ -315,8 +332,11 @@ def conjuncts(formula: Formula, wanted: bool) -> list[Part]:
 
 
 def iff_cubes(left: Formula, right: Formula, equal: bool) -> list[list[Part]]:
-    """The two ways for both to be equal, or to differ."""
-    return [conjuncts(left, value) + conjuncts(right, value == equal) for value in (True, False)]
+    """Return the two conjunctions in which both are equal, or differ."""
+    return [
+        signed_conjuncts(left, value) + signed_conjuncts(right, value == equal)
+        for value in (True, False)
+    ]
 
 
 def leaf_variables(leaf: Leaf) -> Sequence[str]:
@@ -329,28 +349,28 @@ def all_terms(formula: Formula) -> Iterator[object]:
     return (term for node in subformulas(formula) for term in terms_of(node))
 
 
-def plain_terms(terms: Sequence[object]) -> tuple[Term, ...]:
+def plain_terms(terms: Sequence[object]) -> tuple[FieldTerm, ...]:
     return tuple(
-        Variable(spell(t.name)) if isinstance(t, Variable) else Constant(t.name)
+        Variable(writable_name(t.name)) if isinstance(t, Variable) else Constant(t.name)
         for t in terms
         if isinstance(t, Variable | Constant)
     )
 
 
-def spell(variable: str) -> str:
-    """A name that can be written: those of counted variables have a # in them."""
+def writable_name(variable: str) -> str:
+    """Replace the # in names of counted variables, which cannot be written in a file."""
     return variable.replace("#", "_")
 
 
 def header_of(field: Field, name: str) -> Header:
-    """A parfeature as it could stand in a file."""
+    """Return a parfeature as written in a file."""
     parfeature = field.by_name[name]
     parameters = tuple((parameter, parfeature.span) for parameter in parfeature.parameters)
     return Header(name, parameters, parfeature.span, list(parfeature.children))
 
 
 def add_others(header: Header, field: Field, rng: np.random.Generator) -> None:
-    """All predicates that a parfeature does not have, with small random weights."""
+    """Add all predicates that a parfeature lacks, with small random weights."""
     parfeature = field.by_name[header.name]
     parameters = dict(zip(parfeature.parameters, parfeature.types, strict=True))
     present = {(child.target, child.terms) for child in header.children}
@@ -364,7 +384,7 @@ def add_others(header: Header, field: Field, rng: np.random.Generator) -> None:
 def predicate_children(
     field: Field, parameters: dict[str, str], rng: np.random.Generator
 ) -> Iterator[Child]:
-    """Every predicate of the parameters that fit it; other arguments are summed over."""
+    """Yield each predicate with parameters of fitting types; other arguments are summed over."""
     for name, predicate in field.declarations.predicates.items():
         choices = []
         for place, type_name in enumerate(predicate.types):
@@ -376,7 +396,7 @@ def predicate_children(
 
 
 def random_parfeature(field: Field, root: Header, number: int, rng: np.random.Generator) -> Header:
-    """A parfeature of all predicates over the arguments of one of them; it joins the root."""
+    """Add a parfeature of all predicates over the arguments of a random one to the root."""
     predicates = list(field.declarations.predicates.values())
     predicate = predicates[int(rng.integers(len(predicates)))]
     parameters = {f"x{i}": type_name for i, type_name in enumerate(predicate.types, 1)}
@@ -389,3 +409,154 @@ def random_parfeature(field: Field, root: Header, number: int, rng: np.random.Ge
     terms = tuple(Variable(parameter) for parameter in parameters)
     root.children.append(Child(float(rng.normal(0.0, 1.0)), name, terms))
     return header
+
+
+THRESHOLD = 1.0
+
+
+@known_keywords
+def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
+    """Read the strongest parts of a field as Markov logic formulas, an approximation.
+
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    threshold
+        Weights below it, within a parfeature, are left out.
+
+    Returns
+    -------
+    Model
+        Formulas for the children of the root, the strongest first.
+
+    Raises
+    ------
+    LapisError
+        If the field or the threshold is wrong, or no weight reaches the threshold.
+
+    Examples
+    --------
+    >>> from lapis import fields
+    >>> field = fields.parse('''
+    ... Sm(p)
+    ... Ca(p)
+    ... root:
+    ...   -1.4  f(x)
+    ... f(x):
+    ...   5     Sm(x)
+    ...   -4    Ca(x)
+    ... ''')
+    >>> [(rule.weight, rule.text) for rule in fields.to_model(field).rules]
+    [(1.4, '!Sm(x) v Ca(x)')]
+    """
+    check_options(FieldExtractOptions(threshold=threshold))
+    found = open_field(field)
+    reader = FormulaReader(found, threshold)
+    formulas = []
+    for child in sorted(found.root.children, key=lambda child: -abs(child.weight)):
+        reader.taken = set(child.variables)
+        formula, weight = simplify(reader.read(child)), child.weight
+        if isinstance(formula, Truth) or not weight:
+            continue
+        if weight < 0 and not isinstance(formula, Atom):
+            formula, weight = push_negations(negate(formula)), -weight
+        reader.types |= found.root.types_in(child)
+        formulas.append(WeightedFormula(reader.with_types(formula, child.variables), weight))
+    if not formulas:
+        raise LapisError(
+            "no weight reaches the threshold",
+            code="nothing-extracted",
+            hint=f"lower the threshold, which is {threshold:g}",
+        )
+    bare = replace(found.declarations, name=found.name)
+    return with_statements(bare, *formulas)
+
+
+@dataclass
+class FormulaReader:
+    """Converts parfeatures to formulas, with fresh names for quantified variables."""
+
+    found: Field
+    threshold: float
+    taken: set[str] = field(default_factory=set)
+    types: dict[str, str] = field(default_factory=dict)  # of variables
+
+    def read(self, child: Child) -> Formula:
+        """Convert a child to a formula of the variables in its terms."""
+        terms = child.terms
+        if child.target in COMPARISONS:
+            return Comparison(child.target, terms[0], terms[1])  # type: ignore[arg-type]
+        parfeature = self.found.by_name.get(child.target)
+        if parfeature is None:
+            return Atom(child.target, terms)
+        below = dict(zip(parfeature.parameters, terms, strict=True))
+        return conjunction(tuple(self.conjuncts(parfeature, below)))
+
+    def conjuncts(
+        self, parfeature: Parfeature, below: Mapping[str, FieldTerm]
+    ) -> Iterator[Formula]:
+        for child in parfeature.children:
+            if abs(child.weight) < self.threshold:
+                continue
+            summed = {name: self.fresh(name) for name in parfeature.summed(child)}
+            types = parfeature.types_in(child)
+            self.types |= {own: types[name] for name, own in summed.items()}
+            inside = {**below, **{name: Variable(own) for name, own in summed.items()}}
+            terms = (inside[t.name] if isinstance(t, Variable) else t for t in child.terms)
+            formula = self.read(replace(child, terms=tuple(terms)))
+            if child.weight < 0:
+                formula = Exists(tuple(summed.values()), formula) if summed else formula
+                yield negate(formula)
+            else:
+                yield ForAll(tuple(summed.values()), formula) if summed else formula
+
+    def with_types(self, formula: Formula, variables: Sequence[str]) -> Formula:
+        """Add tautologies such that each variable occurs in an atom, which determines its type.
+
+        A rule counts once for each value of a free variable, even if its strong children do not
+        contain it.
+        """
+        formula = self.type_bound(formula)
+        named = variables_of_atoms(formula)
+        always = [self.tautology(name) for name in variables if name not in named]
+        return conjunction((formula, *always))
+
+    def type_bound(self, formula: Formula) -> Formula:
+        formula = map_children(formula, self.type_bound)
+        if isinstance(formula, Exists | ForAll):
+            return replace(formula, body=self.with_types(formula.body, formula.variables))
+        return formula
+
+    def tautology(self, variable: str) -> Formula:
+        """Return a formula of the variable that is always true."""
+        type_name = self.types[variable]
+        predicates = self.found.declarations.predicates.values()
+        predicate = min((p for p in predicates if type_name in p.types), key=lambda p: p.arity)
+        place = predicate.types.index(type_name)
+        names = [
+            variable if position == place else self.fresh("any")
+            for position in range(predicate.arity)
+        ]
+        formula: Formula = Atom(predicate.name, tuple(Variable(name) for name in names))
+        others = tuple(name for name in names if name != variable)
+        if others:
+            formula = Exists(others, formula)
+        return Or((formula, Not(formula)))
+
+    def fresh(self, name: str) -> str:
+        for number in itertools.chain([""], itertools.count(2)):
+            if f"{name}{number}" not in self.taken:
+                self.taken.add(f"{name}{number}")
+                return f"{name}{number}"
+        raise AssertionError
+
+
+def variables_of_atoms(formula: Formula) -> set[str]:
+    return {
+        term.name
+        for node in subformulas(formula)
+        if isinstance(node, Atom)
+        for term in node.terms
+        if isinstance(term, Variable)
+    }

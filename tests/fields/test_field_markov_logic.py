@@ -107,7 +107,7 @@ def test_the_error_shrinks_with_the_sharpness() -> None:
 def test_weights_by_constants_are_written_out() -> None:
     model = lapis.parse("t = {A, B}\nP(t)\n1 P(+x)")
     assert [str(c.terms[0].name) for c in fields.from_model(model).root.children] == ["A", "B"]
-    with pytest.raises(LapisError, match="but the model names none"):
+    with pytest.raises(LapisError, match="but the model has no constants"):
         fields.from_model(lapis.parse("P(t)\n1 P(+x)"))
 
 

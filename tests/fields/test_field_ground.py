@@ -12,8 +12,13 @@ from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field
-from lapis.fields.ground import GroundField, ground_field
-from lapis.fields.passes import enumerate_field, evaluate, gradient_of_root
+from lapis.fields.ground import (
+    GroundField,
+    enumerate_field,
+    evaluate_worlds,
+    gradient_of_root,
+    ground_field,
+)
 from lapis.problem.problem import build_problem
 
 OPENED = ("Rain", "P", "Q", "R")
@@ -60,7 +65,7 @@ def test_a_world_and_its_gradient(text: str, bits: int) -> None:
     atoms = ground_atoms(field, DOMAINS)
     world = {atom: bool(bits >> i & 1) for i, atom in enumerate(atoms)}
     table = np.array([[world[atom] for atom in atoms]])
-    values = evaluate(ground_all, field.weights, table)
+    values = evaluate_worlds(ground_all, field.weights, table)
     assert values.log_weight(ground_all)[0] == pytest.approx(log_weight(field, DOMAINS, world))
     assert values.value.min() >= 0
     assert values.value.max() <= 1
@@ -78,7 +83,7 @@ def test_thousands_of_children_are_safe() -> None:
     field = parse_field("P(t)\nroot:\n 2 all\n 1 none\nall:\n 30 P(x)\nnone:\n -30 P(x)\n")
     text = " ".join(f"P({i})" for i in range(5000))
     closed = ground(field, text)
-    values = evaluate(closed, field.weights, np.zeros((1, 0), bool))
+    values = evaluate_worlds(closed, field.weights, np.zeros((1, 0), bool))
     assert values.log_weight(closed)[0] == pytest.approx(2.0)
     assert np.isfinite(gradient_of_root(closed, field.weights, values)).all()
 
@@ -87,14 +92,14 @@ def test_an_order_compares_numbers() -> None:
     field = parse_field("t = {1, 2, 10}\nP(t)\nroot:\n 1 below(x, y)\nbelow(x, y):\n"
                         " 50 x < y\n 50 P(x)\n 50 P(y)\n")  # fmt: skip
     closed = ground(field, "P(1) P(2) P(10)")
-    values = evaluate(closed, field.weights, np.zeros((1, 0), bool))
+    values = evaluate_worlds(closed, field.weights, np.zeros((1, 0), bool))
     assert values.log_weight(closed)[0] == pytest.approx(3.0)
 
 
 def test_empty_types_have_nothing_to_sum() -> None:
     field = parse_field("P(t)\nQ(s)\nroot:\n 1 f(x)\n 1 g\nf(x):\n 2 P(x)\ng:\n -1 Q(y)\n 3 P(x)\n")
     closed = ground(field, "Q(A)")
-    values = evaluate(closed, field.weights, np.zeros((1, 0), bool))
+    values = evaluate_worlds(closed, field.weights, np.zeros((1, 0), bool))
     assert values.log_weight(closed)[0] == pytest.approx(np.exp(-1))
     assert np.isfinite(gradient_of_root(closed, field.weights, values)).all()
 

@@ -13,8 +13,8 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields import lifted_counts
-from lapis.fields.field_example import make_field_example
 from lapis.fields.field_text import parse_field
+from lapis.fields.objectives import make_field_example
 from lapis.learning.examples import build_examples
 
 LARGER = DECLARATIONS.replace("{Anna, Bob}", "{Anna, Bob, Eve}").replace("{Cup}", "{Cup, Jar}")
@@ -32,7 +32,7 @@ def test_flips_in_classes_are_flips_one_by_one(
     [example] = build_examples(field.declarations, [Database.parse(" ".join(true))])
     field_example = make_field_example(field, example)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lifted_counts, "AT_ONCE", at_once)
+        patch.setattr(lifted_counts, "FLIPS_AT_ONCE", at_once)
         value, gradient = pseudo(field_example, field.weights)
     now = log_weight(field, DOMAINS, world)
     others = [log_weight(field, DOMAINS, world | {atom: not world[atom]}) for atom in world]
@@ -70,8 +70,8 @@ def test_joins_that_do_not_fit_are_refused() -> None:
     field = parse_field("Q(t, t)\nroot:\n 1 f(x, y, z)\nf(x, y, z):\n 1 Q(x, y)\n 1 Q(y, z)\n")
     facts = " ".join(f"Q({i},{j})" for i in range(12) for j in range(12))
     data = Database.parse(facts)
-    with pytest.raises(TooLarge, match="takes a join of 1,728 rows, more than the 16"):
+    with pytest.raises(TooLarge, match="needs a join of 1,728 rows, more than the 16"):
         fields.learn(field, data, max_memory=1000)
     found = fields.score(field, data, likelihood=False, max_memory=1000)
     assert found.pseudo_log_likelihood is None
-    assert "no pseudo-log-likelihood: what flips change" in found.notes[0]
+    assert "no pseudo-log-likelihood: counting the flips" in found.notes[0]
