@@ -137,6 +137,43 @@ def compile_structure() -> None:
     learn_structure(declared, circle_of_friends()[1], max_literals=2, jobs=1)
 
 
+def compile_circuits() -> None:
+    import numpy as np
+
+    from lapis import circuits
+
+    rows = np.random.default_rng(0).integers(0, 2, (200, 5))
+    rows[:, 1] |= rows[:, 0]
+    circuit = circuits.learn(rows).circuit
+    circuits.query_rows(circuit, rows[:2])
+    circuits.sample(circuit, 3)
+    circuits.score(circuit, rows)
+
+
+def compile_compilation() -> None:
+    """Compile the kernels that make circuits of models."""
+    from lapis import circuits
+
+    circuits.compile(*circle_of_friends(), QUERY)
+    circuits.marginals(*circle_of_friends(), QUERY)
+    circuits.approximate(*circle_of_friends(), QUERY)
+
+
+def compile_bounds() -> None:
+    from lapis.api import infer
+
+    infer(*circle_of_friends(80, (1, 7, 19)), QUERY, max_samples=400, bounds=True)
+
+
+def compile_fields() -> None:
+    from lapis import fields
+
+    model, data = circle_of_friends()
+    field = fields.from_model(model)
+    fields.learn(field, data, max_iterations=2)
+    fields.infer(field, data, QUERY, max_samples=40)
+
+
 JOBS: Mapping[str, Callable[[], None]] = {
     "sampling": compile_sampling,
     "exact": compile_exact,
@@ -146,4 +183,8 @@ JOBS: Mapping[str, Callable[[], None]] = {
     "structure": compile_structure,
     "counts": compile_counts,
     "search": compile_search,
+    "circuits": compile_circuits,
+    "compilation": compile_compilation,
+    "bounds": compile_bounds,
+    "fields": compile_fields,
 }
