@@ -193,9 +193,9 @@ def solve_task(
 
     if options.engine is None and options.tables is None:
         return build_and_solve(model, data, None)
-    from lapis.stores.mapped_tables import ask_on_engine
+    from lapis.stores.mapped_tables import call_on_engine
 
-    return ask_on_engine(
+    return call_on_engine(
         build_and_solve, model, data, options.engine, options.tables, options.max_memory
     )
 
@@ -342,7 +342,7 @@ def learn_structure(
     with open_worlds(model, data, options) as (inputs, store):
         open_joins = None
         if store is not None:
-            from lapis.stores.counting.paths import StoredJoins
+            from lapis.stores.counting.stored_paths import StoredJoins
 
             open_joins = partial(StoredJoins, store=store)
         return learn_rules(

@@ -86,7 +86,7 @@ def test_tables_of_ibis_are_run():
 
 @pytest.mark.spark
 def test_frames_of_spark_are_run():
-    from lapis.stores.spark_store import SparkStore
+    from lapis.stores.spark import SparkStore
 
     with SparkStore("local[2]") as store:
         frame = store.session.sql("SELECT 'Ann' AS x, 31 AS n")

@@ -7,7 +7,7 @@ import numpy as np
 from lapis.grounding.assembly import HARD
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
-from lapis.stores.components.rows import AT_MOST_ONE, DEFINITION, EXACTLY_ONE
+from lapis.stores.grounding.stored_atoms import AT_MOST_ONE, DEFINITION, EXACTLY_ONE
 
 
 def write_columns(network: Network, width: int) -> dict[str, np.ndarray]:

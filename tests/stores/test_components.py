@@ -11,7 +11,7 @@ from component_rows import write_columns
 from exact_networks import log_reference, make_network, random_network, scored_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
-from lapis.stores.components.rows import DEFINITION, ParcelRows, build_network, read_columns
+from lapis.stores.components.rows import ParcelRows, build_network, read_columns
 from lapis.stores.components.solving import (
     ATOM,
     CONTRADICTED,
@@ -19,9 +19,10 @@ from lapis.stores.components.solving import (
     REFUSED,
     SAMPLED_ATOM,
     TOTAL,
-    Question,
+    SolveRequest,
     solve_parcel,
 )
+from lapis.stores.grounding.stored_atoms import DEFINITION
 from sampled_networks import agreement
 
 
@@ -58,7 +59,7 @@ def test_marginals_of_a_parcel_are_those_of_all_worlds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng)
     rows = shuffled(network, rng)
-    answer = solve_parcel(rows, Question("infer", "auto", network.weights))
+    answer = solve_parcel(rows, SolveRequest("infer", "auto", network.weights))
     try:
         log_partition, marginal, _, counts = log_reference(network)
     except ValueError:
@@ -79,7 +80,7 @@ def test_marginals_of_a_parcel_are_those_of_all_worlds(seed: int) -> None:
 def test_most_likely_worlds_of_a_parcel_are_the_best(seed: int, method: str) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng)
-    answer = solve_parcel(shuffled(network, rng), Question("map", method, network.weights))
+    answer = solve_parcel(shuffled(network, rng), SolveRequest("map", method, network.weights))
     _, scores = scored_worlds(network)
     if not len(scores):
         assert (answer["kind"] == CONTRADICTED).all()
@@ -100,10 +101,10 @@ def test_most_likely_worlds_of_a_parcel_are_the_best(seed: int, method: str) -> 
 def test_the_order_of_rows_does_not_show(width: int) -> None:
     rng = np.random.default_rng(3)
     network = random_network(rng, num_base=9, num_clauses=14, hard=0.0)
-    question = Question("infer", "gibbs", network.weights, InferenceOptions(max_samples=2_000))
-    first = solve_parcel(shuffled(network, rng, width), question)
+    request = SolveRequest("infer", "gibbs", network.weights, InferenceOptions(max_samples=2_000))
+    first = solve_parcel(shuffled(network, rng, width), request)
     for _ in range(3):
-        again = solve_parcel(shuffled(network, rng, width), question)
+        again = solve_parcel(shuffled(network, rng, width), request)
         for name, column in first.items():
             np.testing.assert_array_equal(column, again[name], err_msg=name)
 
@@ -116,14 +117,14 @@ def test_a_component_draws_the_same_numbers_in_any_company(method: str) -> None:
     weights = np.concatenate((crowd.weights, random_network(rng).weights))
     other = random_network(np.random.default_rng(5), num_base=8, num_clauses=12, hard=0.0)
     options = InferenceOptions(seed=7, max_samples=4_000, max_memory=1 << 14)
-    question = Question("infer", method, weights, options)
-    alone = solve_parcel(shuffled(broken_symmetry(crowd), rng), question)
+    request = SolveRequest("infer", method, weights, options)
+    alone = solve_parcel(shuffled(broken_symmetry(crowd), rng), request)
     other_rows = shuffled(other, rng)
     other_rows = other_rows._replace(
         weight=np.where(other_rows.weight < 0, other_rows.weight, other_rows.weight + 2)
     )
     both = solve_parcel(
-        side_by_side(shuffled(broken_symmetry(crowd), rng), other_rows, crowd.num_atoms), question
+        side_by_side(shuffled(broken_symmetry(crowd), rng), other_rows, crowd.num_atoms), request
     )
     assert (alone["kind"] == SAMPLED_ATOM).sum() == crowd.num_atoms
     atoms, values = of_kind(alone, SAMPLED_ATOM)
@@ -131,7 +132,7 @@ def test_a_component_draws_the_same_numbers_in_any_company(method: str) -> None:
     np.testing.assert_array_equal(together[np.isin(among, atoms)], values)
     other_seed = solve_parcel(
         shuffled(broken_symmetry(crowd), rng),
-        Question("infer", method, weights, replace(options, seed=8)),
+        SolveRequest("infer", method, weights, replace(options, seed=8)),
     )
     assert (of_kind(other_seed, SAMPLED_ATOM)[1] != values).any()
 
@@ -145,16 +146,16 @@ def broken_symmetry(network: Network) -> Network:
 
 def test_what_cannot_be_done_is_an_answer_too() -> None:
     crowd = broken_symmetry(agreement(24, 0.02, 0.1))
-    question = Question("infer", "exact", crowd.weights, InferenceOptions(max_memory=1 << 14))
-    answer = solve_parcel(read_columns(write_columns(crowd, 2)), question)
+    request = SolveRequest("infer", "exact", crowd.weights, InferenceOptions(max_memory=1 << 14))
+    answer = solve_parcel(read_columns(write_columns(crowd, 2)), request)
     assert of_kind(answer, REFUSED)[0].tolist() == [24]
 
 
 def test_hard_clauses_that_contradict_name_their_atoms() -> None:
     network = make_network(4, [([1, 2], 0, 1.0), ([3], -1, 1.0), ([-3], -1, 1.0)])
     for command in ("infer", "map"):
-        question = Question(command, "auto", network.weights)
-        answer = solve_parcel(read_columns(write_columns(network, 2)), question)
+        request = SolveRequest(command, "auto", network.weights)
+        answer = solve_parcel(read_columns(write_columns(network, 2)), request)
         assert of_kind(answer, CONTRADICTED)[0].tolist() == [2]
 
 

@@ -18,7 +18,7 @@ from lapis.errors import LapisError
 from lapis.relational.interpretation import build_interpretation
 from lapis.stores import Store, fetch_all, open_store
 from lapis.stores.load_to_store import StoredExtension, store_extension
-from lapis.stores.stored_world import StoredWorld
+from lapis.stores.store_engine import StoredWorld
 from store_urls import STORES, store_url
 
 MODEL = """
@@ -147,10 +147,10 @@ def test_a_mapping_says_which_tables_and_queries(
         ({"person.type": "SELECT 1 AS x, 2 AS y"},
          "person.type needs one column, the constants of the type"),
         ({"Smokes.unknown": "SELECT 1 AS x"},
-         "Smokes.unknown: tables of an engine hold facts that are true\n"
-         "    what is false or unknown is read from files"),
-        ({"Smokes": "SELECT NULL AS x"}, "a column of type 'person' holds NULL, which is no "
-         "constant\n    name a query that leaves these rows out"),
+         "Smokes.unknown: tables of an engine hold true facts only\n"
+         "    give false and unknown facts in files"),
+        ({"Smokes": "SELECT NULL AS x"}, "a column of type 'person' contains NULL, which is not a "
+         "constant\n    give a query that leaves these rows out"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_be_read_are_said(
@@ -243,18 +243,17 @@ def test_an_engine_is_named_on_the_command_line(run: Run, tmp_path: Path) -> Non
     [
         (
             ["--tables", "main"],
-            "the tables 'main' are on no engine\n"
-            "    say where, as in --engine postgresql://host/database",
+            "--tables needs --engine\n    as in --engine postgresql://host/database",
         ),
         (
             ["d.db", "--engine", "duckdb", "--tables", "main"],
-            "facts come from data files or from tables, not from both\n"
+            "facts are read from data files or from tables, not from both\n"
             "    leave out DATA, or --tables",
         ),
         (
             ["--engine", "duckdb", "--tables", "nowhere"],
             "there is no schema, folder or file 'nowhere' with tables\n"
-            "    --tables names a schema of the engine, a folder of Parquet files, or a TOML file",
+            "    --tables is a schema of the engine, a folder of Parquet files, or a TOML file",
         ),
         (
             ["--engine", "duckdb", "--tables", "wrong.toml"],
@@ -288,6 +287,6 @@ def test_tables_that_fit_no_predicate_are_said(tmp_path: Path, model: lapis.Mode
     with pytest.raises(LapisError) as caught:
         lapis.count(model, engine=file, tables="main")
     assert str(caught.value) == (
-        "no table of 'main' is called like a predicate of the model\n"
-        "    is 'smoke' one? name it in a TOML file"
+        "no table of 'main' has the name of a predicate of the model\n"
+        "    is it 'smoke'? map it in a TOML file"
     )

@@ -11,9 +11,10 @@ from lapis.errors import LapisError, TooLarge
 from lapis.problem.task import build_task
 from lapis.stores import fetch_all, open_store
 from lapis.stores.components.packing import StoreLimits
-from lapis.stores.grounding import definitions, literals
-from lapis.stores.grounding.session import ground_there
+from lapis.stores.grounding import stored_definitions, stored_literals
+from lapis.stores.grounding.ground_on_store import ground_on_store
 from lapis.stores.load_to_store import place_problem
+from lapis.stores.store import ScratchTables
 from store_urls import QUICK_STORES, store_url
 from strategies import Case, cases
 
@@ -44,8 +45,8 @@ def test_many_models_however_clauses_are_split(
 
 def check_split(url: str, split: int, repeated: int, case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(literals, "MOST_SPLIT", split)
-        patch.setattr(definitions, "MOST_REPEATED", repeated)
+        patch.setattr(stored_literals, "MOST_SPLIT", split)
+        patch.setattr(stored_definitions, "MOST_REPEATED", repeated)
         check_case(url, case)
 
 
@@ -116,7 +117,7 @@ def test_instances_that_nothing_asks_for_are_not_ground() -> None:
     data = lapis.Database.parse(f"person = {{{people}}}\nAsked(P03) Asked(P07)")
     (world,) = build_task(model, data, ["Likes"]).worlds
     with open_store("duckdb") as store:
-        ground = ground_there(place_problem(world.problem, store), store)
+        ground = ground_on_store(place_problem(world.problem, store), ScratchTables(store))
         found = fetch_all(
             store,
             f"SELECT piece, count(*) AS n FROM ({ground.every_row()}) r "

@@ -12,7 +12,7 @@ import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError
 from lapis.stores.components.packing import StoreLimits
-from lapis.stores.spark_store import SparkStore
+from lapis.stores.spark import SparkStore
 
 pytestmark = pytest.mark.spark
 
@@ -46,9 +46,9 @@ def test_answers_in_a_folder_are_written_by_tasks(
 ) -> None:
     import pyarrow.parquet
 
-    from lapis.stores.components import published
+    from lapis.stores.components import answers
 
-    monkeypatch.delattr(published, "write_parquet")  # what takes rows through this process
+    monkeypatch.delattr(answers, "write_parquet")  # what takes rows through this process
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
     folder = tmp_path / "world"
     told = lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")

@@ -18,9 +18,10 @@ from golden_models import golden_models
 from lapis.errors import LapisError, TooLarge
 from lapis.stores import fetch_all, open_store, open_tables
 from lapis.stores.components import solving
-from lapis.stores.components.packing import MOST_VERTEX, StoreLimits, connect
+from lapis.stores.components.packing import MOST_VERTEX, StoreLimits, label_components
 from lapis.stores.components.rows import ParcelRows
-from lapis.stores.components.solving import Question, solve_parcel
+from lapis.stores.components.solving import SolveRequest, solve_parcel
+from lapis.stores.store import ScratchTables
 from strategies import Case, cases
 
 GOLDEN = [
@@ -73,8 +74,9 @@ def test_components_are_those_of_union_find(url: str, seed: int, few: int) -> No
     v = np.concatenate((rng.integers(0, MOST_VERTEX, 60), path, rng.integers(100, 200, 50)))
     w = np.concatenate((rng.integers(0, 60, 60), path + 1, rng.integers(100, 200, 50)))
     with open_store(url) as store:
-        edges = store.load("edges", {"v": v, "w": w})
-        labels = connect(store, edges, "labels", few=few)
+        scratch = ScratchTables(store)
+        edges = scratch.load({"v": v, "w": w})
+        labels = label_components(scratch, edges, few)
         found = fetch_all(store, f"SELECT vertex, component FROM {labels} ORDER BY vertex")
     vertex, place = np.unique(np.concatenate((v, w)), return_inverse=True)
     pairs = (place[: len(v)], place[len(v) :])
@@ -118,7 +120,7 @@ def test_what_only_engines_read_is_refused_without_one() -> None:
             to_store(model, query="P", output="table:answers")
     with pytest.raises(LapisError, match="cannot be relaxed on an engine"):
         lapis.infer(model, query="P", engine="duckdb", relax=True)
-    with pytest.raises(LapisError, match=r"cannot be left in 'answers\.csv'"):
+    with pytest.raises(LapisError, match=r"invalid target 'answers\.csv'"):
         lapis.infer_to_store(model, query="P", engine="duckdb", output="answers.csv")
 
 
@@ -196,13 +198,13 @@ def test_two_processes_of_which_one_dies_give_what_one_gives(
     assert (tmp_path / "died").exists()
 
 
-def die_once(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+def die_once(rows: ParcelRows, request: SolveRequest) -> dict[str, np.ndarray]:
     """Solves a parcel, unless nobody has died yet."""
     died = Path(os.environ["LAPIS_TEST_DIED"])
     if not died.exists():
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return solve_parcel(rows, question)
+    return solve_parcel(rows, request)
 
 
 def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +214,7 @@ def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) 
         sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2))
 
 
-def die(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+def die(rows: ParcelRows, request: SolveRequest) -> dict[str, np.ndarray]:
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
@@ -251,7 +253,7 @@ def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
     assert [row["arg2"] for row in rows if row["predicate"] == "Likes"] == ["P0_0"]
 
 
-@pytest.mark.parametrize("question", [lapis.infer, lapis.map], ids=["infer", "map"])
+@pytest.mark.parametrize("command", [lapis.infer, lapis.map], ids=["infer", "map"])
 @pytest.mark.parametrize(
     "asked",
     [
@@ -266,7 +268,7 @@ def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
     ],
 )
 def test_what_is_left_there_is_what_an_answer_holds(
-    tmp_path: Path, url: str, asked: str | list[str], question: Callable[..., Any]
+    tmp_path: Path, url: str, asked: str | list[str], command: Callable[..., Any]
 ) -> None:
     import pyarrow.parquet
 
@@ -276,9 +278,9 @@ def test_what_is_left_there_is_what_an_answer_holds(
     )
     data = lapis.Database.parse("Smokes(Ann) !Smokes(Bob) ?Smokes(Eve) Topic(Ann,A) Topic(Bob,B)")
     opened = ["Topic", "Rain"]
-    here = question(model, data, asked, open_predicates=opened)
+    here = command(model, data, asked, open_predicates=opened)
     path = tmp_path / "left.parquet"
-    to_store = lapis.infer_to_store if question is lapis.infer else lapis.map_to_store
+    to_store = lapis.infer_to_store if command is lapis.infer else lapis.map_to_store
     told = to_store(model, data, asked, open_predicates=opened, engine=url, output=str(path))
     rows = pyarrow.parquet.read_table(path).to_pylist()
     assert told.num_atoms == len(rows) == len(here)
@@ -314,7 +316,7 @@ def test_a_failure_leaves_nothing_behind(
 ) -> None:
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5]))
 
-    def fail(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+    def fail(rows: ParcelRows, request: SolveRequest) -> dict[str, np.ndarray]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(solving, "solve_parcel", fail)
@@ -353,7 +355,7 @@ def test_a_table_that_cannot_be_left_is_refused_before_the_work(
                         )
         finally:
             store.execute("DROP VIEW seen")
-    with pytest.raises(LapisError, match="no database to keep the table answers in"):
+    with pytest.raises(LapisError, match="no database file to store the table answers in"):
         lapis.infer_to_store(model, data, "Smokes", engine="duckdb", output="table:answers")
 
 
@@ -384,8 +386,8 @@ def test_only_an_answer_is_replaced_by_an_answer(
                         with pytest.raises(LapisError) as error:
                             lapis.infer_to_store(model, query="Smokes", **asked)
                     assert str(error.value).splitlines() == [
-                        f"the table {name} cannot be written: there is one with the columns one, "
-                        "other, which is no answer of Lapis",
+                        f"the table {name} cannot be written: a table with the columns one, other "
+                        "exists, which is not an answer of Lapis",
                         "    name another table, or drop it",
                     ]
                 options = {"tables": toml, "engine": url, "output": "table:answers"}
@@ -409,15 +411,15 @@ def test_data_on_an_engine_is_asked_there_and_nowhere_else() -> None:
             with pytest.raises(LapisError) as error:
                 ask(model, data, engine="duckdb:other.duckdb")  # type: ignore[operator]
             assert str(error.value).splitlines() == [
-                "the data is on an engine already, and the work is done there",
+                "the data is on an engine already, which does the work",
                 "    leave out engine='duckdb:other.duckdb'",
             ]
         for ask in (lapis.infer, lapis.map):
             with pytest.raises(LapisError) as error:
                 ask(model, [data, lapis.Database.parse("Friends(A,B)")], "Smokes")  # type: ignore[operator]
             assert str(error.value).splitlines() == [
-                "the data '<data>' is here, and that of other worlds on an engine",
-                "    ask about them one by one, or open its tables on the same engine",
+                "the data '<data>' is in memory, and the data of other worlds on an engine",
+                "    infer one world at a time, or open all tables on the same engine",
             ]
 
 
@@ -455,7 +457,7 @@ def test_facts_in_place_are_not_fetched(url: str) -> None:
         table = store.load("pairs", columns)
         placed = open_tables(store, {"Friends": str(table)})
         there = lapis.infer(model, placed, "Smokes").marginals
-        assert lapis.map(model, placed, "Smokes").optimal  # a second question to the same store
+        assert lapis.map(model, placed, "Smokes").optimal  # a second request to the same store
         answered = fetch_all(store, f"SELECT count(*) AS n FROM {table}")["n"][0]
     assert answered == len(pairs)  # the store is still open, and the table is the user's
     assert there == pytest.approx(here.marginals, abs=1e-9)

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from lapis.stores import Store, fetch_all, open_store
-from lapis.stores.components.packing import Packed, StoreLimits
-from lapis.stores.components.solving import ATOM, Question, run_workers
-from lapis.stores.spark_store import SparkStore
+from lapis.stores.components.packing import PackedComponents, StoreLimits
+from lapis.stores.components.solving import ATOM, SolveRequest, solve_parcels
+from lapis.stores.spark import SparkStore
+from lapis.stores.store import ScratchTables
 
 pytestmark = pytest.mark.spark
 
 NUM_COMPONENTS = 100_000
 
 
-def load_components(store: Store) -> Packed:
+def load_components(store: Store) -> PackedComponents:
     """Rings of 12 to 20 atoms with chords: 100,000 components, no two with the same counts."""
     rng = np.random.default_rng(0)
     size = rng.integers(12, 21, NUM_COMPONENTS)
@@ -48,17 +49,16 @@ def load_components(store: Store) -> Packed:
             "l1": literals[:, 1],
         },
     )
-    return Packed(table, parcels, NUM_COMPONENTS, 60)
+    return PackedComponents(table, parcels, NUM_COMPONENTS)
 
 
-def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
-    question = Question("infer", "auto", np.array([0.4, 0.9, -0.7]))
-    answers = run_workers(store, packed, question, StoreLimits())
-    found = fetch_all(
-        store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
-    )
-    store.drop("answers")
-    return found
+def solve_all(store: Store, packed: PackedComponents) -> dict[str, np.ndarray]:
+    request = SolveRequest("infer", "auto", np.array([0.4, 0.9, -0.7]))
+    with ScratchTables(store) as scratch:
+        answers = solve_parcels(scratch, packed, request, StoreLimits())
+        return fetch_all(
+            store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
+        )
 
 
 def executors() -> list[int]:

@@ -115,7 +115,7 @@ def test_of_a_query_and_of_listed_atoms() -> None:
             {"unobserved": ["Cancer"]},
             "an engine counts in complete worlds, and the data hides atoms",
         ),
-        ({"engine": "oracle:prod"}, "no engine is called 'oracle:prod'"),
+        ({"engine": "oracle:prod"}, "unknown engine 'oracle:prod'"),
     ],
 )
 def test_what_an_engine_does_not_do(options: dict[str, object], message: str) -> None:

@@ -24,7 +24,7 @@ from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.problem.problem import Problem
 from lapis.stores import Store, open_store
-from lapis.stores.counting.differences import StoredDifferences
+from lapis.stores.counting.stored_differences import StoredDifferences
 from lapis.stores.load_to_store import place_problem
 from store_urls import QUICK_STORES, store_url
 from strategies import Case, cases

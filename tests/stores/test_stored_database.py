@@ -11,8 +11,8 @@ import lapis
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
-from lapis.stores import Store, Table, fetch_all, fetch_number, open_store
-from lapis.stores.load_to_store import ScratchTables
+from lapis.stores import Store, StoredTable, fetch_all, fetch_number, open_store
+from lapis.stores.store import ScratchTables
 from lapis.stores.stored_database import open_tables
 
 MODEL = """
@@ -125,7 +125,7 @@ def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) 
         }
         assert found == {"P": ["-4", "2.5", "3"], "Q": ["3", "7"]}
         missing = f"SELECT CAST('NaN' AS {store.dialect.real}) AS x FROM {integers} t"
-        with pytest.raises(LapisError, match="holds NULL, which is no constant"):
+        with pytest.raises(LapisError, match="contains NULL, which is not a constant"):
             build_problem(model, open_tables(store, {"P": missing}))
 
 
@@ -138,7 +138,7 @@ def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) 
         ),
         (
             {"p": np.array([1.0, np.nan])},
-            "a column of type 'person' holds NULL, which is no constant",
+            "a column of type 'person' contains NULL, which is not a constant",
         ),
     ],
 )
@@ -223,7 +223,7 @@ def test_one_column_that_has_all_integers_is_listed_alone(last: int, scanned: in
         alone = store.load("alone", {"a": np.array([1, last])})
         create = store.create
 
-        def recorded(name: str, select: str) -> Table:
+        def recorded(name: str, select: str) -> StoredTable:
             if "GROUP BY v" in select:
                 listed.append(select)
             return create(name, select)
@@ -275,7 +275,7 @@ def test_rows_that_change_while_they_are_read_are_noticed(text: str) -> None:
             lapis.count(lapis.parse("Smokes(person)\n1 Smokes(x)"), data)
     assert str(caught.value).splitlines() == [
         "the rows of Smokes changed while they were read",
-        "    read from a table that nobody writes to, or a query that always gives the same rows",
+        "    retry, or use a query with a deterministic result",
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 import lapis
 from lapis.stores import Store, open_store
-from lapis.stores.counting.paths import StoredJoins
+from lapis.stores.counting.stored_paths import StoredJoins
 from lapis.structure.candidates import PathAtom, sign_patterns
 from lapis.structure.path_differences import AtomClasses, PartSums
 from lapis.structure.scores import Scorer, draw_atoms

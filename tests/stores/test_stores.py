@@ -24,8 +24,8 @@ from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.conjunction import require_cube
 from lapis.relational.interpretation import build_interpretation
 from lapis.relational.plan import sum_answers
-from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark_store
-from lapis.stores.spark_store import SparkStore
+from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark
+from lapis.stores.spark import SparkStore
 from store_urls import QUICK_STORES, store_url
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
@@ -235,7 +235,7 @@ def test_duckdb_without_a_file_has_no_place_to_publish() -> None:
         with pytest.raises(LapisError) as caught:
             store.publish("answer", "kept")
     assert str(caught.value) == (
-        "there is no database to keep the table kept in\n"
+        "no database file to store the table kept in\n"
         "    name a file: --engine duckdb:results.duckdb"
     )
 
@@ -340,9 +340,9 @@ def test_databases_whose_lease_is_over_are_dropped_by_the_next(
                 assert beside._schema in listed
                 assert killed not in listed
                 assert {alive, other, theirs, store._schema} <= set(listed)
-                monkeypatch.setattr(spark_store, "LEASE", -60)  # a lease that is over at once
+                monkeypatch.setattr(spark, "LEASE", -60)  # a lease that is over at once
                 beside._renew()
-                assert spark_store.find_forgotten(store.session) == [beside._schema]
+                assert spark.find_forgotten(store.session) == [beside._schema]
         finally:
             for name in (alive, other, theirs):
                 store.execute(f"DROP DATABASE {name} CASCADE")
@@ -350,7 +350,7 @@ def test_databases_whose_lease_is_over_are_dropped_by_the_next(
 
 def test_a_lease_is_renewed_until_its_end() -> None:
     renewed = Event()
-    renewal = spark_store.Renewal(renewed.set, every=0.001)
+    renewal = spark.LeaseRenewal(renewed.set, every=0.001)
     assert renewed.wait(60)
     renewal.end()
     renewal._thread.join(60)
@@ -362,9 +362,9 @@ def test_another_spark_is_not_taken_for_the_one_asked_for() -> None:
     with open_store("local[2]"), pytest.raises(LapisError) as caught:
         open_store("local-cluster[2,1,1024]")
     assert str(caught.value) == (
-        "this process works with Spark at local[2] already, and cannot open "
+        "this process is connected to Spark at local[2] already and cannot open "
         "local-cluster[2,1,1024] beside it\n"
-        "    stop that session first, or use it: the engine is then called spark"
+        "    stop that session first, or use it: engine 'spark'"
     )
 
 
@@ -401,7 +401,7 @@ def test_duckdb_spills_into_a_folder_that_goes(
     [
         (
             "mysql://here",
-            "no engine is called 'mysql://here'\n"
+            "unknown engine 'mysql://here'\n"
             "    write duckdb, duckdb:FILE, postgresql://user@host/database, spark, "
             "spark://host:port or sc://host:port",
         ),
@@ -427,7 +427,7 @@ def test_an_engine_that_is_not_there_is_said(url: str, message: str) -> None:
 
 @pytest.mark.parametrize("url", ["localhost", "local[", "sparkle", "duckdbx"])
 def test_what_begins_like_an_engine_is_none(url: str) -> None:
-    with pytest.raises(LapisError, match=r"^no engine is called"):
+    with pytest.raises(LapisError, match=r"^unknown engine"):
         open_store(url)
 
 

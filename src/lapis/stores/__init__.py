@@ -1,23 +1,12 @@
-"""Databases and clusters: facts stay there, and grounding, counting and inference run there."""
+"""Grounding, counting and inference inside DuckDB, PostgreSQL or Spark, where the facts are."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
+    from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number, open_store
     from lapis.stores.store_engine import StoreEngine
     from lapis.stores.stored_database import open_tables
-    from lapis.stores.urls import open_store
-
-PLACES = {
-    "Store": "store",
-    "StoredTable": "store",
-    "fetch_all": "store",
-    "fetch_number": "store",
-    "StoreEngine": "store_engine",
-    "open_tables": "stored_database",
-    "open_store": "urls",
-}
 
 __all__ = [
     "Store",
@@ -31,7 +20,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: most commands need one module of a store, or none."""
-    if name not in PLACES:
+    """Import a public name on first use: most commands need few of these modules."""
+    if name not in __all__:
         raise AttributeError(f"module 'lapis.stores' has no attribute {name!r}")
-    return getattr(import_module(f"lapis.stores.{PLACES[name]}"), name)
+    module = {"StoreEngine": "store_engine", "open_tables": "stored_database"}.get(name, "store")
+    return getattr(import_module(f"lapis.stores.{module}"), name)

@@ -1,18 +1,17 @@
-"""What SQL engines do not agree on: names of types, ranges, quoting.
+"""The differences between SQL dialects: names of types, ranges, quoting.
 
-`sql.py` writes one text for all of them and asks a `Dialect` for the rest. It keeps to what they
-share where there is a choice: CAST for conversions, NOT EXISTS for anti-joins, common table
-expressions for everything that has a name.
+`sql.py` writes one text for all engines and takes these parts from a `Dialect`. It uses constructs
+that all engines share: CAST for conversions, NOT EXISTS for anti-joins, common table expressions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-NARROW = 2**62  # sums below this are taken in 64 bits
+NARROW = 2**62  # sums below this are computed in 64 bits
 
-# Names that are numbers (`read_number`): what engines would cast beside these differs, and NaN is
-# the largest number of some. No backslashes, which some take for escapes.
+# Names that are numbers, as in `read_number`. Engines differ in the further texts that they cast,
+# and in the order of NaN. The pattern has no backslash, which is an escape in some engines.
 _SPACE = "[ \t\n\r\f\v]*"
 _DIGITS = "([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
 NUMBER = f"^{_SPACE}[-+]?({_DIGITS}|[iI][nN][fF]([iI][nN][iI][tT][yY])?){_SPACE}$"
@@ -20,21 +19,23 @@ NUMBER = f"^{_SPACE}[-+]?({_DIGITS}|[iI][nN][fF]([iI][nN][iI][tT][yY])?){_SPACE}
 
 @dataclass(frozen=True)
 class Dialect:
+    """The dialect of one engine. Fields with braces are templates."""
+
     name: str
     wide: str  # the type of exact integers beyond 64 bits
-    widest: int | None  # they are below this; None if they have no end
+    widest: int | None  # an exclusive bound of these integers; None if they are unbounded
     text: str  # the type of names
     real: str  # the type of floating-point numbers
     numbers: str  # a source of 0 … {size} − 1, in a column i
-    number: str  # the number that a text is, or NULL
+    number: str  # a text as a number, NULL if it is none
     materialized: str = ""  # written before an expression that is used more than once
     quote: str = '"'
-    distinct: str = "count(DISTINCT {column})"  # about how many values a column has
-    ordered: str = "{text}"  # texts by their code points
-    joined: str = "string_agg({text}, ',' ORDER BY {text})"  # texts in order, commas between
+    distinct: str = "count(DISTINCT {column})"  # the (approximate) number of distinct values
+    ordered: str = "{text}"  # the key that orders texts by code points
+    joined: str = "string_agg({text}, ',' ORDER BY {text})"  # sorted texts, joined by commas
 
     def identifier(self, name: str) -> str:
-        """Any name, as a statement may hold it."""
+        """Quote any name."""
         return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
 
     def count_distinct(self, column: str) -> str:
@@ -44,7 +45,7 @@ class Dialect:
         return f"CAST({value} AS {self.text})"
 
     def as_name(self, real: str) -> str:
-        """The constant that a real number names: the integer where it is whole; NaN is missing."""
+        """Write the name of a real number: an integer if it is whole, NULL for NaN."""
         whole = f"{real} = floor({real}) AND abs({real}) < {2**53}"
         known = f"NULLIF({real}, CAST('NaN' AS {self.real}))"
         integer = self.as_text(f"CAST({real} AS BIGINT)")
@@ -54,15 +55,15 @@ class Dialect:
         return self.number.format(text=text)
 
     def in_order(self, text: str) -> str:
-        """What to order by, so that every engine gives the same order."""
+        """Write the sort key of a text, for the same order on every engine."""
         return self.ordered.format(text=text)
 
     def join_texts(self, text: str) -> str:
-        """An aggregate: the texts of a group as one, the same for the same texts."""
+        """Write an aggregate that joins the texts of a group in sorted order."""
         return self.joined.format(text=text)
 
     def integer(self, bound: int) -> str | None:
-        """The type for exact integers up to a bound; None if there is none so wide."""
+        """Return the type for exact integers up to a bound; None if no type is wide enough."""
         if bound < NARROW:
             return "BIGINT"
         return self.wide if self.widest is None or bound < self.widest else None
@@ -89,8 +90,8 @@ POSTGRESQL = Dialect(
     numbers="generate_series(0, {size} - 1) AS numbers(i)",
     materialized="MATERIALIZED ",
     ordered='{text} COLLATE "C"',
-    # A cast of what a double cannot hold fails, so that such numbers are told apart before: an
-    # exponent below 100 is no danger, one of five digits and more is as good as 9999.
+    # A cast to a double fails on overflow, so large exponents take another path. An exponent below
+    # 100 never overflows; one of five digits or more is replaced by 9999.
     number=f"CASE WHEN {{text}} !~ '{NUMBER}' OR length({{text}}) > 5000 THEN NULL "
     f"WHEN length({{text}}) < 200 AND {{text}} !~ '[eE][-+]?0*[1-9][0-9][0-9]' "
     f"THEN CAST({{text}} AS DOUBLE PRECISION) "

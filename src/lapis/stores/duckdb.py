@@ -1,19 +1,16 @@
-"""DuckDB, embedded: a store in this process that goes on out of core.
+"""DuckDB, embedded: a store in this process that can exceed the memory.
 
-Our tables are in a database of their own, in memory as long as they fit and in a folder for
-temporary files beyond; the folder is removed when the store is closed. A file of the user's is
-attached beside it for reading, and for writing only while a result is published, so that others
-may read it meanwhile.
+Our tables are in an in-memory database that spills to a folder of temporary files. The folder is
+removed when the store is closed. A file of the user is attached for reading. It is attached for
+writing only while a result is published, so that other processes can read it meanwhile.
 
-Ctrl-C during a long call into a library: the library is told at once, by another thread.
+Ctrl-C must end a long call into DuckDB. Python runs signal handlers in the main thread, between its
+instructions, so they wait while the thread is inside a library. DuckDB looks for signals between
+units of work, but one unit in the main thread may take minutes. The byte that a signal writes to a
+file (`signal.set_wakeup_fd`) does not wait: another thread reads it and interrupts the call.
 
-Python's handlers of signals run in the main thread, between its instructions. While that is inside
-a library they wait, unless the library looks for signals itself; DuckDB does so between pieces of
-work, but the main thread may have taken a piece of minutes. What does not wait is the byte that
-the signal writes into a file (`signal.set_wakeup_fd`): a thread reads it and interrupts the call.
-
-A thread for each statement, with the main thread only waiting, did the same and cost a millisecond
-of processors and four of waiting each; this costs nothing that can be measured.
+Tried and dropped: one thread for each statement, with the main thread waiting. It took 1 ms of CPU
+and 4 ms of waiting for each statement; the watching thread takes no measurable time.
 """
 
 from __future__ import annotations
@@ -50,18 +47,20 @@ if TYPE_CHECKING:
 
 
 BATCH = 1 << 20  # rows fetched at a time
-SCHEMA = "lapis"  # ours, in a database of our own
-USER = "data"  # the name under which the user's file is attached
+SCHEMA = "lapis"  # the scratch schema, in the in-memory database
+USER = "data"  # the name of the user's attached file
 
 
 class DuckDBStore(Store):
+    """The store of DuckDB: in memory, or with a file of the user attached."""
+
     def __init__(self, file: str | None = None, max_memory: int | None = None) -> None:
         import duckdb
 
         self.file = file
         spill = tempfile.mkdtemp(prefix="lapis-")
         self._remove_spill = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        # A table that is not there is not looked for among our variables.
+        # Without this, DuckDB reads Python variables that have the name of a missing table.
         config: dict[str, str] = {"temp_directory": spill, "python_enable_replacements": "false"}
         if max_memory is not None:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
@@ -91,24 +90,24 @@ class DuckDBStore(Store):
 
     def create(self, name: str, select: str) -> StoredTable:
         reference = self._reference(name)
-        with _complaints():
+        with _translate_errors():
             found = self._run(f"CREATE TABLE {reference} AS {select}")
             described = self._run(f"DESCRIBE {reference}")
         return StoredTable(name, tuple(row[0] for row in described), found[0][0], reference)
 
     def fetch(self, select: str) -> Iterator[Columns]:
-        # A cursor of its own leaves the connection free while batches are read.
+        # The connection stays free while the cursor reads batches.
         cursor = self._connection.cursor()
         try:
-            with _complaints():
-                batches = _batches(cursor, select)
+            with _translate_errors():
+                batches = _fetch_batches(cursor, select)
                 while (batch := self._call(lambda: next(batches, None), cursor)) is not None:
                     yield batch
         finally:
             cursor.close()
 
     def execute(self, statement: str) -> None:
-        with _complaints():
+        with _translate_errors():
             self._run(statement)
 
     def drop(self, name: str) -> None:
@@ -117,7 +116,7 @@ class DuckDBStore(Store):
     def check_target(self, target: str) -> None:
         if self.file is None:
             raise LapisError(
-                f"there is no database to keep the table {target} in",
+                f"no database file to store the table {target} in",
                 code="engine-target",
                 hint="name a file: --engine duckdb:results.duckdb",
             )
@@ -126,7 +125,7 @@ class DuckDBStore(Store):
             require_writable(Path(self.file))
             refuse_target(target, schema if schema != "main" else None, False)
             return
-        # DuckDB takes names that differ in case for the same.
+        # Names in DuckDB are case-insensitive.
         listed = fetch_all(
             self,
             "SELECT lower(schema_name) AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
@@ -178,17 +177,19 @@ class DuckDBStore(Store):
         connection = self._connection
         return self._call(lambda: connection.execute(statement).fetchall(), connection)
 
-    def _call(self, work: Callable[[], Done], connection: duckdb.DuckDBPyConnection) -> Done:
+    def _call(
+        self, work: Callable[[], CallResult], connection: duckdb.DuckDBPyConnection
+    ) -> CallResult:
         try:
             return self._interrupter.call(work, connection.interrupt)
         except BaseException:
-            # What this one may still hear of a Ctrl-C is not about later calls.
+            # Replace the interrupter: a late signal to the old one must not end later calls.
             self._interrupter.close()
             self._interrupter = self._new_interrupter()
             raise
 
     def _new_interrupter(self) -> Interrupter:
-        """One that ends with the store, closed or forgotten."""
+        """Return an interrupter that is closed with the store, or when the store is garbage."""
         found = Interrupter()
         weakref.finalize(self, found.close)
         return found
@@ -202,10 +203,10 @@ class DuckDBStore(Store):
         self.execute(f"ATTACH '{path}' AS {USER} ({mode})")
 
 
-def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
+def _fetch_batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
     found = cursor.sql(select)
     if importlib.util.find_spec("pyarrow") is not None:
-        # Before DuckDB 1.4 it had another name.
+        # Its name before DuckDB 1.4 was `fetch_arrow_reader`.
         reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
         yield from read_batches(reader(BATCH))
     else:
@@ -213,9 +214,9 @@ def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns
 
 
 def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
-    """All rows at once, without Arrow; numpy would be given wide integers as real numbers."""
+    """Fetch all rows at once, without Arrow; HUGEINT as Python integers: `fetchnumpy` rounds it."""
     if "HUGEINT" not in map(str, found.types):
-        return {name: _plain(column) for name, column in found.fetchnumpy().items()}
+        return {name: _fill_nulls(column) for name, column in found.fetchnumpy().items()}
     rows = found.fetchall()
     columns = np.array(rows, object).reshape(-1, len(found.columns)).T
     return {
@@ -224,8 +225,8 @@ def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
     }
 
 
-def _plain(column: np.ndarray) -> np.ndarray:
-    """NULL as NaN among numbers, as None among texts."""
+def _fill_nulls(column: np.ndarray) -> np.ndarray:
+    """Replace NULL by NaN in numbers and by None in texts."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
     missing = None if column.dtype == object else np.nan
@@ -233,49 +234,49 @@ def _plain(column: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _complaints() -> Iterator[None]:
-    """DuckDB's errors as ours."""
+def _translate_errors() -> Iterator[None]:
+    """Raise DuckDB's errors as LapisError."""
     import duckdb
 
     try:
         yield
     except duckdb.InterruptException as error:
         raise KeyboardInterrupt from error
-    except (duckdb.Error, OSError) as error:  # what comes in batches fails as a file would
+    except (duckdb.Error, OSError) as error:  # reading an Arrow batch raises OSError
         if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
             raise TooLarge(
-                "a join does not fit in the memory given",
+                "a join exceeds the memory limit",
                 code="too-large",
                 hint="raise the memory limit, or give more evidence",
             ) from error
         raise LapisError(f"DuckDB: {error}", code="engine-failed") from error
     except RuntimeError as error:
-        if str(error) == "Query interrupted":  # as it has Ctrl-C
+        if str(error) == "Query interrupted":  # by Ctrl-C
             raise KeyboardInterrupt from error
         raise
 
 
-Done = TypeVar("Done")
+CallResult = TypeVar("CallResult")
 
-PAUSE = 0.05  # seconds between interruptions: one that comes before the work is lost
+PAUSE = 0.05  # seconds between interruptions; one that comes before the call starts is lost
 
 
 class Interrupter:
-    """Makes calls that Ctrl-C ends; `close` ends its thread."""
+    """Runs calls that Ctrl-C interrupts. `close` ends its thread."""
 
     def __init__(self) -> None:
-        self._told, self._signals = socket.socketpair()
+        self._received, self._signals = socket.socketpair()
         self._signals.setblocking(False)
-        self._lock = threading.Lock()  # so that no later call is interrupted
-        self._interrupt: Callable[[], None] | None = None  # of the call under way
+        self._lock = threading.Lock()  # a later call must not be interrupted
+        self._interrupt: Callable[[], None] | None = None  # of the current call
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def call(self, work: Callable[[], Done], interrupt: Callable[[], None]) -> Done:
-        """Do the work, or interrupt it where Ctrl-C would end the program.
+    def call(self, work: Callable[[], CallResult], interrupt: Callable[[], None]) -> CallResult:
+        """Run the work; on Ctrl-C, interrupt it.
 
-        Other threads never hear Ctrl-C; and who handles it otherwise wants the work done.
+        Without effect in other threads, which get no signals, and if the user handles SIGINT.
         """
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -288,7 +289,7 @@ class Interrupter:
         finally:
             try:
                 signal.set_wakeup_fd(before)
-            finally:  # the handler may run between the two
+            finally:  # the signal handler may raise in between
                 with self._lock:
                     self._interrupt = None
 
@@ -299,16 +300,16 @@ class Interrupter:
         self._thread.join(1.0)
 
     def _watch(self) -> None:
-        with self._told:
-            while heard := self._told.recv(256):
-                under_way = self._interrupt
-                while signal.SIGINT in heard and self._tell(under_way):
+        with self._received:
+            while signals := self._received.recv(256):
+                interrupt = self._interrupt
+                while signal.SIGINT in signals and self._interrupt_call(interrupt):
                     self._closed.wait(PAUSE)
 
-    def _tell(self, under_way: Callable[[], None] | None) -> bool:
-        """Interrupt a call, if it is still under way."""
+    def _interrupt_call(self, interrupt: Callable[[], None] | None) -> bool:
+        """Interrupt a call; return False if it has ended."""
         with self._lock:
-            if under_way is None or self._interrupt is not under_way:
+            if interrupt is None or self._interrupt is not interrupt:
                 return False
-            under_way()
+            interrupt()
             return True

@@ -1,12 +1,9 @@
-"""Relations and domains that are tables of a store, or become tables when first used."""
+"""Relations and domains that are tables of a store, or are loaded when first used."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -14,18 +11,18 @@ from lapis.data.database import Domain
 from lapis.data.lazy_database import LazyDomain, LazyNames, LazyRows
 from lapis.problem.problem import Evidence, LazyEvidence, Problem
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.stores.store import Store, StoredTable, fetch_all, fetch_number
-
-_numbers = itertools.count()
-
-
-def fresh_name(kind: str) -> str:
-    """A name among our tables that was not given before."""
-    return f"{kind}{next(_numbers)}"
+from lapis.stores.store import (
+    ScratchTables,
+    Store,
+    StoredTable,
+    fetch_all,
+    fetch_number,
+    new_table_name,
+)
 
 
 class TableRows(LazyRows):
-    """The rows of a table with columns c0, c1, …; one of no arguments has a column n."""
+    """The rows of a table with columns c0, c1, …, or n for a relation without arguments."""
 
     def __init__(self, store: Store, table: StoredTable, arity: int) -> None:
         self.store, self.arity = store, arity
@@ -39,8 +36,8 @@ class TableRows(LazyRows):
         return self.table.rows
 
     def open_world(self, problem: Problem) -> Interpretation:
-        """The world of a problem that has these facts."""
-        from lapis.stores.stored_world import open_world
+        """Return the world of a problem with these facts."""
+        from lapis.stores.store_engine import open_world
 
         return open_world(problem, self.store)
 
@@ -56,7 +53,7 @@ class TableRows(LazyRows):
 
 
 class LoadedRows(TableRows):
-    """Rows that are here, and become a table when a plan first asks for it."""
+    """Rows in memory that are loaded when a plan first uses them."""
 
     def __init__(self, store: Store, rows: np.ndarray) -> None:
         self.store, self.arity = store, rows.shape[1]
@@ -65,9 +62,9 @@ class LoadedRows(TableRows):
     @cached_property
     def table(self) -> StoredTable:
         columns = {f"c{place}": column for place, column in enumerate(self.rows.T)}
-        if not columns:  # one of no arguments needs a column to hold its one row with
+        if not columns:  # a relation without arguments: a table needs a column
             columns = {"n": np.ones(len(self.rows), np.int32)}
-        return self.store.load(fresh_name("relation"), columns)
+        return self.store.load(new_table_name("relation"), columns)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,7 +74,7 @@ class LoadedRows(TableRows):
 
 
 class TableNames(LazyNames):
-    """The constants in a table with columns code, name and value."""
+    """Constants in a table with columns code, name and value."""
 
     def __init__(self, store: Store, table: StoredTable) -> None:
         self.store = store
@@ -98,14 +95,14 @@ class TableNames(LazyNames):
 
     def find(self, name: str) -> int | None:
         with ScratchTables(self.store) as scratch:
-            asked = scratch.load({"name": np.array([name], object)})
-            query = f"SELECT d.code AS code FROM {self.table} d JOIN {asked} a ON a.name = d.name"
+            given = scratch.load({"name": np.array([name], object)})
+            query = f"SELECT d.code AS code FROM {self.table} d JOIN {given} g ON g.name = d.name"
             found = fetch_all(self.store, query)["code"]
         return int(found[0]) if len(found) else None
 
 
 class LoadedNames(TableNames):
-    """Constants that are here, and become a table when a plan first asks for it."""
+    """Constants in memory that are loaded when a plan first uses them."""
 
     def __init__(self, store: Store, domain: Domain) -> None:
         self.store = store
@@ -118,7 +115,7 @@ class LoadedNames(TableNames):
             "name": self.domain.names,
             "value": self.domain.numeric,
         }
-        return self.store.load(fresh_name("domain"), columns)
+        return self.store.load(new_table_name("domain"), columns)
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -131,7 +128,7 @@ class LoadedNames(TableNames):
 
 
 class StoredExtension(Extension):
-    """What is true of one predicate, as the rows of a table."""
+    """The extension of a predicate as a table."""
 
     def __init__(self, types: tuple[str, ...], rows: TableRows, complemented: bool = False) -> None:
         for name, value in (("types", types), ("rows", rows), ("complemented", complemented)):
@@ -149,7 +146,7 @@ class StoredExtension(Extension):
 
     @cached_property
     def distinct(self) -> tuple[int, ...]:
-        """About the number of values in each column."""
+        """The (approximate) number of values in each column."""
         if isinstance(self.rows, LoadedRows):
             return super().distinct
         store = self.rows.store
@@ -169,36 +166,8 @@ class StoredExtension(Extension):
         return fetch_number(store, f"SELECT count(*) AS n FROM {table}{where}") > 0
 
 
-class ScratchTables:
-    """Tables for one piece of work, dropped at its end."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._names: list[str] = []
-
-    def create(self, select: str) -> StoredTable:
-        return self.store.create(self._name(), select)
-
-    def load(self, columns: Mapping[str, np.ndarray]) -> StoredTable:
-        return self.store.load(self._name(), columns)
-
-    def close(self) -> None:
-        while self._names:
-            self.store.drop(self._names.pop())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
-
-    def _name(self) -> str:
-        self._names.append(fresh_name("scratch"))
-        return self._names[-1]
-
-
 def store_extension(store: Store, extension: Extension) -> StoredExtension:
-    """The same relation, on the store."""
+    """Return the same relation on the store."""
     if isinstance(extension, StoredExtension):
         return extension
     rows = LoadedRows(store, extension.tuples)
@@ -206,7 +175,7 @@ def store_extension(store: Store, extension: Extension) -> StoredExtension:
 
 
 def place_problem(problem: Problem, store: Store) -> Problem:
-    """The same problem with its constants and facts on a store; they go there when first used."""
+    """Return the same problem with its constants and facts on a store, loaded on first use."""
     evidence: dict[str, Evidence] = {}
     for name, known in problem.evidence.items():
         if isinstance(known, LazyEvidence) or known.open or len(known.unknown):

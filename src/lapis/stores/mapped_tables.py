@@ -1,14 +1,14 @@
-"""Which tables of a store hold which predicates: a schema, a folder of Parquet, or a mapping.
+"""The tables of a store that hold the predicates: a schema, a folder of Parquet, or a mapping.
 
-    --tables public          the tables of a schema that are called like predicates
+    --tables public          the tables of a schema with the names of predicates
     --tables facts/          Friends.parquet, or a folder Friends/ of (partitioned) Parquet files
     --tables facts.toml      Friends = "public.friendships"
                              Smokes  = "SELECT name FROM people WHERE smokes"
                              Cancer  = { parquet = "cancer/" }
                              "person.type" = "SELECT name FROM people"
 
-A query is the user's own and is sent as it is. A schema's tables are found by their names, which
-some engines fold to small letters; then case does not matter as long as one table fits.
+A query is sent to the engine unchanged. Some engines fold names of tables to lower case, so case is
+ignored if exactly one table of a schema matches.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from lapis.language.model import Model
 from lapis.language.resolve import read_model
 from lapis.problem.task import DataLike, Inputs, ModelLike, list_worlds, open_inputs
 from lapis.results.atom_result import AtomResult
-from lapis.stores.store import Store
+from lapis.stores.store import Store, open_store
 from lapis.stores.stored_database import open_tables
-from lapis.stores.urls import open_store
 
 Answered = TypeVar("Answered")
 
@@ -45,7 +44,7 @@ def open_on_engine(
     probabilities: bool = True,
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
-    """A model and its data, read here or, where `tables` says which, in place; and the store."""
+    """Open a model with its data, in memory or in tables of an engine; yield them and the store."""
     refuse_together(data, engine, tables)
     if engine is None:
         yield open_inputs(model, data, strict=strict, probabilities=probabilities), None
@@ -53,25 +52,25 @@ def open_on_engine(
     known = model if isinstance(model, Model) else read_model(model)
     with open_store(engine, max_memory) as store:
         if tables is not None:
-            data = read_in_place(store, tables, known)
+            data = open_mapped(store, tables, known)
         yield open_inputs(known, data, strict=strict, probabilities=probabilities), store
 
 
-def ask_on_engine(
-    ask: Callable[[ModelLike, DataLike, str | None], Answered],
+def call_on_engine(
+    call: Callable[[ModelLike, DataLike, str | None], Answered],
     model: ModelLike,
     data: DataLike,
     engine: str | None,
     tables: str | None,
     max_memory: int | None,
 ) -> Answered:
-    """What `ask` answers by an engine, with its tables as the data where they are named."""
+    """Call a function of (model, data, engine) on data files or on tables of the engine."""
     refuse_together(data, engine, tables)
     if tables is None or engine is None:
-        return ask(model, data, engine)
+        return call(model, data, engine)
     known = model if isinstance(model, Model) else read_model(model)
     with open_store(engine, max_memory) as store:
-        answer = ask(known, read_in_place(store, tables, known), None)
+        answer = call(known, open_mapped(store, tables, known), None)
         if isinstance(answer, AtomResult):
             for group in answer.asked.groups:
                 for domain in group.domains:
@@ -81,36 +80,35 @@ def ask_on_engine(
 
 
 def refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
-    """Refuse what would say twice where the facts are, or nowhere."""
-    is_there = (isinstance(world, LazyDatabase) for world in list_worlds(data))
-    if engine is not None and any(is_there):
+    """Raise LapisError if the place of the facts is given twice, or not at all."""
+    if engine is not None and any(isinstance(each, LazyDatabase) for each in list_worlds(data)):
         raise LapisError(
-            "the data is on an engine already, and the work is done there",
+            "the data is on an engine already, which does the work",
             code="option-value",
             hint=f"leave out engine={engine!r}",
         )
     if tables is not None and engine is None:
         raise LapisError(
-            f"the tables {tables!r} are on no engine",
+            "--tables needs --engine",
             code="option-value",
-            hint="say where, as in --engine postgresql://host/database",
+            hint="as in --engine postgresql://host/database",
         )
     if tables is not None and data is not None:
         raise LapisError(
-            "facts come from data files or from tables, not from both",
+            "facts are read from data files or from tables, not from both",
             code="option-value",
             hint="leave out DATA, or --tables",
         )
 
 
-def read_in_place(store: Store, tables: str, model: Model) -> Database:
-    """The facts that tables of a store hold."""
+def open_mapped(store: Store, tables: str, model: Model) -> Database:
+    """Return the facts in the tables that the option `tables` gives."""
     names = [*model.predicates, *(f"{name}{TYPE_MARK}" for name in model.types)]
-    return open_tables(store, find_sources(store, tables, names), tables)
+    return open_tables(store, find_table_sources(store, tables, names), tables)
 
 
-def find_sources(store: Store, tables: str, names: Sequence[str]) -> dict[str, str]:
-    """For each name that has one, the table or query of the store that holds its rows."""
+def find_table_sources(store: Store, tables: str, names: Sequence[str]) -> dict[str, str]:
+    """Map names to the tables or queries of the store that hold their rows."""
     path = Path(tables)
     if path.suffix == ".toml":
         return _read_mapping(store, path)
@@ -128,7 +126,7 @@ def _read_mapping(store: Store, path: Path) -> dict[str, str]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LapisError(f"{path}: {error}", code="tables-file") from None
     if not entries:
-        raise LapisError(f"{path}: it names no tables", code="tables-none")
+        raise LapisError(f"{path}: no tables are given", code="tables-none")
     return {name: _entry(store, path, name, entry) for name, entry in entries.items()}
 
 
@@ -164,17 +162,17 @@ def _schema(store: Store, schema: str, names: Sequence[str]) -> dict[str, str]:
         raise LapisError(
             f"there is no schema, folder or file {schema!r} with tables",
             code="tables-none",
-            hint="--tables names a schema of the engine, a folder of Parquet files, or a TOML file",
+            hint="--tables is a schema of the engine, a folder of Parquet files, or a TOML file",
         )
     found = {name: tables[own] for name in names if (own := _fitting(name, tables))}
     if not found:
         close = next((c for name in names if (c := did_you_mean(name, tables))), None)
         raise LapisError(
-            f"no table of {schema!r} is called like a predicate of the model",
+            f"no table of {schema!r} has the name of a predicate of the model",
             code="tables-none",
-            hint=f"is {close!r} one? name it in a TOML file"
+            hint=f"is it {close!r}? map it in a TOML file"
             if close
-            else f"the schema has {', '.join(sorted(tables)[:5])}; name tables in a TOML file",
+            else f"the schema has {', '.join(sorted(tables)[:5])}; map tables in a TOML file",
         )
     return found
 
@@ -185,8 +183,8 @@ def _fitting(predicate: str, tables: Mapping[str, str]) -> str | None:
     alike = [name for name in tables if name.lower() == predicate.lower()]
     if len(alike) > 1:
         raise LapisError(
-            f"{' and '.join(alike)} may both be the table of {predicate}",
+            f"the table of {predicate} is ambiguous: {' or '.join(alike)}",
             code="tables-ambiguous",
-            hint="say which in a TOML file",
+            hint="map it in a TOML file",
         )
     return alike[0] if alike else None

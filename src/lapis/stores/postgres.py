@@ -1,14 +1,12 @@
-"""PostgreSQL: a store on a server that may already have the data.
+"""PostgreSQL: a store on a server, which may hold the data already.
 
-Columns go in by COPY and come back as Arrow batches, both through ADBC. Our tables are unlogged, in
-a schema of our own that we hold an advisory lock for. The lock ends with the connection, however
-that ends, so whoever comes next finds schemas that nobody holds and drops them: even a process
-that was killed leaves nothing for long. A comment tells ours from those of others that have a name
-like ours.
+Columns are written by COPY and read as Arrow batches, both through ADBC. Our tables are unlogged,
+in a scratch schema with an advisory lock. The lock ends with the connection, also if the process is
+killed. The next session drops the schemas whose lock is free. A comment on the schema distinguishes
+our schemas from those of the user with a similar name.
 
-A connection that reads a result is busy until the end of it, so every fetch under way has one of
-its own. Tables get their statistics as soon as they are filled; without them joins are planned
-for a handful of rows.
+A connection is busy while it reads a result, so each running fetch has its own connection. Tables
+are analysed when they are filled: without statistics joins are planned for few rows.
 """
 
 from __future__ import annotations
@@ -38,21 +36,23 @@ if TYPE_CHECKING:
 
 PREFIX = "lapis_"  # of our schemas; the number of the lock follows
 OURS = "tables of a Lapis session, dropped when it ends"  # the comment on our schemas
-LONGEST_NAME = 63  # bytes; longer ones are cut off
-FEW = 1000  # rows below which any plan will do
+LONGEST_NAME = 63  # bytes; PostgreSQL truncates longer names
+FEW = 1000  # rows that need no statistics
 TYPES = {"int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
          "float": "REAL", "double": "DOUBLE PRECISION", "string": "TEXT",
          "large_string": "TEXT", "bool": "BOOLEAN"}  # fmt: skip
 
-# How the driver tells that the server is not there any more, where it tells no state.
+# Messages of the driver for a lost connection, when it gives no SQLSTATE.
 LOST = ("server closed the connection", "no connection to the server", "terminating connection")
 
-# For a sort or hash table of our session. With the usual 4 MB the distinct ones of three million
-# rows were hashed again and again in pieces: minutes, where this takes seconds.
+# For each sort or hash table of our session. With the default of 4 MB, DISTINCT over three million
+# rows took minutes, because it was hashed in many passes; with this value it takes seconds.
 WORK_MEMORY = "256MB"
 
 
 class PostgresStore(Store):
+    """The store of PostgreSQL."""
+
     def __init__(self, url: str) -> None:
         self.url = url
         self._idle: list[Connection] = []  # for fetching
@@ -60,7 +60,7 @@ class PostgresStore(Store):
         self._lock = secrets.randbits(62)
         self._schema = f"{PREFIX}{self._lock}"
         try:
-            with self._complaints():
+            with self._translate_errors():
                 self._drop_forgotten()
                 self._run(f"SELECT pg_advisory_lock({self._lock})")
                 self._run(f"SET work_mem = '{WORK_MEMORY}'")
@@ -80,7 +80,7 @@ class PostgresStore(Store):
             f"{POSTGRESQL.identifier(field.name)} {TYPES.get(str(field.type), 'NUMERIC')}"
             for field in table.schema
         )
-        with self._complaints():
+        with self._translate_errors():
             self._run(f"CREATE UNLOGGED TABLE {reference} ({listed})")
             with self._connection.cursor() as cursor:
                 cursor.adbc_ingest(name, table, mode="append", db_schema_name=self._schema)
@@ -89,7 +89,7 @@ class PostgresStore(Store):
 
     def create(self, name: str, select: str) -> StoredTable:
         reference = self._reference(name)
-        with self._complaints():
+        with self._translate_errors():
             rows = self._run(f"CREATE UNLOGGED TABLE {reference} AS {select}")
             self._analyze(reference, rows)
         columns = fetch_all(self, f"SELECT * FROM {reference} LIMIT 0")
@@ -99,7 +99,7 @@ class PostgresStore(Store):
         connection = self._idle.pop() if self._idle else self._connect()
         finished = False
         try:
-            with self._complaints(), connection.cursor() as cursor:
+            with self._translate_errors(), connection.cursor() as cursor:
                 cursor.execute(select)
                 yield from read_batches(cursor.fetch_record_batch())
             finished = True
@@ -110,7 +110,7 @@ class PostgresStore(Store):
                 connection.close()
 
     def execute(self, statement: str) -> None:
-        with self._complaints():
+        with self._translate_errors():
             self._run(statement)
 
     def drop(self, name: str) -> None:
@@ -172,7 +172,7 @@ class PostgresStore(Store):
         )
 
     def close(self) -> None:
-        # A connection that was lost cannot drop the schema; then the next one to come does.
+        # If the connection is lost, the next session drops the schema.
         with suppress(LapisError):
             self.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
         for connection in (self._connection, *self._idle):
@@ -181,7 +181,7 @@ class PostgresStore(Store):
         self._idle.clear()
 
     def _rehearse(self, target: str) -> None:
-        """Refuse what rights, dependents or other things of that name would not let us publish."""
+        """Raise LapisError if rights, dependent objects or other objects prevent publishing."""
         place, quoted = self._place_of(target)
         steps = [f"DROP TABLE IF EXISTS {place}.{quoted}", f"CREATE TABLE {place}.{quoted} ()"]
         try:
@@ -189,7 +189,7 @@ class PostgresStore(Store):
         except LapisError as error:
             if error.code != "engine-failed":
                 raise
-            if "lock timeout" in error.message:  # in use now, perhaps not later
+            if "lock timeout" in error.message:  # the table is in use now, perhaps not later
                 return
             raise LapisError(
                 f"the table {target} cannot be written: {error.message}",
@@ -198,7 +198,7 @@ class PostgresStore(Store):
             ) from error
 
     def _place_of(self, target: str) -> tuple[str, str]:
-        """The schema and the table that a target names, quoted."""
+        """Return the quoted schema and table of a target."""
         schema, table = split_target(target)
         if len(table.encode()) > LONGEST_NAME:
             raise LapisError(
@@ -210,8 +210,8 @@ class PostgresStore(Store):
         return POSTGRESQL.identifier(schema), POSTGRESQL.identifier(table)
 
     def _transact(self, steps: Sequence[str], end: str) -> None:
-        """All steps and then the end, or none of them."""
-        with self._complaints():
+        """Run all steps and then the end in one transaction."""
+        with self._translate_errors():
             self._run("BEGIN")
             try:
                 for step in steps:
@@ -222,7 +222,7 @@ class PostgresStore(Store):
                 raise
 
     def _create_schema(self) -> None:
-        """Our schema, with the comment that says so."""
+        """Create the scratch schema with its comment."""
         steps = [
             f"CREATE SCHEMA {self._schema}",
             f"COMMENT ON SCHEMA {self._schema} IS '{OURS}'",
@@ -235,8 +235,8 @@ class PostgresStore(Store):
             raise LapisError(
                 error.message,
                 code="engine-failed",
-                hint="Lapis works in a schema of its own that goes at the end: it needs the right "
-                "to create one in this database, and transactions that may write",
+                hint="Lapis creates a schema for its tables and drops it at the end: it needs the "
+                "right to create schemas in this database, and transactions that may write",
             ) from error
 
     def _reference(self, name: str) -> str:
@@ -257,13 +257,13 @@ class PostgresStore(Store):
             return connect(self.url, autocommit=True)
         except Error as error:
             raise LapisError(
-                f"no connection to {self._place()}: {_first_line(error)}",
+                f"no connection to {self._server()}: {_server_message(error)}",
                 code="engine-unreachable",
                 hint="is the server running, and are name and password right?",
             ) from error
 
     def _run(self, statement: str) -> int:
-        """Execute, and say how many rows that was about."""
+        """Run a statement; return the number of affected rows."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
             return int(cursor.rowcount)
@@ -273,7 +273,7 @@ class PostgresStore(Store):
             self._run(f"ANALYZE {reference}")
 
     def _drop_forgotten(self) -> None:
-        """Drop schemas of ours whose lock nobody holds."""
+        """Drop scratch schemas whose lock is free."""
         with self._connection.cursor() as cursor:
             cursor.execute(
                 f"SELECT nspname::TEXT FROM pg_namespace WHERE nspname ~ '^{PREFIX}[0-9]+$' "
@@ -290,40 +290,42 @@ class PostgresStore(Store):
                 self._run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
                 self._run(f"SELECT pg_advisory_unlock({lock})")
 
-    def _place(self) -> str:
-        """Where the server is, without the password."""
-        with suppress(ValueError):  # of what is no URL
+    def _server(self) -> str:
+        """Describe the server without the password."""
+        with suppress(ValueError):  # the URL is malformed
             parts = urlsplit(self.url)
             port = f":{parts.port}" if parts.port else ""
             return f"PostgreSQL at {parts.hostname or 'this machine'}{port}"
         return "PostgreSQL"
 
     @contextmanager
-    def _complaints(self) -> Iterator[None]:
-        """PostgreSQL's errors as ours."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise PostgreSQL's errors as LapisError."""
         from adbc_driver_manager import Error
 
         try:
             yield
-        except (Error, OSError) as error:  # what comes in batches fails as a file would
-            if "canceling statement due to user request" in str(error):  # as the driver has Ctrl-C
+        except (Error, OSError) as error:  # reading an Arrow batch raises OSError
+            if "canceling statement due to user request" in str(error):  # by Ctrl-C
                 raise KeyboardInterrupt from error
-            if _lost(error):
+            if _is_lost(error):
                 raise LapisError(
-                    f"the connection to {self._place()} was lost",
+                    f"the connection to {self._server()} was lost",
                     code="engine-lost",
                     hint="nothing was left half-written; run the command again",
                 ) from error
-            raise LapisError(f"PostgreSQL: {_first_line(error)}", code="engine-failed") from error
+            raise LapisError(
+                f"PostgreSQL: {_server_message(error)}", code="engine-failed"
+            ) from error
 
 
-def _lost(error: Exception) -> bool:
+def _is_lost(error: Exception) -> bool:
     state = str(getattr(error, "sqlstate", None) or "")
-    # Classes 08 and 57P: connection exceptions, and a server that goes down.
-    return state.startswith(("08", "57P")) or any(told in str(error) for told in LOST)
+    # Classes 08 and 57P: connection exceptions and server shutdown.
+    return state.startswith(("08", "57P")) or any(message in str(error) for message in LOST)
 
 
-def _first_line(error: Exception) -> str:
-    """What the server said, without what the driver says around it."""
-    said = str(error).partition("\n")[0]
-    return said.rpartition("ERROR:")[2].rpartition("Failed to connect:")[2].strip()
+def _server_message(error: Exception) -> str:
+    """Return the server's message without the prefix of the driver."""
+    line = str(error).partition("\n")[0]
+    return line.rpartition("ERROR:")[2].rpartition("Failed to connect:")[2].strip()

@@ -1,23 +1,21 @@
 """Plans as SQL: one statement for all parts of a plan, in any dialect.
 
 Every expression becomes a common table expression with columns c0, c1, … for its variables and n
-for the value; shared ones are materialised where the dialect can say so. Values are counts, so none
-of them, and no partial sum, exceeds what the expression sums to over all its variables; `bound` is
-an upper bound of that, and decides the type of n (`Dialect.integer`). Where no type is so wide, the
-plan is run modulo several numbers, and `store_engine.py` combines the residues.
-Nothing is ever rounded.
+for its value. Shared ones are materialised if the dialect supports it. Values are counts, so no
+value and no partial sum exceeds the sum over all variables. `upper_bound` bounds that sum and
+selects the type of n (`Dialect.integer`). If no type is wide enough, the plan is run modulo several
+numbers, and `store_engine` combines the residues. Nothing is rounded.
 
-Names of constants never enter a statement: a constant is compared by its code, two variables of
-one type by theirs, and only variables of different types through the names in their domains'
-tables. We write SQL ourselves: there are eight expressions and three dialects that differ in five
-words. sqlglot would carry those five from one dialect to another, but not the choice of integers,
-which is what can go wrong; ibis would bring pandas and its own types in for eight SELECTs.
+Statements contain no names of constants: a constant is compared by its code, and so are two
+variables of one type. Variables of different types are compared by the names in the tables of their
+domains. Why we write SQL ourselves: decision 020.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from lapis.language.names import read_number
@@ -44,23 +42,23 @@ from lapis.stores.store import StoredTable
 
 
 class TableLookup(Protocol):
-    """Where a world is on a store."""
+    """The tables of a world's relations and domains."""
 
     @property
     def world(self) -> Interpretation: ...
 
     def relation_table(self, name: str) -> StoredTable:
-        """Columns c0, c1, … of codes; a table of no arguments has a column n."""
+        """Return a table of codes c0, c1, …; without arguments, of a column n."""
 
     def domain_table(self, type_name: str) -> StoredTable:
-        """Columns code, name, and value: the number that the name is, or NULL."""
+        """Return a table of code, name and value: the name as a number, or NULL."""
 
 
 class Integer(NamedTuple):
-    """How values are computed."""
+    """The type of values."""
 
     type: str
-    modulus: int | None = None  # only the remainders are wanted
+    modulus: int | None = None  # compute remainders only
 
 
 def write_parts(
@@ -70,7 +68,7 @@ def write_parts(
     dialect: Dialect,
     integer: Integer,
 ) -> str:
-    """One statement: (number of the part, its variables' codes, 0 for none, and the value)."""
+    """Write one statement: number of the part, codes of its variables (padded by 0), and value."""
     writer = SqlWriter(plan, tables, dialect, integer)
     width = max(len(part.variables) for part in expressions)
     selects = []
@@ -84,36 +82,32 @@ def write_parts(
     return writer.definitions() + "\nUNION ALL ".join(selects)
 
 
-def bound(expression: Expression, plan: QueryPlan, world: Interpretation) -> int:
-    """At least Σ of the expression's values over all its variables."""
+def upper_bound(expression: Expression, plan: QueryPlan, world: Interpretation) -> int:
+    """Return an upper bound of Σ of the expression's values over all its variables."""
     sizes = {name: world.size(type_name) for name, type_name in plan.variables}
-    known: dict[Expression, tuple[int, frozenset[str]]] = {}
 
-    def most(part: Expression) -> tuple[int, frozenset[str]]:
-        """The bound, and the variables in or below the part."""
-        if part not in known:
-            match part:
-                case Tuples(relation):
-                    found, scope = world.relations[relation].num_tuples, frozenset(part.variables)
-                case Universe() | Matches():
-                    found, scope = (
-                        math.prod(sizes[v] for v in part.variables),
-                        frozenset(part.variables),
-                    )
-                case Without(kept):
-                    found, scope = most(kept)
-                case _:
-                    below = [most(child) for child in operands(part)]
-                    found = math.prod(number for number, _ in below)
-                    scope = frozenset[str]().union(*(variables for _, variables in below))
-            known[part] = min(found, math.prod(sizes[name] for name in scope)), scope
-        return known[part]
+    @cache
+    def visit(part: Expression) -> tuple[int, frozenset[str]]:
+        """Return the bound and the variables in or below the part."""
+        scope = frozenset(part.variables)
+        match part:
+            case Tuples(relation):
+                found = world.relations[relation].num_tuples
+            case Universe() | Matches():
+                found = math.prod(sizes[v] for v in part.variables)
+            case Without(kept):
+                found, scope = visit(kept)
+            case _:
+                below = [visit(child) for child in operands(part)]
+                found = math.prod(number for number, _ in below)
+                scope = frozenset[str]().union(*(variables for _, variables in below))
+        return min(found, math.prod(sizes[name] for name in scope)), scope
 
-    return most(expression)[0]
+    return visit(expression)[0]
 
 
 class SqlWriter:
-    """Names expressions and writes each as a common table expression once."""
+    """Writes each expression once, as a common table expression with a name."""
 
     def __init__(
         self, plan: QueryPlan, tables: TableLookup, dialect: Dialect, integer: Integer
@@ -127,7 +121,7 @@ class SqlWriter:
         self.expressions: list[str] = []
 
     def name(self, expression: Expression) -> str:
-        """The name of the expression's rows; what it needs is written first."""
+        """Return the name of an expression, written after those that it contains."""
         if expression not in self.names:
             body = self._select(expression)
             name = f"e{len(self.names)}"
@@ -137,7 +131,7 @@ class SqlWriter:
         return self.names[expression]
 
     def definitions(self) -> str:
-        """WITH all that was named."""
+        """Write the WITH clause of all named expressions."""
         return "WITH " + ",\n".join(self.expressions) + "\n"
 
     def _select(self, expression: Expression) -> str:
@@ -157,9 +151,9 @@ class SqlWriter:
                 matches = _matching(left.variables, right.variables)
                 source = f"{self.name(left)} l JOIN {self.name(right)} r ON {matches}"
                 width = len(set(left.variables) | set(right.variables))
-                return self._grouped(_kept(left, right, keep), "l.n * r.n", source, width)
-            case RangeJoin(left, right, test, keep):
-                return self._range_join(left, right, test, keep)
+                return self._grouped(_kept_columns(left, right, keep), "l.n * r.n", source, width)
+            case RangeJoin():
+                return self._range_join(expression)
             case Project(part, keep):
                 columns = [f"c{part.variables.index(name)}" for name in keep]
                 return self._grouped(columns, "n", self.name(part), len(part.variables))
@@ -169,21 +163,23 @@ class SqlWriter:
                     f"SELECT l.* FROM {self.name(part)} l "
                     f"WHERE NOT EXISTS (SELECT 1 FROM {self.name(excluded)} r WHERE {matches})"
                 )
-            case Restrict(part, test):
-                text = f"SELECT e.* FROM {self.name(part)} e"
-                for alias, term in zip("lr", _sides(test), strict=True):
-                    if not isinstance(term, Constant):
-                        column = f"e.c{part.variables.index(term.name)}"
-                        text += (
-                            f" JOIN {self._domain(term.name)} {alias} ON {alias}.code = {column}"
-                        )
-                return f"{text} WHERE {self._comparison(test, 'l', 'r')}"
+            case Restrict():
+                return self._restrict(expression)
+
+    def _restrict(self, expression: Restrict) -> str:
+        part, test = expression.part, expression.test
+        text = f"SELECT e.* FROM {self.name(part)} e"
+        for alias, term in zip("lr", _test_terms(test), strict=True):
+            if not isinstance(term, Constant):
+                column = f"e.c{part.variables.index(term.name)}"
+                text += f" JOIN {self._domain(term.name)} {alias} ON {alias}.code = {column}"
+        return f"{text} WHERE {self._comparison(test, 'l', 'r')}"
 
     def _one(self) -> str:
         return f"CAST(1 AS {self.integer.type}) AS n"
 
     def _exact(self, value: str) -> str:
-        """The value in its type, or what is left of it."""
+        """Write the value, or its remainder, in its type."""
         if self.integer.modulus is not None:
             value = f"({value}) % {self.integer.modulus}"
         return f"CAST({value} AS {self.integer.type})"
@@ -206,36 +202,33 @@ class SqlWriter:
         text += f" FROM {self.tables.relation_table(tuples.relation)}"
         return text + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
-    def _range_join(
-        self, left: Expression, right: Expression, test: Test, keep: tuple[str, ...]
-    ) -> str:
+    def _range_join(self, join: RangeJoin) -> str:
+        left, right, test = join.left, join.right, join.test
         source = f"{self.name(left)} l JOIN {self.name(right)} r ON TRUE"
-        for side, part, term in zip("lr", (left, right), _sides(test), strict=True):
+        for side, part, term in zip("lr", (left, right), _test_terms(test), strict=True):
             column = f"{side}.c{part.variables.index(term.name)}"
             source += f" JOIN {self._domain(term.name)} {side}d ON {side}d.code = {column}"
         source += f" WHERE {self._comparison(test, 'ld', 'rd')}"
         width = len(left.variables) + len(right.variables)
-        return self._grouped(_kept(left, right, keep), "l.n * r.n", source, width)
+        return self._grouped(_kept_columns(left, right, join.keep), "l.n * r.n", source, width)
 
     def _grouped(self, columns: list[str], value: str, source: str, width: int) -> str:
-        """Σ value by the columns, of a source with `width` variables."""
+        """Write Σ value by the columns, over a source with `width` variables."""
         named = [f"{column} AS c{i}" for i, column in enumerate(columns)]
         if len(columns) == width:
             return f"SELECT {', '.join([*named, f'{self._exact(value)} AS n'])} FROM {source}"
-        total = f"{self._exact(f'coalesce(sum({self._summand(value)}), 0)')} AS n"
+        summand = value if self.integer.modulus is None else self._exact(value)
+        total = f"{self._exact(f'coalesce(sum({summand}), 0)')} AS n"
         text = f"SELECT {', '.join([*named, total])} FROM {source}"
         return text + (f" GROUP BY {', '.join(columns)}" if columns else "")
 
-    def _summand(self, value: str) -> str:
-        return value if self.integer.modulus is None else self._exact(value)
-
     def _comparison(self, test: Test, left: str, right: str) -> str:
-        """The test on rows of domain tables; what is not a number has value NULL."""
+        """Write the test on rows of domain tables, where value is NULL for non-numbers."""
         if not test.variables:
             return "TRUE" if compare_constants(test) else "FALSE"
         condition = test.condition
         operator = "<>" if condition.operator == "!=" else condition.operator
-        first, second = _sides(test)
+        first, second = _test_terms(test)
         if not test.numeric:
             first_side, second_side = self._compared(first, second, left, right)
         else:
@@ -247,7 +240,7 @@ class SqlWriter:
     def _compared(
         self, first: SimpleTerm, second: SimpleTerm, left: str, right: str
     ) -> tuple[str, str]:
-        """What tells two constants apart: codes, or names where the types differ."""
+        """Write the columns to compare: codes, or names if the types differ."""
         if isinstance(first, Constant):
             return str(self._code(first, second)), f"{right}.code"
         if isinstance(second, Constant):
@@ -257,7 +250,7 @@ class SqlWriter:
         return f"{left}.{column}", f"{right}.{column}"
 
     def _code(self, constant: Constant, variable: SimpleTerm) -> int:
-        """The constant's code among the variable's, −1 for none."""
+        """Return the constant's code in the variable's domain, −1 if it is not there."""
         domain = self.tables.world.domains[self.types[variable.name]]
         return domain.index.get(constant.name, -1)
 
@@ -268,11 +261,11 @@ class SqlWriter:
         number = read_number(term.name)
         if math.isnan(number):
             return f"CAST(NULL AS {real})"
-        spelled = repr(number).replace("inf", "Infinity")
-        return f"CAST('{spelled}' AS {real})"
+        text = repr(number).replace("inf", "Infinity")
+        return f"CAST('{text}' AS {real})"
 
 
-def _kept(left: Expression, right: Expression, keep: tuple[str, ...]) -> list[str]:
+def _kept_columns(left: Expression, right: Expression, keep: tuple[str, ...]) -> list[str]:
     return [
         f"l.c{left.variables.index(name)}"
         if name in left.variables
@@ -286,5 +279,5 @@ def _matching(left: tuple[str, ...], right: tuple[str, ...]) -> str:
     return " AND ".join(equal) or "TRUE"
 
 
-def _sides(test: Test) -> tuple[SimpleTerm, SimpleTerm]:
+def _test_terms(test: Test) -> tuple[SimpleTerm, SimpleTerm]:
     return test.condition.left, test.condition.right

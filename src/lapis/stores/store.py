@@ -1,17 +1,17 @@
-"""A store: one SQL engine, with a scratch schema for our tables.
+"""Stores: SQL engines that hold our tables in a scratch schema.
 
-Whatever we load or compute there is in a schema with a unique name. It is dropped when the store is
-closed, on failure and on Ctrl-C too (`with open_store(url) as store`). A result is built there as
-well and published in one step at the end (`publish`), so that no incomplete table is visible.
+The scratch schema has a unique name. It is dropped when the store is closed, also after a failure
+or Ctrl-C (`with open_store(url) as store`). A result is built there and published in one step at
+the end (`publish`), so no incomplete table is ever visible.
 
-Statements are texts over `StoredTable`s, which write themselves quoted: f"SELECT n FROM {table}".
-No text of the data is ever part of one: constants are codes.
-
-Arrow batches as columns of numpy, integers exact.
+Statements are texts. A `StoredTable` formats itself as its quoted reference:
+f"SELECT n FROM {table}". Statements contain the codes of constants, never their names.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 Columns = Mapping[str, np.ndarray]  # of one length: integers, float64, or object (text or integers)
 MapColumns = Callable[[Iterable[Columns]], Iterator[Columns]]
 
+LOCAL_MASTER = re.compile(r"local(-cluster)?(\[[^\]]*\])?")  # Spark on this machine
+
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table that is finished; in a statement it is written as its text."""
+    """A table of the scratch schema. Its text is its reference in a statement."""
 
-    name: str  # among ours
+    name: str
     columns: tuple[str, ...]
     rows: int
     reference: str  # quoted and qualified
@@ -45,49 +47,51 @@ class StoredTable:
 
 
 class Store(Protocol):
+    """One SQL engine with a scratch schema."""
+
     @property
     def dialect(self) -> Dialect: ...
 
     def load(self, name: str, columns: Columns) -> StoredTable:
-        """A table of arrays. NaN becomes NULL; object arrays hold text."""
+        """Create a table of arrays. NaN becomes NULL; object arrays hold text."""
 
     def create(self, name: str, select: str) -> StoredTable:
-        """A table of what a query gives."""
+        """Create a table of a query's result."""
 
     def fetch(self, select: str) -> Iterator[Columns]:
-        """What a query gives, in batches; at least one, perhaps empty.
+        """Yield a query's result in batches: at least one, which may be empty.
 
-        Integers come exact: as they are up to 64 bits, as Python integers beyond. NULL is NaN among
-        real numbers and None among texts.
+        Integers up to 64 bits keep their type; wider ones are Python integers. NULL becomes NaN
+        in columns of real numbers and None in columns of text.
         """
 
     def execute(self, statement: str) -> None:
-        """Run a statement that gives nothing back."""
+        """Run a statement without a result."""
 
     def drop(self, name: str) -> None:
-        """Forget one of our tables."""
+        """Drop a table of the scratch schema."""
 
     def publish(self, name: str, target: str) -> None:
-        """Give one of our tables to the user under a name, "table" or "schema.table", in one step.
+        """Move a table out of the scratch schema to "table" or "schema.table", in one step.
 
-        A table of that name is replaced (on Spark, which has no transactions, by two renames: a
-        reader between them finds neither).
+        A table of that name is replaced. Spark has no transactions and needs two renames; a
+        reader between them finds no table.
         """
 
     def check_target(self, target: str) -> None:
-        """Refuse a name that `publish` could not give, before there is anything to publish."""
+        """Raise LapisError if `publish` could not write to the target."""
 
     def target_reference(self, target: str) -> str:
-        """The table that a target names, as statements write it, whether or not there is one."""
+        """Return the reference of a target in a statement, whether or not the table exists."""
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
-        """The user's tables in a schema, by name, as statements write them."""
+        """Map the names of the user's tables in a schema to their references."""
 
     def parquet(self, path: Path) -> str:
-        """A Parquet file or a folder of them, partitioned or not, as a statement reads it."""
+        """Return the reference of a Parquet file, or of a (partitioned) folder of them."""
 
     def close(self) -> None:
-        """Drop all that is ours and let go of the engine."""
+        """Drop the scratch schema and disconnect."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +102,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class TaskStore(Store, Protocol):
-    """An engine that runs our code in tasks of its own."""
+    """An engine that runs our Python code in its own tasks."""
 
     def map_rows(
         self,
@@ -109,93 +113,157 @@ class TaskStore(Store, Protocol):
         function: MapColumns,
         sample: Columns,
     ) -> StoredTable:
-        """A table of what a function makes of the rows, in so many parts.
+        """Create a table by applying a function to `parts` partitions of a table.
 
-        Rows that are equal in the column `by` are in one part, and next to each other. The function
-        is sent where tasks run, takes the batches of a part and gives columns like the sample. A
-        task that dies is run again.
+        Rows with equal values in the column `by` are adjacent, in the same partition. The function
+        takes the batches of a partition and yields columns like `sample`. It is pickled and sent
+        to the tasks. A failed task is run again.
         """
 
     def check_folder(self, target: str) -> None:
-        """Refuse a place where no folder can be made."""
+        """Raise LapisError if the folder cannot be created."""
 
     def write_folder(self, rows: StoredTable, target: str) -> None:
-        """A table as a folder of Parquet files, written by tasks; whole or not at all."""
+        """Write a table atomically as a folder of Parquet files, by tasks."""
+
+
+def open_store(url: str, max_memory: int | None = None) -> Store:
+    """Open the engine that a URL names.
+
+    `duckdb` (in memory and temporary files), `duckdb:FILE`, `postgresql://…`, `spark` (as it is
+    configured), `spark://…` and `local[2]` (masters), `sc://…` (Spark Connect). `max_memory`, in
+    bytes, limits an engine that runs in this process.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme == "duckdb":
+        from lapis.stores.duckdb import DuckDBStore
+
+        return DuckDBStore(rest or None, max_memory)
+    if scheme in ("postgresql", "postgres"):
+        from lapis.stores.postgres import PostgresStore
+
+        return PostgresStore(url)
+    if scheme in ("spark", "sc") or LOCAL_MASTER.fullmatch(url):
+        from lapis.stores.spark import SparkStore
+
+        return SparkStore(None if url == "spark" else url)
+    raise LapisError(
+        f"unknown engine '{url}'",
+        code="engine-unknown",
+        hint="write duckdb, duckdb:FILE, postgresql://user@host/database, spark, spark://host:port "
+        "or sc://host:port",
+    )
+
+
+_numbers = itertools.count()
+
+
+def new_table_name(kind: str) -> str:
+    """Return a name for a table that no other call returns."""
+    return f"{kind}{next(_numbers)}"
+
+
+class ScratchTables:
+    """Tables for one computation on a store. They are dropped at its end."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._names: list[str] = []
+
+    def create(self, select: str) -> StoredTable:
+        """Create a table of a query's result."""
+        return self.store.create(self.new_name(), select)
+
+    def load(self, columns: Columns) -> StoredTable:
+        """Create a table of arrays."""
+        return self.store.load(self.new_name(), columns)
+
+    def drop(self, *tables: StoredTable) -> None:
+        """Drop tables before the end."""
+        for table in tables:
+            self._names.remove(table.name)
+            self.store.drop(table.name)
+
+    def new_name(self) -> str:
+        """Return the name of a new table, which will be dropped with the others."""
+        self._names.append(new_table_name("scratch"))
+        return self._names[-1]
+
+    def close(self) -> None:
+        """Drop all tables."""
+        while self._names:
+            self.store.drop(self._names.pop())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def split_target(target: str) -> tuple[str | None, str]:
-    """The schema, if any, and the table that "table" or "schema.table" names."""
+    """Split "table" or "schema.table" into the schema, if any, and the table."""
     schema, _, table = target.rpartition(".")
     return schema or None, table
 
 
-def refuse_target(target: str, schema: str | None, is_view: bool) -> None:
-    """Refuse a table in a schema that is not there, or in the place of a view."""
-    wrong = f"there is no schema '{schema}'" if schema else "it is a view" if is_view else ""
-    if wrong:
+def refuse_target(target: str, missing_schema: str | None, is_view: bool) -> None:
+    """Raise LapisError if the target's schema is missing or the target is a view."""
+    if missing_schema:
         raise LapisError(
-            f"the table {target} cannot be written: {wrong}",
+            f"the table {target} cannot be written: there is no schema '{missing_schema}'",
             code="engine-target",
-            hint="create the schema first" if schema else "name another table, or drop the view",
+            hint="create the schema first",
+        )
+    if is_view:
+        raise LapisError(
+            f"the table {target} cannot be written: it is a view",
+            code="engine-target",
+            hint="name another table, or drop the view",
         )
 
 
 def fetch_all(store: Store, select: str) -> dict[str, np.ndarray]:
-    """What a query gives, as whole columns."""
+    """Fetch a query's result as whole columns."""
     batches = list(store.fetch(select))
-    return {
-        name: np.concatenate([batch[name] for batch in batches]) if len(batches) > 1 else column
-        for name, column in batches[0].items()
-    }
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def fetch_number(store: Store, select: str) -> int:
-    """The one integer that a query gives."""
+    """Fetch the one integer of a query's result."""
     (column,) = fetch_all(store, select).values()
     return int(column[0])
 
 
 def read_batches(reader: pyarrow.RecordBatchReader) -> Iterator[Columns]:
-    """The columns of each batch; one without rows where there is no batch."""
-    empty = True
+    """Yield the columns of each Arrow batch; without batches, one set of empty columns."""
+    batch = None
     for batch in reader:
-        empty = False
-        yield _columns(reader.schema.names, batch.columns)
-    if empty:
-        none = reader.schema.empty_table()
-        yield _columns(none.schema.names, (column.combine_chunks() for column in none.columns))
+        yield from_arrow(reader.schema.names, batch.columns)
+    if batch is None:
+        empty = reader.schema.empty_table()
+        yield from_arrow(reader.schema.names, [each.combine_chunks() for each in empty.columns])
 
 
-def _columns(names: list[str], arrays: Iterable[pyarrow.Array]) -> Columns:
-    return {name: to_numpy(array) for name, array in zip(names, arrays, strict=True)}
+def from_arrow(names: Iterable[str], arrays: Iterable[pyarrow.Array]) -> Columns:
+    """Convert Arrow arrays; integers of more than 64 bits become Python integers."""
+    return {name: _to_numpy(array) for name, array in zip(names, arrays, strict=True)}
 
 
-def to_numpy(array: pyarrow.Array) -> np.ndarray:
-    """Integers as they are, or as Python integers if they are wider than 64 bits."""
+def _to_numpy(array: pyarrow.Array) -> np.ndarray:
     import pyarrow
 
-    kind = array.type
-    if pyarrow.types.is_decimal(kind):
-        return _whole_numbers(array)
-    if isinstance(kind, pyarrow.OpaqueType):  # PostgreSQL's NUMERIC, as digits
+    if isinstance(array.type, pyarrow.OpaqueType):  # PostgreSQL's NUMERIC, as digits
         return as_objects([int(digits) for digits in array.storage.to_pylist()])
+    if pyarrow.types.is_decimal(array.type):
+        return as_objects([int(decimal) for decimal in array.to_pylist()])
     return array.to_numpy(zero_copy_only=False)
 
 
 def to_arrow(columns: Columns) -> pyarrow.Table:
-    """Columns as Arrow has them: NaN is NULL, Python integers are decimals, or else texts."""
+    """Convert columns to an Arrow table; NaN becomes NULL, Python integers become decimals."""
     import pyarrow
 
     return pyarrow.table(
         {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
     )
-
-
-def _whole_numbers(array: pyarrow.Array) -> np.ndarray:
-    """object[n], from decimals without a fraction: 128 bits in two's complement."""
-    import pyarrow
-
-    whole = array.cast(pyarrow.decimal128(38, 0))
-    halves = np.frombuffer(whole.buffers()[1], np.uint64)[2 * whole.offset :][: 2 * len(whole)]
-    high = halves[1::2].astype(np.int64).astype(object)
-    return high * 2**64 + halves[::2].astype(object)

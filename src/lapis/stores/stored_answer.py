@@ -1,4 +1,4 @@
-"""An answer that was left on an engine or written to a file: where it is, and what it is worth."""
+"""The answer to a query that was left on an engine or written to a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lapis.results.result import Columns, Result, View
 
 @dataclass(frozen=True, repr=False)
 class StoredAnswer(Result):
-    """Marginals or a most likely world in a table: a row for each atom of an `Answer`."""
+    """Marginals or a most likely world in a table, with one row for each atom."""
 
     target: str  # table:NAME or a path
     num_atoms: int
@@ -40,7 +40,7 @@ class StoredAnswer(Result):
         return quality_remarks(self.diagnostics)
 
     def document(self) -> dict[str, Any]:
-        """As the command's answer, with `output` and `num_atoms` in place of the atoms."""
+        """Return the JSON of the command, with `output` and `num_atoms` in place of the atoms."""
         proven, total = ("optimal", "score") if self.is_world else ("exact", "log_partition")
         counts = {} if self.is_world else {"expected_counts": list(self.counts)}
         return {

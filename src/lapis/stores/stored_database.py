@@ -1,17 +1,17 @@
-"""Data in place: tables of a store as facts, their constants numbered there.
+"""Tables of a store as facts, with codes for their constants.
 
-A predicate is a table, or a query, whose columns are its arguments in order. Binding to a model
-says which columns share a type. Then, on the store,
+A predicate is a table, or a query, whose columns are its arguments in order. A model determines
+which columns share a type. Then the store computes
 
-    the constants of a type   the distinct values of its columns, after those the model names,
+    the constants of a type   the distinct values of its columns, after those that the model names,
     a relation                its distinct rows, values replaced by codes,
 
-and nothing comes here but a few numbers. Values are compared as they are stored where all columns
-of a type hold integers, else as texts; a constant's name is its text. Codes follow the order of
-integers, or of texts, so that they do not depend on the order of rows.
+and only a few numbers are fetched. If all columns of a type hold integers, values are compared as
+integers, otherwise as texts. The name of a constant is its text. Codes follow the order of integers
+or texts, so they do not depend on the order of rows.
 
-Integers that have no gaps need no dictionary: a code is the value less the smallest one, and the
-relation is a scan instead of a join for each column.
+Integers without gaps need no dictionary: a code is the value minus the smallest one, and a relation
+is a scan instead of a join for each column.
 """
 
 from __future__ import annotations
@@ -29,37 +29,30 @@ from lapis.data.lazy_database import LazyDatabase, LazyDomain, LazyRelation, Laz
 from lapis.errors import LapisError, suggestion
 from lapis.language.model import Model, Predicate
 from lapis.stores.dialect import Dialect
-from lapis.stores.load_to_store import (
-    LoadedNames,
-    LoadedRows,
-    ScratchTables,
-    TableNames,
-    TableRows,
-    fresh_name,
-)
-from lapis.stores.store import Store, fetch_all, fetch_number
+from lapis.stores.load_to_store import LoadedNames, LoadedRows, TableNames, TableRows
+from lapis.stores.store import ScratchTables, Store, fetch_all, fetch_number, new_table_name
 
-# What is a query and no table, whose name may begin like one.
+# The start of a query. A table's name may start with the same letters.
 QUERY = re.compile(r"(SELECT|WITH|FROM|TABLE)\b|VALUES\s*\(|\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table or query of the user's."""
+    """A table or query of the user."""
 
-    text: str  # as a statement names it: a table, or a query in parentheses
+    text: str  # in a statement: a table, or a query in parentheses
     columns: tuple[str, ...]
-    integers: tuple[bool, ...]  # whether a column holds integers
-    reals: tuple[bool, ...]  # whether it holds other numbers
+    integers: tuple[bool, ...]  # whether the column holds integers
+    reals: tuple[bool, ...]  # whether the column holds other numbers
 
     def name(self, position: int, dialect: Dialect) -> str:
-        """The constants of a column t.…, as texts."""
+        """Write the names of the constants in a column of t."""
         column = f"t.{dialect.identifier(self.columns[position])}"
         return dialect.as_name(column) if self.reals[position] else dialect.as_text(column)
 
 
 class _SourceRows(LazyRows):
-    """Rows that are not numbered yet: they can be counted, no more."""
+    """Rows without codes yet. They can only be counted."""
 
     def __init__(self, store: Store, source: TableSource) -> None:
         self.store, self.source, self.arity = store, source, len(source.columns)
@@ -72,16 +65,16 @@ class _SourceRows(LazyRows):
         return self._num_rows
 
     def read(self) -> np.ndarray:
-        raise AssertionError("data of a store is bound to a model before its rows are read")
+        raise AssertionError("data of a store must be bound to a model before it is read")
 
 
 @dataclass(frozen=True)
 class StoredDatabase(LazyDatabase):
-    """Relations that are tables of a store."""
+    """Facts in tables of a store."""
 
     store: Store | None = field(default=None, compare=False, repr=False)
     sources: Mapping[str, TableSource] = field(default_factory=dict, compare=False, repr=False)
-    # More constants of a type, by the type's name.
+    # Tables `t.type` of further constants, by the name of the type.
     constants: Mapping[str, TableSource] = field(default_factory=dict, compare=False, repr=False)
 
     def bind(self, model: Model) -> Database:
@@ -90,9 +83,9 @@ class StoredDatabase(LazyDatabase):
 
 
 def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") -> StoredDatabase:
-    """The facts that tables of a store hold, by predicate: names of tables, or SELECT … texts.
+    """Return facts in tables of a store; `tables` maps predicates to tables or SELECT statements.
 
-    As for files, `t.type` holds constants of the type t, whether or not a fact mentions them.
+    As for files, `t.type` holds constants of the type t, whether or not a fact contains them.
     """
     sources: dict[str, TableSource] = {}
     constants: dict[str, TableSource] = {}
@@ -105,9 +98,9 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
         predicate, truth, function = TableName.parse(table)
         if truth != TRUE:
             raise LapisError(
-                f"{table}: tables of an engine hold facts that are true",
+                f"{table}: tables of an engine hold true facts only",
                 code="data-table",
-                hint="what is false or unknown is read from files",
+                hint="give false and unknown facts in files",
             )
         sources[predicate] = source
         types = tuple(f"{predicate}.{number}" for number in range(len(source.columns)))
@@ -125,17 +118,17 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
 
 def _open_source(store: Store, table: str, text: str) -> TableSource:
     text = text.strip().rstrip(";")
-    # The parenthesis is on a line of its own: a query may end in a comment.
+    # The parenthesis is on a separate line because a query may end in a comment.
     place = f"({text}\n)" if QUERY.match(text) else text
     try:
         columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
     except LapisError as error:
-        if error.code != "engine-failed":  # a lost connection is not the table's fault
+        if error.code != "engine-failed":  # for example a lost connection
             raise
         raise LapisError(
             f"the facts of '{table}' cannot be read: {error.message}",
             code="data-table",
-            hint="is the table, or the query, written as the engine would have it?",
+            hint="check the table's name, or the query, in the SQL of the engine",
         ) from error
     integers = tuple(
         each.dtype.kind in "iu"
@@ -148,7 +141,7 @@ def _open_source(store: Store, table: str, text: str) -> TableSource:
 
 
 def _is_castable(store: Store, place: str, column: str) -> bool:
-    """Whether what comes as integers is so there too; PostgreSQL's money is none."""
+    """Return whether the engine can cast a column to an integer; PostgreSQL cannot cast `money`."""
     cast = f"CAST({store.dialect.identifier(column)} AS BIGINT)"
     try:
         fetch_all(store, f"SELECT {cast} AS v FROM {place} t LIMIT 0")
@@ -160,6 +153,8 @@ def _is_castable(store: Store, place: str, column: str) -> bool:
 
 
 class _Binding:
+    """Computes the codes of all constants and the coded relations, for one model."""
+
     def __init__(self, store: Store, database: StoredDatabase, model: Model) -> None:
         self.store, self.database, self.model = store, database, model
 
@@ -182,13 +177,13 @@ class _Binding:
         return Database(domains, relations, self.database.name)
 
     def _check_arity(self, predicate: Predicate, source: TableSource) -> None:
-        if predicate.arity and len(source.columns) != predicate.arity:  # P() is true of any row
+        if predicate.arity and len(source.columns) != predicate.arity:  # P(): any row makes it true
             raise LapisError(
                 f"{predicate.name} has {predicate.arity} argument{'s' * (predicate.arity != 1)}, "
                 f"but its table has the columns {', '.join(source.columns)}",
                 code="data-arity",
                 span=predicate.span,
-                hint="name a query that selects a column, with its own name, for each argument",
+                hint="give a query that selects one named column for each argument",
             )
 
     def _check_type(self, type_name: str, source: TableSource) -> None:
@@ -207,7 +202,7 @@ class _Binding:
     def _number(
         self, type_name: str, places: Sequence[tuple[TableSource, int]]
     ) -> _StoredConstants:
-        """The constants of a type, with codes."""
+        """Assign codes to the constants of a type."""
         dialect = self.store.dialect
         named = (*self.model.types[type_name], *self.database.declared.get(type_name, ()))
         integers = all(source.integers[position] for source, position in places)
@@ -253,12 +248,12 @@ class _Binding:
     def _number_range(
         self, type_name: str, selects: list[str], scratch: ScratchTables
     ) -> _StoredConstants | None:
-        """Integers without gaps: codes are values less the smallest.
+        """Assign codes to integers without gaps; None if there are gaps.
 
-        Often one column has them all, as the first of a relation between people has all people.
-        So the longest is looked at alone; its distinct values then stand for it in `selects`.
+        Often one column contains all constants. So the longest column is checked first. If it does
+        not contain all, its distinct values replace it in `selects`.
         """
-        told = fetch_all(
+        ranges = fetch_all(
             self.store,
             " UNION ALL ".join(
                 f"SELECT {place} AS place, count(*) AS num, count(v) AS known, "
@@ -267,24 +262,24 @@ class _Binding:
                 for place, select in enumerate(selects)
             ),
         )
-        num = told["num"].astype(np.int64)
-        if (told["known"] != num).any():
+        num = ranges["num"].astype(np.int64)
+        if (ranges["known"] != num).any():
             raise null_constant(type_name)
         if not len(num):
             return None
-        low, high = int(told["low"].min()), int(told["high"].max())
-        size, longest = high - low + 1, int(told["place"][np.lexsort((told["place"], -num))[0]])
+        low, high = int(ranges["low"].min()), int(ranges["high"].max())
+        size, longest = high - low + 1, int(ranges["place"][np.lexsort((ranges["place"], -num))[0]])
         if size > num.sum():
             return None
-        found = 0
+        num_found = 0
         if size <= num.max():
             distinct = scratch.create(f"SELECT v FROM ({selects[longest]}) c GROUP BY v")
-            found, selects[longest] = distinct.rows, f"SELECT v FROM {distinct}"
-        if found < size:
+            num_found, selects[longest] = distinct.rows, f"SELECT v FROM {distinct}"
+        if num_found < size:
             union = " UNION ALL ".join(selects)
             distinct = scratch.create(f"SELECT v FROM ({union}) t GROUP BY v")
-            found, selects[:] = distinct.rows, [f"SELECT v FROM {distinct}"]
-        if found < size:
+            num_found, selects[:] = distinct.rows, [f"SELECT v FROM {distinct}"]
+        if num_found < size:
             return None
         numbers = self.store.dialect.numbers.format(size=size)
         rows = f"SELECT i AS code, CAST(i AS BIGINT) + ({low}) AS v FROM {numbers}"
@@ -293,12 +288,12 @@ class _Binding:
     def _numbered(
         self, type_name: str, rows: str, integers: bool, smallest: int | None = None
     ) -> _StoredConstants:
-        """A type's constants from rows of code and v."""
+        """Create the table of a type's constants from rows of code and v."""
         dialect = self.store.dialect
         text = dialect.as_text("v") if integers else "v"
         value = f"CAST(v AS {dialect.real})" if integers else dialect.as_number("v")
         table = self.store.create(
-            fresh_name("domain"),
+            new_table_name("domain"),
             f"SELECT CAST(code AS INTEGER) AS code, {text} AS name, {value} AS value"
             f"{', v AS number' * integers} FROM ({rows}) r",
         )
@@ -330,8 +325,8 @@ class _Binding:
             select = f"SELECT DISTINCT {', '.join(columns)} FROM {joins}"
         else:
             select = f"SELECT 1 AS n FROM {source.text} t LIMIT 1"
-        table = self.store.create(fresh_name("relation"), select)
-        # Constants were read before: what has none now would be lost, or be another one.
+        table = self.store.create(new_table_name("relation"), select)
+        # If the source has changed since its constants were read, some codes are missing or wrong.
         wrong = [
             f"c{position} IS NULL OR c{position} < 0 OR c{position} >= {len(numbered[name].domain)}"
             for position, name in enumerate(predicate.types)
@@ -341,8 +336,7 @@ class _Binding:
             raise LapisError(
                 f"the rows of {predicate.name} changed while they were read",
                 code="data-changed",
-                hint="read from a table that nobody writes to, or a query that always gives the "
-                "same rows",
+                hint="retry, or use a query with a deterministic result",
             )
         rows = TableRows(self.store, table, predicate.arity)
         return LazyRelation(predicate.name, predicate.types, rows, predicate.function)
@@ -350,10 +344,10 @@ class _Binding:
 
 @dataclass(frozen=True)
 class _StoredConstants:
-    """A type's constants on the store."""
+    """The constants of a type on the store."""
 
     domain: LazyDomain
-    smallest: int | None  # where codes are values less the smallest
+    smallest: int | None  # if codes are values minus the smallest
     integers: bool
 
     @property
@@ -363,7 +357,7 @@ class _StoredConstants:
 
 
 def _is_integer(constant: str) -> bool:
-    """Whether an integer of 64 bits is written so."""
+    """Return whether a name is the decimal form of a 64-bit integer."""
     try:
         return str(np.int64(constant)) == constant
     except (ValueError, OverflowError):
@@ -372,7 +366,7 @@ def _is_integer(constant: str) -> bool:
 
 def null_constant(type_name: str) -> LapisError:
     return LapisError(
-        f"a column of type {type_name!r} holds NULL, which is no constant",
+        f"a column of type {type_name!r} contains NULL, which is not a constant",
         code="data-null",
-        hint="name a query that leaves these rows out",
+        hint="give a query that leaves these rows out",
     )

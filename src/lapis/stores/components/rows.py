@@ -1,26 +1,23 @@
-"""A ground network as rows of numbers, and a parcel of them as a network again.
+"""A ground network as rows of numbers, and the network of a parcel's rows.
 
-On an engine there is no array to number atoms by. An atom is the number that its predicate and
-arguments spell, a row is a ground clause, a block or a definition:
+On an engine there is no array that numbers the atoms. An atom is the number that its predicate and
+arguments determine. A row is a ground clause, a block or a definition:
 
-    weight   what the row is: the number of a weight, HARD, AT_MOST_ONE, EXACTLY_ONE or DEFINITION
-    piece    −1 for a row that is whole; rows of one kind and equal pieces are one long row
-    n        how many groundings became this row
-    l0, l1…  literals, atom + 1, negative if negated, 0 for nothing
+    weight   the weight id of a clause, or HARD, AT_MOST_ONE, EXACTLY_ONE, DEFINITION
+    piece    −1 for a whole row; rows of equal weight and piece are parts of one long row
+    n        the number of groundings with this row
+    l0, l1…  literals, atom + 1, negative if negated, 0 for none
 
-A block's piece is its smallest atom, a definition's the auxiliary atom that it defines, which has a
-number above those of the user's atoms and of all atoms that it is defined by; the hard clauses that
-make it what it is are added here. All columns are numbers, so that every engine stores and ships
-them without a word about arrays.
+The piece of a block is its smallest atom. The piece of a definition is the auxiliary atom that it
+defines. Its number is larger than those of the user's atoms and of the atoms in its definition. Its
+hard clauses are added here. All columns are numbers, which every engine stores and transfers.
 
-A parcel is rows of whole components. What it becomes does not depend on the order in which an
-engine delivers rows: they are sorted first, so that all engines give the same network, and the same
-component is numbered alike in whatever parcel it comes.
+The network of a parcel does not depend on the order of its rows: they are sorted first. So all
+engines give the same network, and a component has the same numbers in any parcel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,9 +27,8 @@ from lapis.grounding.assembly import HARD, FlatRows, merge_with_definitions, sum
 from lapis.network.csr import row_starts
 from lapis.network.merge import TAUTOLOGY
 from lapis.network.network import AtomTable, Network
-
-AT_MOST_ONE, EXACTLY_ONE, DEFINITION = -2, -3, -4
-Columns = Mapping[str, np.ndarray]
+from lapis.stores.grounding.stored_atoms import AT_MOST_ONE, DEFINITION, EXACTLY_ONE
+from lapis.stores.store import Columns
 
 
 class ParcelRows(NamedTuple):
@@ -48,15 +44,15 @@ class ParcelRows(NamedTuple):
 
 
 class ParcelNetwork(NamedTuple):
-    """A network over local numbers, and what they are on the engine."""
+    """A network over local numbers, and their numbers on the engine."""
 
-    network: Network  # the tuple of an atom is its place in `atom`
+    network: Network  # the tuple of an atom is its index in `atom`
     atom: np.ndarray  # int64[num_atoms], sorted
     weight: np.ndarray  # int64[num_weights], sorted
 
 
 def read_columns(columns: Columns) -> ParcelRows:
-    """Rows from columns of a table."""
+    """Convert the columns of a table to rows."""
     width = sum(name[0] == "l" and name[1:].isdigit() for name in columns)
     literal = np.stack([columns[f"l{place}"] for place in range(width)], axis=1)
     return ParcelRows(
@@ -68,7 +64,7 @@ def read_columns(columns: Columns) -> ParcelRows:
 
 
 def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
-    """The network of a parcel; `weights`, float64[...], are all weights of the model."""
+    """Build the network of a parcel; `weights`, float64[...], are all weights of the model."""
     rows = rows.take(np.lexsort((*rows.literal.T[::-1], rows.piece, rows.weight)))
     used = np.abs(rows.literal[rows.literal != 0]) - 1
     defined = np.unique(rows.piece[rows.weight == DEFINITION])
@@ -90,7 +86,7 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
     merged = merge_with_definitions(found, (num_base_atoms, definition_start, definition_literal))
     blocks = (kind == AT_MOST_ONE) | (kind == EXACTLY_ONE)
     network = Network(
-        atoms=atom_table(num_base_atoms, definition_start, definition_literal),
+        atoms=local_atom_table(num_base_atoms, definition_start, definition_literal),
         num_base_atoms=num_base_atoms,
         clause_start=merged.start,
         literal=merged.literal,
@@ -108,9 +104,9 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
 
 
 def join_pieces(rows: ParcelRows, literal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR (start, literal) of sorted rows with their pieces joined, and the first piece of each.
+    """Return CSR (start, literal) of sorted rows with their pieces joined, and each first piece.
 
-    Literals 0 stand for nothing and are left out.
+    Literals 0 are left out.
     """
     begins = np.ones(len(rows.weight), bool)
     begins[1:] = (
@@ -124,10 +120,10 @@ def join_pieces(rows: ParcelRows, literal: np.ndarray) -> tuple[np.ndarray, np.n
     return row_starts(length), literal[literal != 0], first
 
 
-def atom_table(num_base: int, start: np.ndarray, literal: np.ndarray) -> AtomTable:
-    """Atoms named by their places, auxiliary ones last, in groups that do not refer to themselves.
+def local_atom_table(num_base: int, start: np.ndarray, literal: np.ndarray) -> AtomTable:
+    """Return a table of atoms named by index. Definitions in a group use only earlier groups.
 
-    `start`, `literal`: CSR of what defines each auxiliary atom.
+    `start`, `literal`: CSR of the definitions of auxiliary atoms, which come last.
     """
     aux = np.abs(literal) - 1 - num_base  # below 0 for base atoms
     latest = np.maximum.reduceat(aux, start[:-1]) if len(aux) else aux

@@ -1,13 +1,12 @@
-"""Marginals and most likely worlds of a problem on a store: the stages from facts to answers.
+"""Marginals and most likely worlds of a problem on a store, in stages.
 
-    ground      rows of clauses in tables                 (`stores.grounding`)
-    connect     components, on the engine                 (`contraction`)
-    pack        components into parcels                   (`packing`)
-    solve       parcels, by tasks of the engine or by processes here (`solving`, `workers`)
-    read        answers: sums here, atoms as a table there or fetched
+    ground      clauses as rows of tables                     (`stores.grounding`)
+    pack        components, found on the engine, in parcels   (`packing`)
+    solve       parcels, by the engine's tasks or by worker processes (`solving`)
+    read        sums over parcels; answers of atoms as a table, or fetched
 
-What comes back is small but for the atoms: a row for each weight and each figure of a parcel. They
-are added by `math.fsum`, whose sum has no order, so that an engine may deliver them in any.
+Apart from the atoms, a parcel returns one row for each weight and each diagnostic. They are summed
+by `math.fsum`, whose result does not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
-from lapis.stores.components.packing import Packed, StoreLimits, pack
+from lapis.stores.components.packing import PackedComponents, StoreLimits, pack_components
 from lapis.stores.components.solving import (
     ATOM,
     CONTRADICTED,
@@ -41,11 +40,11 @@ from lapis.stores.components.solving import (
     REFUSED,
     SAMPLED_ATOM,
     TOTAL,
-    Question,
-    run_workers,
+    SolveRequest,
+    solve_parcels,
 )
-from lapis.stores.grounding.session import GroundTables, ground_there
-from lapis.stores.store import Store, StoredTable, TaskStore, fetch_all
+from lapis.stores.grounding.ground_on_store import GroundTables, ground_on_store
+from lapis.stores.store import ScratchTables, Store, StoredTable, TaskStore, fetch_all, fetch_number
 
 EXACT_METHODS = ("exact", "enumerate", "counts")
 MOST_NAMED = 5  # atoms of a contradiction
@@ -53,12 +52,12 @@ BYTES_AN_ATOM = 64  # of an answer that is fetched
 
 
 @dataclass(frozen=True)
-class Solved:
-    """Answers on a store, and what they add up to."""
+class StoredSolution:
+    """Answers in tables of a store, and their sums."""
 
     problem: Problem
-    store: Store
-    question: Question
+    scratch: ScratchTables
+    request: SolveRequest
     ground: GroundTables
     answers: StoredTable  # kind, number, value, error
     methods: tuple[str, ...]
@@ -71,124 +70,122 @@ class Solved:
 
     @property
     def method(self) -> str:
-        """The names of all methods, for people."""
-        return ("+" if self.question.command == "infer" else " + ").join(self.methods)
-
-    @property
-    def default(self) -> float:
-        """The value of an atom that nothing is said of."""
-        return 0.5 if self.question.command == "infer" else 0.0
+        """The names of all methods, joined."""
+        return ("+" if self.request.command == "infer" else " + ").join(self.methods)
 
 
-def solve_there(problem: Problem, store: Store, question: Question, limits: StoreLimits) -> Solved:
-    """All stages. Raises what `infer_network` and `most_likely_world` would."""
-    refuse_methods(question)
-    refuse_jobs(store, limits.jobs)
-    ground = ground_there(problem, store, progress=limits.progress)
-    packed = pack(store, ground, problem, question.max_memory, limits)
-    answers = run_workers(store, packed, question, limits)
-    return add_up(problem, store, question, ground, packed, answers)
+def solve_on_store(
+    problem: Problem, scratch: ScratchTables, request: SolveRequest, limits: StoreLimits
+) -> StoredSolution:
+    """Run all stages. Raises the errors of `infer_network` and `most_likely_world`."""
+    refuse_method(request)
+    refuse_jobs(scratch.store, limits.jobs)
+    ground = ground_on_store(problem, scratch, progress=limits.progress)
+    packed = pack_components(scratch, ground, problem, request.max_memory, limits)
+    answers = solve_parcels(scratch, packed, request, limits)
+    return sum_answers(problem, scratch, request, ground, packed, answers)
 
 
-def refuse_methods(question: Question) -> None:
-    chosen = find_method(question.command, question.method)
-    if chosen.takes == "problem":
+def refuse_method(request: SolveRequest) -> None:
+    """Raise LapisError for methods that do not solve networks."""
+    if find_method(request.command, request.method).takes == "problem":
         raise LapisError(
-            f"method {question.method!r} works on a whole model, not on components of its network",
+            f"method {request.method!r} works on a whole model, not on components of its network",
             code="engine-method",
             hint="leave out --engine, or choose another method",
         )
 
 
 def refuse_jobs(store: Store, jobs: int | None) -> None:
+    """Raise LapisError if a number of processes is given for an engine that has its own tasks."""
     if jobs is not None and isinstance(store, TaskStore):
         raise LapisError(
-            f"components are solved in tasks of {store.dialect.name}, not in processes here",
+            f"components are solved in tasks of {store.dialect.name}, not in local processes",
             code="engine-jobs",
-            hint="leave out --jobs: how many tasks run at a time is the cluster's to say",
+            hint="leave out --jobs: the cluster determines the number of concurrent tasks",
         )
 
 
-def add_up(
+def sum_answers(
     problem: Problem,
-    store: Store,
-    question: Question,
+    scratch: ScratchTables,
+    request: SolveRequest,
     ground: GroundTables,
-    packed: Packed,
+    packed: PackedComponents,
     answers: StoredTable,
-) -> Solved:
-    """The sums of what parcels say beside their atoms."""
-    told = fetch_all(
-        store,
-        f"SELECT kind, number, value, error FROM {answers} WHERE kind > {SAMPLED_ATOM}",
+) -> StoredSolution:
+    """Sum the rows of all parcels that are not about atoms."""
+    store = scratch.store
+    found = fetch_all(
+        store, f"SELECT kind, number, value, error FROM {answers} WHERE kind > {SAMPLED_ATOM}"
     )
-    kind, number = told["kind"].astype(np.int64), told["number"].astype(np.int64)
-    value, error = told["value"].astype(np.float64), told["error"].astype(np.float64)
-    refuse_contradiction(problem, store, ground, number[kind == CONTRADICTED])
+    kind, number = found["kind"].astype(np.int64), found["number"].astype(np.int64)
+    value, error = found["value"].astype(np.float64), found["error"].astype(np.float64)
+    refuse_contradictory(problem, store, ground, number[kind == CONTRADICTED])
     if (kind == REFUSED).any():
         raise TooLarge(
             f"a connected component of {number[kind == REFUSED].max():,} unknown atoms cannot be "
-            f"solved by {question.method!r} within its limits",
+            f"solved by {request.method!r} within its limits",
             code="component-refused",
-            hint="give more evidence, raise --max-memory, or leave the choice to 'auto'",
+            hint="give more evidence, raise --max-memory, or use method 'auto'",
         )
-    weights = question.weights
-    counts, counts_error = ground.constant_count.copy(), np.zeros(len(weights))
-    mine = kind == COUNT
-    for weight in np.unique(number[mine]).tolist():
-        own = mine & (number == weight)
+    counts, counts_error = ground.constant_count.copy(), np.zeros(len(request.weights))
+    for weight in np.unique(number[kind == COUNT]).tolist():
+        own = (kind == COUNT) & (number == weight)
         counts[weight] = math.fsum([counts[weight], *value[own].tolist()])
         counts_error[weight] = math.sqrt(math.fsum(np.square(error[own]).tolist()))
-    answered = fetch_all(store, f"SELECT count(*) AS n FROM {answers} WHERE kind <= {SAMPLED_ATOM}")
-    alone = sum(listing.rows for listing in ground.unknown.values()) - int(answered["n"][0])
-    totals = value[kind == TOTAL]
+    answered = fetch_number(
+        store, f"SELECT count(*) AS n FROM {answers} WHERE kind <= {SAMPLED_ATOM}"
+    )
+    isolated = sum(listing.rows for listing in ground.unknown.values()) - answered
     total = None
     if not (kind == NO_TOTAL).any():
-        constant = (weights * ground.constant_count).tolist()
-        free = alone * math.log(2.0) if question.command == "infer" else 0.0
-        total = math.fsum([*totals.tolist(), *constant, free])
+        constant = (request.weights * ground.constant_count).tolist()
+        free = isolated * math.log(2.0) if request.command == "infer" else 0.0
+        total = math.fsum([*value[kind == TOTAL].tolist(), *constant, free])
     errors = error[kind == TOTAL].tolist()
-    return Solved(
-        problem, store, question, ground, answers,
-        methods=name_methods(question, number[kind == METHOD]),
+    return StoredSolution(
+        problem, scratch, request, ground, answers,
+        methods=name_methods(request, number[kind == METHOD]),
         proven=not error[kind == METHOD].any(),
         total=total,
-        error=math.hypot(*errors) if question.command == "infer" else math.fsum(errors),
+        error=math.hypot(*errors) if request.command == "infer" else math.fsum(errors),
         counts=counts,
         counts_error=counts_error,
-        figures=add_figures(number[kind == FIGURE], value[kind == FIGURE])
-        | {"components": packed.num_components + alone, "parcels": packed.num_parcels},
+        figures=join_figures(number[kind == FIGURE], value[kind == FIGURE])
+        | {"components": packed.num_components + isolated, "parcels": packed.num_parcels},
     )  # fmt: skip
 
 
-def name_methods(question: Question, numbers: np.ndarray) -> tuple[str, ...]:
-    """All methods that answered, in the order of the registry; exact ones first."""
+def name_methods(request: SolveRequest, numbers: np.ndarray) -> tuple[str, ...]:
+    """List the methods of all parcels in the order of the registry, exact ones first."""
     names = [METHOD_NAMES[number] for number in np.unique(numbers).tolist()]
     exact = [name for name in names if name in EXACT_METHODS]
     others = [name for name in names if name not in exact]
-    if question.command == "infer" and exact and others:
+    if request.command == "infer" and exact and others:
         exact = ["exact"]
     return (*exact, *others) or ("exact",)
 
 
-def add_figures(number: np.ndarray, value: np.ndarray) -> dict[str, Any]:
-    """Figures of parcels as figures of worlds are joined; counts are integers, wishes booleans."""
-    kinds = {"converged": bool, "ergodic": bool, "interrupted": bool}
-    real = ("rhat", "ess", "ess_bulk", "ess_tail", "residual")
-    told = [
-        {FIGURES[place]: kinds.get(FIGURES[place], float if FIGURES[place] in real else int)(each)}
-        for place, each in zip(number.tolist(), value.tolist(), strict=True)
-    ]
-    return combine_figures(told)
+def join_figures(number: np.ndarray, value: np.ndarray) -> dict[str, Any]:
+    """Join the diagnostics of parcels (numbers in FIGURES) as those of worlds are joined."""
+    kinds = {"converged": bool, "ergodic": bool, "interrupted": bool} | dict.fromkeys(
+        ("rhat", "ess", "ess_bulk", "ess_tail", "residual"), float
+    )
+    names = [FIGURES[place] for place in number.tolist()]
+    return combine_figures(
+        [{n: kinds.get(n, int)(each)} for n, each in zip(names, value.tolist(), strict=True)]
+    )
 
 
-def refuse_contradiction(
+def refuse_contradictory(
     problem: Problem, store: Store, ground: GroundTables, atoms: np.ndarray
 ) -> None:
+    """Raise LapisError if there are atoms of contradictory hard formulas."""
     if not len(atoms):
         return
     shown = np.unique(atoms)
-    names = ", ".join(name_atoms(problem, store, ground, shown[:MOST_NAMED]))
+    names = ", ".join(format_atoms(problem, store, ground, shown[:MOST_NAMED]))
     more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
     raise LapisError(
         f"no world satisfies the hard formulas: they contradict each other over {names}{more}",
@@ -197,16 +194,16 @@ def refuse_contradiction(
     )
 
 
-def name_atoms(
+def format_atoms(
     problem: Problem, store: Store, ground: GroundTables, atoms: np.ndarray
 ) -> list[str]:
-    """Atoms by number, as facts are written."""
-    wanted = ", ".join(map(str, atoms.tolist()))
+    """Format atoms, given by number, as facts."""
+    numbers = ", ".join(map(str, atoms.tolist()))
     names: list[str] = []
     for name, listing in ground.unknown.items():
         predicate = problem.model.predicates[name]
         found = fetch_all(
-            store, f"SELECT * FROM ({listing.select}) a WHERE a.atom IN ({wanted}) ORDER BY a.atom"
+            store, f"SELECT * FROM ({listing.select}) a WHERE a.atom IN ({numbers}) ORDER BY a.atom"
         )
         domains = [problem.domains[type_name] for type_name in predicate.types]
         for row in range(len(found["atom"])):
@@ -216,91 +213,104 @@ def name_atoms(
     return names
 
 
-def select_answers(solved: Solved, predicate: str) -> str:
-    """A SELECT of a predicate's unknown atoms: arguments, atom, value, error, sampled."""
-    listing = solved.ground.unknown[predicate]
-    real = solved.store.dialect.real
+def select_answers(solution: StoredSolution, predicate: str) -> str:
+    """Write a SELECT of a predicate's unknown atoms: arguments, atom, value, error, sampled.
+
+    An atom without a row in the answers is in no clause: its probability is 1/2, and it is false
+    in a most likely world.
+    """
+    listing = solution.ground.unknown[predicate]
+    real = solution.scratch.store.dialect.real
+    default = 0.5 if solution.request.command == "infer" else 0.0
     return (
-        f"SELECT u.*, CAST(coalesce(a.value, {solved.default}) AS {real}) AS value, "
+        f"SELECT u.*, CAST(coalesce(a.value, {default}) AS {real}) AS value, "
         f"CAST(CASE WHEN a.kind IS NULL THEN 0 ELSE a.error END AS {real}) AS error, "
         f"CASE WHEN a.kind = {SAMPLED_ATOM} THEN 1 ELSE 0 END AS sampled "
-        f"FROM ({listing.select}) u LEFT JOIN (SELECT * FROM {solved.answers} "
+        f"FROM ({listing.select}) u LEFT JOIN (SELECT * FROM {solution.answers} "
         f"WHERE kind IN ({ATOM}, {SAMPLED_ATOM})) a ON a.number = u.atom"
     )
 
 
 def fetch_answers(
-    solved: Solved, predicates: Sequence[str]
+    solution: StoredSolution, predicates: Sequence[str]
 ) -> tuple[Network, dict[str, np.ndarray]]:
-    """The unknown atoms of some predicates as a network without clauses, and their answers."""
-    listed = [name for name in solved.ground.unknown if name in predicates]
-    needed = BYTES_AN_ATOM * sum(solved.ground.unknown[name].rows for name in listed)
-    memory = memory_limit(solved.question.max_memory)
-    if needed > memory:
+    """Fetch the unknown atoms of some predicates, as a network without clauses, and the answers."""
+    listed = [name for name in solution.ground.unknown if name in predicates]
+    num_atoms = sum(solution.ground.unknown[name].rows for name in listed)
+    memory = memory_limit(solution.request.max_memory)
+    if BYTES_AN_ATOM * num_atoms > memory:
         raise TooLarge(
-            f"the answer is about {needed // BYTES_AN_ATOM:,} atoms; about "
-            f"{format_bytes(needed)} here, over the limit of {format_bytes(memory)}",
+            f"the answer has about {num_atoms:,} atoms and needs about "
+            f"{format_bytes(BYTES_AN_ATOM * num_atoms)} of memory, over the limit of "
+            f"{format_bytes(memory)}",
             code="answer-too-large",
             hint="leave it on the engine (-o table:NAME), or write it to a file (-o FILE.parquet)",
         )
     tuples: list[np.ndarray] = []
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in ("value", "error", "sampled")}
+    columns: dict[str, list[np.ndarray]] = {
+        name: [np.empty(0)] for name in ("value", "error", "sampled")
+    }
     for name in listed:
-        found = fetch_all(solved.store, f"{select_answers(solved, name)} ORDER BY u.atom")
-        arity = solved.problem.model.predicates[name].arity
-        codes = [found[f"c{i}"] for i in range(arity)]
-        rows = np.empty((len(found["atom"]), arity), np.int32)
-        for place, column in enumerate(codes):
-            rows[:, place] = column
+        query = f"{select_answers(solution, name)} ORDER BY u.atom"
+        found = fetch_all(solution.scratch.store, query)
+        rows = np.empty(
+            (len(found["atom"]), solution.problem.model.predicates[name].arity), np.int32
+        )
+        for place in range(rows.shape[1]):
+            rows[:, place] = found[f"c{place}"]
         tuples.append(rows)
         for column_name, parts in columns.items():
             parts.append(found[column_name].astype(np.float64))
     sizes = np.array([len(rows) for rows in tuples], np.int64)
-    atoms = AtomTable(tuple(listed), row_starts(sizes), tuple(tuples))
     network = network_of_atoms(
-        atoms, solved.question.weights, solved.ground.constant_count,
-        domains=solved.problem.domains, signatures=solved.problem.model.predicates,
-    )  # fmt: skip
-    return network, {name: np.concatenate([np.empty(0), *parts]) for name, parts in columns.items()}
+        AtomTable(tuple(listed), row_starts(sizes), tuple(tuples)),
+        solution.request.weights,
+        solution.ground.constant_count,
+        domains=solution.problem.domains,
+        signatures=solution.problem.model.predicates,
+    )
+    return network, {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def fetch_marginals(solved: Solved, predicates: Sequence[str]) -> tuple[Network, Marginals]:
-    """What `infer_problem` gives, about the atoms of some predicates."""
-    network, found = fetch_answers(solved, predicates)
+def fetch_marginals(
+    solution: StoredSolution, predicates: Sequence[str]
+) -> tuple[Network, Marginals]:
+    """Fetch the marginals of some predicates' atoms, as `infer_problem` returns them."""
+    network, found = fetch_answers(solution, predicates)
     sampled = found["sampled"] > 0
     with np.errstate(divide="ignore"):
         log_odds = np.log(found["value"]) - np.log1p(-found["value"])
-    notes = dict(solved.figures)
+    notes = dict(solution.figures)
     is_unknown = np.isnan(found["error"]).all()
-    if not solved.proven and not np.isnan(solved.counts_error).any():
-        notes["expected_counts_stderr"] = solved.counts_error.tolist()
-    if solved.total is not None and solved.error:
-        notes["log_partition_stderr"] = solved.error
-    # The store keeps of an atom whether it was sampled, not by which of several samplers.
-    exact = [name for name in solved.methods if name in EXACT_METHODS]
-    others = "+".join(name for name in solved.methods if name not in EXACT_METHODS)
-    methods = ("+".join(exact), others) if exact and others else (solved.method,)
+    if not solution.proven and not np.isnan(solution.counts_error).any():
+        notes["expected_counts_stderr"] = solution.counts_error.tolist()
+    if solution.total is not None and solution.error:
+        notes["log_partition_stderr"] = solution.error
+    # The table of answers has a flag for sampled atoms, but no column for the sampler.
+    exact = [name for name in solution.methods if name in EXACT_METHODS]
+    others = "+".join(name for name in solution.methods if name not in EXACT_METHODS)
+    methods = ("+".join(exact), others) if exact and others else (solution.method,)
     return network, Marginals(
         methods=methods,
-        proven=(True, False) if len(methods) > 1 else (solved.proven,),
+        proven=(True, False) if len(methods) > 1 else (solution.proven,),
         method_id=(sampled & (len(methods) > 1)).astype(np.int8),
-        log_partition=solved.total,
+        log_partition=solution.total,
         marginal=found["value"],
         log_odds=log_odds,
-        stderr=None if solved.proven or is_unknown else found["error"],
-        expected_count=solved.counts,
+        stderr=None if solution.proven or is_unknown else found["error"],
+        expected_count=solution.counts,
         diagnostics=notes,
     )
 
 
-def fetch_world(solved: Solved, predicates: Sequence[str]) -> tuple[Network, MapResult]:
-    """What `map_problem` gives, about the atoms of some predicates."""
-    network, found = fetch_answers(solved, predicates)
-    assert solved.total is not None
-    cost = broken_weight(solved.problem, solved.counts)
-    figures = dict(solved.figures)
+def fetch_world(solution: StoredSolution, predicates: Sequence[str]) -> tuple[Network, MapResult]:
+    """Fetch the values of some predicates' atoms, as `map_problem` returns them."""
+    network, found = fetch_answers(solution, predicates)
+    assert solution.total is not None
+    cost = broken_weight(solution.problem, solution.counts)
+    figures = dict(solution.figures)
     interrupted = bool(figures.pop("interrupted", False))
     return network, MapResult(
-        found["value"] > 0.5, solved.total, solved.total + solved.error, solved.error, cost,
-        solved.proven, solved.method, interrupted, figures,
+        found["value"] > 0.5, solution.total, solution.total + solution.error, solution.error, cost,
+        solution.proven, solution.method, interrupted, figures,
     )  # fmt: skip

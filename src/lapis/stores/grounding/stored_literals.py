@@ -1,24 +1,20 @@
-"""What a query's rows leave of its literals, as SQL.
+"""The literals that evidence leaves in a query's rows, as SQL.
 
-A kept literal is the number of its atom, which arithmetic on the row's codes gives. Two kinds need
-a look at another table, by an outer join each:
+The rows of a query are one SELECT (`write_rows`), like those of `answers.list_rows` in memory. A
+kept literal is the number of its atom, arithmetic on the row's codes. Two kinds of literals need an
+outer join with another table:
 
-    either       a literal that the query leaves kept or dropped: is its atom known?
-    reference    an instance of a derived predicate: true, false, or the literal that it is
+    either       the query does not determine whether the atom is known
+    derived      an instance of a derived predicate: true, false, or a literal
 
-A literal that turns out false is 0, and a row in which one turns out true is no row.
+A false literal becomes 0; rows with a true literal are removed. Such rows become clauses in two
+steps. First each row gets a column e for each literal, and a column a for the instance of a derived
+predicate that its literals replace (`select_undecided`):
 
-The rows of a plan as one SELECT: what `answers.list_rows` gives, left on the store.
+    weight, piece, n, e0, a0, e1, a1, …        e = 0 for no literal, a = −1 for no instance
 
-Rows whose literals other tables decide, as clauses.
-
-First, for each row of a query, a column e for what each literal turned out to be, and a column a
-for the instance of a derived predicate that stands in place of it:
-
-    weight, piece, n, e0, a0, e1, a1, …        e = 0 for nothing, a = −1 for no instance
-
-Then rows of literals: one that has no instance in place is whole, another is as many pieces as its
-instances have literals, and a piece of the literals beside them. One with none at all is no clause.
+Then a row without replaced instances becomes one row of literals. Any other row becomes several
+pieces: one for each literal of its instances, and one for its other literals (`select_pieces`).
 """
 
 from __future__ import annotations
@@ -43,57 +39,60 @@ from lapis.logic.clauses import Literal, SimpleTerm
 from lapis.relational.interpretation import refuse_costly_plan
 from lapis.relational.plan import QueryPlan, Term
 from lapis.stores.dialect import Dialect
-from lapis.stores.grounding.atoms import KnownTables, columns_of, spell
-from lapis.stores.sql import Integer, SqlWriter, TableLookup, bound
+from lapis.stores.grounding.stored_atoms import KnownTables, argument_columns, packed_code
+from lapis.stores.sql import Integer, SqlWriter, TableLookup, upper_bound
 from lapis.stores.store import StoredTable
 
-MOST_SPLIT = 6  # literals of one template over predicates that are partly known
+MOST_SPLIT = 6  # literals of a template over partly known predicates that queries split
 EVERYWHERE = PlanLimits(split_above=-1, most_split=MOST_SPLIT)
 
 
 class InstanceTables(NamedTuple):
-    """The instances of a derived predicate that rows refer to."""
+    """The instances of a derived predicate that occur in rows."""
 
-    first: int  # number of the one whose arguments all have code 0
+    first: int  # number of the instance whose arguments all have code 0
     sizes: tuple[int, ...]
-    decided: StoredTable | None  # atom, literal (0 if true), length; who is missing is false
-    members: StoredTable | None  # atom, low: the literals of those that are `literal` = atom + 1
+    decided: StoredTable | None  # atom, literal (0 if true), length; others are false
+    members: StoredTable | None  # atom, low: literals of instances with `literal` = atom + 1
 
 
 class KeptQuery(NamedTuple):
-    """A query, and whether its kept literals may be known after all."""
+    """A query, and whether the atoms of its literals may be known."""
 
     query: GroundingQuery
     either: bool
 
 
 class QueryRows(NamedTuple):
-    """A query's rows, in a table of their own or as a SELECT."""
+    """A query and its rows: a table, or a SELECT in parentheses."""
 
     kept: KeptQuery
     source: str
 
 
-class Written(NamedTuple):
-    """The literals of rows `r` as SQL, base predicates first, and what `r` is joined with."""
+class WrittenLiterals(NamedTuple):
+    """The literals of rows `r` as SQL, base predicates first, and the joins with `r`."""
 
-    literals: tuple[str, ...]  # atom + 1, negative if negated, 0 for nothing
-    references: tuple[Literal | None, ...]  # which of them are of derived predicates
+    literals: tuple[str, ...]  # atom + 1, negative if negated, 0 for none
+    references: tuple[Literal | None, ...]  # the literal if its predicate is derived
     joins: str
     conditions: tuple[str, ...]
 
     def select(self, columns: Sequence[str], source: str) -> str:
+        """Write a SELECT of columns from rows `r` of a source."""
         where = " AND ".join(self.conditions) or "TRUE"
         return f"SELECT {', '.join(columns)} FROM {source} r{self.joins} WHERE {where}"
 
 
 @dataclass(frozen=True)
 class LiteralWriter:
+    """Writes the rows and literals of queries."""
+
     world: KnownTables
-    resolved: dict[str, InstanceTables]  # of derived predicates, as far as they are
+    resolved: dict[str, InstanceTables]  # of derived predicates that are resolved already
 
     def plan(self, template: Template) -> list[KeptQuery]:
-        """The queries of a template. Raises TooLarge where they are estimated to be hopeless."""
+        """Plan the queries of a template. Raises TooLarge if the estimated work is too large."""
         splittable = [
             literal
             for literal in template.literals
@@ -116,13 +115,13 @@ class LiteralWriter:
         return [KeptQuery(query, either) for query in queries]
 
     def rows(self, query: GroundingQuery) -> str:
-        """A SELECT of a query's rows: c0, c1, … and n."""
-        return write_rows(query.plan, self.world.tables, self.world.store.dialect)
+        """Write a SELECT of a query's rows: c0, c1, … and n."""
+        return write_rows(query.plan, self.world.tables, self.world.scratch.store.dialect)
 
     def codes(
         self, terms: Sequence[SimpleTerm], types: Sequence[str], query: GroundingQuery
     ) -> list[str]:
-        """The codes of terms: a column of the query's rows, or a number."""
+        """Write the codes of terms: columns of the query's rows, or numbers."""
         keep = query.plan.keep
         return [
             f"r.c{keep.index(term.name)}"
@@ -131,19 +130,21 @@ class LiteralWriter:
             for term, type_name in zip(terms, types, strict=True)
         ]
 
-    def reference_codes(self, literal: Literal, query: GroundingQuery) -> list[str]:
+    def argument_codes(self, literal: Literal, query: GroundingQuery) -> list[str]:
+        """Write the codes of a literal's arguments."""
         return self.codes(literal.terms, self.world.types[literal.predicate], query)
 
     def number(self, literal: Literal, query: GroundingQuery) -> str:
-        """The number of a literal's atom."""
-        codes = self.reference_codes(literal, query)
+        """Write the number of a literal's atom."""
+        codes = self.argument_codes(literal, query)
         atoms = self.world.atoms.get(literal.predicate)
         if atoms is not None:
             return atoms.number(codes)
         instances = self.resolved[literal.predicate]
-        return f"({instances.first} + {spell(codes, instances.sizes)})"
+        return f"({instances.first} + {packed_code(codes, instances.sizes)})"
 
-    def write(self, kept: KeptQuery) -> Written:
+    def write(self, kept: KeptQuery) -> WrittenLiterals:
+        """Write the literals of a query's rows."""
         derived = [each for each in kept.query.literals if each.predicate not in self.world.atoms]
         base = [each for each in kept.query.literals if each.predicate in self.world.atoms]
         literals, joins, conditions = [], "", []
@@ -151,52 +152,57 @@ class LiteralWriter:
             number = self.number(literal, kept.query)
             signed = f"({number} + 1)" if literal.positive else f"(-1 - {number})"
             if place >= len(base):
-                table = self.resolved[literal.predicate].decided
-                if table is None:
-                    signed = "0"
-                    conditions += [] if literal.positive else ["FALSE"]
-                else:
-                    joins += f" LEFT JOIN {table} x{place} ON x{place}.atom = {number}"
-                    found = f"x{place}.literal"
-                    signed = f"coalesce({found}, 0)" if literal.positive else f"(0 - {found})"
-                    alive = (
-                        f"coalesce({found}, 1) <> 0" if literal.positive else f"{found} IS NOT NULL"
-                    )
-                    conditions.append(alive)
+                signed, join, condition = self._write_derived(literal, number, f"x{place}")
+                joins += join
+                conditions += condition
             elif kept.either:
-                joined, test = self._look_up(literal, kept.query, f"x{place}")
-                joins += joined
-                signed = f"CASE WHEN {test} THEN {signed} ELSE 0 END" if joined else signed
+                join, is_unknown = self._join_known(literal, kept.query, f"x{place}")
+                joins += join
+                signed = f"CASE WHEN {is_unknown} THEN {signed} ELSE 0 END" if join else signed
             literals.append(signed)
-        return Written(tuple(literals), (*[None] * len(base), *derived), joins, tuple(conditions))
+        references = (*[None] * len(base), *derived)
+        return WrittenLiterals(tuple(literals), references, joins, tuple(conditions))
 
-    def _look_up(self, literal: Literal, query: GroundingQuery, label: str) -> tuple[str, str]:
-        """A join that finds an atom, and the test that it is unknown; nothing if all are."""
+    def _write_derived(
+        self, literal: Literal, number: str, alias: str
+    ) -> tuple[str, str, list[str]]:
+        """Write a derived literal, the join that finds it, and the test that it is not true."""
+        table = self.resolved[literal.predicate].decided
+        if table is None:  # all instances are false
+            return "0", "", [] if literal.positive else ["FALSE"]
+        join = f" LEFT JOIN {table} {alias} ON {alias}.atom = {number}"
+        found = f"{alias}.literal"
+        if literal.positive:
+            return f"coalesce({found}, 0)", join, [f"coalesce({found}, 1) <> 0"]
+        return f"(0 - {found})", join, [f"{found} IS NOT NULL"]
+
+    def _join_known(self, literal: Literal, query: GroundingQuery, alias: str) -> tuple[str, str]:
+        """Write a join that finds an atom, and the test that it is unknown; "" if all are."""
         atoms = self.world.atoms[literal.predicate]
         table = atoms.unknown
         if not atoms.sparse:
             table = atoms.false if literal.positive else atoms.true
         if table is None or (not atoms.sparse and not table.rows):
             return "", ""
-        columns = columns_of(len(atoms.sizes))
-        codes = self.reference_codes(literal, query)
-        matches = [f"{label}.{name} = {code}" for name, code in zip(columns, codes, strict=False)]
-        join = f" LEFT JOIN {table} {label} ON {' AND '.join(matches) or 'TRUE'}"
-        return join, f"{label}.{columns[0]} IS {'NOT NULL' if atoms.sparse else 'NULL'}"
+        columns = argument_columns(len(atoms.sizes))
+        codes = self.argument_codes(literal, query)
+        matches = [f"{alias}.{name} = {code}" for name, code in zip(columns, codes, strict=False)]
+        join = f" LEFT JOIN {table} {alias} ON {' AND '.join(matches) or 'TRUE'}"
+        return join, f"{alias}.{columns[0]} IS {'NOT NULL' if atoms.sparse else 'NULL'}"
 
 
-def refers(query: GroundingQuery, world: KnownTables) -> bool:
-    """Whether derived predicates have a say in a query's rows."""
+def has_derived_literals(query: GroundingQuery, world: KnownTables) -> bool:
+    """Return whether a query has literals of derived predicates that are not evaluated."""
     return any(literal.predicate not in world.atoms for literal in query.literals)
 
 
-def demanded(rows: Sequence[QueryRows], predicate: str, writer: LiteralWriter) -> list[str]:
-    """SELECTs of the instances of a derived predicate that rows refer to."""
+def select_instances(rows: Sequence[QueryRows], predicate: str, writer: LiteralWriter) -> list[str]:
+    """Write SELECTs of the instances of a derived predicate that occur in rows."""
     selects = []
     for (query, _), source in rows:
         for literal in query.literals:
             if literal.predicate == predicate:
-                codes = writer.reference_codes(literal, query)
+                codes = writer.argument_codes(literal, query)
                 columns = [f"CAST({code} AS INTEGER) AS c{i}" for i, code in enumerate(codes)]
                 named = ", ".join(columns) or "CAST(1 AS INTEGER) AS n"
                 selects.append(f"SELECT {named} FROM {source} r")
@@ -204,13 +210,13 @@ def demanded(rows: Sequence[QueryRows], predicate: str, writer: LiteralWriter) -
 
 
 def write_rows(plan: QueryPlan, tables: TableLookup, dialect: Dialect) -> str:
-    """Columns c0, c1, … for the kept variables, which every term must list, and n ≠ 0.
+    """Write a SELECT of c0, c1, … for the kept variables, which every term lists, and n ≠ 0.
 
-    Raises TooLarge where the dialect has no integers for the counts.
+    Raises TooLarge if the dialect has no integers for the counts.
     """
     largest = sum(
         abs(term.coefficient) * term.multiplier
-        * math.prod(bound(part, plan, tables.world) for part in term.parts)
+        * math.prod(upper_bound(part, plan, tables.world) for part in term.parts)
         for term in plan.terms
     )  # fmt: skip
     integer = dialect.integer(max(largest, 1))
@@ -236,7 +242,7 @@ def write_rows(plan: QueryPlan, tables: TableLookup, dialect: Dialect) -> str:
 
 
 def _select_term(plan: QueryPlan, term: Term, writer: SqlWriter, integer: str) -> str:
-    """coefficient · multiplier · Π parts, row by row."""
+    """Write a SELECT of coefficient · multiplier · Π parts, row by row."""
     where: dict[str, str] = {}  # the column of each variable
     sources: list[str] = []
     for number, part in enumerate(term.parts):
@@ -257,14 +263,13 @@ def _select_term(plan: QueryPlan, term: Term, writer: SqlWriter, integer: str) -
     return f"{text} FROM {' JOIN '.join(sources)} WHERE TRUE{nonzero}"
 
 
-REPLACED = "a{0} >= 0"
-EMPTY = "e{0} = 0 AND a{0} < 0"
-
-
 def select_undecided(
-    rows: QueryRows, written: Written, writer: LiteralWriter, in_place: Mapping[str, StoredTable]
+    rows: QueryRows,
+    written: WrittenLiterals,
+    writer: LiteralWriter,
+    in_place: Mapping[str, StoredTable],
 ) -> str:
-    """The first step, of c0, c1, … and n instead of weight and piece."""
+    """Write the first step, with c0, c1, … in place of weight and piece."""
     literals, joins = [], ""
     for place, (text, reference) in enumerate(
         zip(written.literals, written.references, strict=True)
@@ -284,16 +289,16 @@ def select_undecided(
 
 
 def select_pieces(
-    written: Written, undecided: StoredTable, writer: LiteralWriter, width: int
+    written: WrittenLiterals, undecided: StoredTable, writer: LiteralWriter, width: int
 ) -> Iterator[str]:
-    """The second step: weight, piece, n, l0, l1, … of `width` literals."""
+    """Write the second step: weight, piece, n, l0, l1, … of `width` literals."""
     places = range(len(written.literals))
     zeros = ["CAST(0 AS BIGINT)"] * width
-    # Every row needs a first literal; that it may be there twice changes no clause.
+    # Every row needs a first literal. A second copy of it does not change the clause.
     first = f"coalesce({', '.join(f'nullif(e{i}, 0)' for i in places)})"
     literals = [first, *(f"e{i}" for i in places[1:]), *zeros[len(places) :]]
     named = ", ".join(f"{text} AS l{i}" for i, text in enumerate(literals))
-    replaced = " OR ".join(map(REPLACED.format, places))
+    replaced = " OR ".join(f"a{i} >= 0" for i in places)
     some = " OR ".join(f"e{i} <> 0" for i in places)
     yield (
         f"SELECT weight, CASE WHEN {replaced} THEN piece ELSE -1 END AS piece, n, {named} "
@@ -311,6 +316,6 @@ def select_pieces(
             )
 
 
-def is_empty(written: Written) -> str:
-    """The test that nothing is left of a row."""
-    return " AND ".join(map(EMPTY.format, range(len(written.literals))))
+def is_empty_row(written: WrittenLiterals) -> str:
+    """Write the test that a row of the first step has no literal."""
+    return " AND ".join(f"e{i} = 0 AND a{i} < 0" for i in range(len(written.literals)))

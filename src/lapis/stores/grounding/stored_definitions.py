@@ -1,23 +1,23 @@
-"""Quantified parts of formulas over unknown atoms, resolved in tables.
+"""Quantified subformulas over unknown atoms, resolved in tables.
 
-What `grounding.definitions` says of an instance derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ … is found
-here by joins and sums: which cubes evidence leaves, which literals of theirs. Only instances that
-rows refer to are ground: definitions are visited from the last to the first, and each is joined
-with the table of its instances that rules and later definitions ask for. Then, from the first to
-the last, a definition becomes one table of (atom, literal):
+As in `grounding.definitions`, an instance is derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …. Joins and
+sums find the cubes, and their literals, that the evidence leaves. Only instances that occur in rows
+are ground: the definitions are visited from the last to the first, each joined with the table of
+its instances that rules and later definitions contain. Then, from the first to the last, a
+definition becomes one table of (atom, literal):
 
-    a cube with no literal left        the instance is true
-    a cube with one                    that literal
-    a longer cube                      ¬b, where the auxiliary atom b ⇔ ⋁ ¬l says that it fails
+    a cube without literals       the instance is true
+    a cube with one literal       that literal
+    a longer cube                 ¬b, for an auxiliary atom b ⇔ ⋁ ¬l: the cube is false
 
-and a sum by instance tells the true ones (a literal beside its negation), those that are one
-literal, and the disjunctions. The number of an auxiliary atom is spelled by the codes of its
-variables, as that of any atom is: so it is the same on all engines, and nothing is looked up. Equal
-cubes at different variables are not merged as they are in memory; each has an atom of its own.
+A sum by instance finds the true ones (a literal and its negation), those with one literal, and the
+disjunctions. The number of an auxiliary atom is the mixed-radix number of its variables' codes. So
+it is the same on all engines. Equal cubes at different variables are not merged as in memory; each
+has its own atom.
 
-A disjunction stands in place in rows that use it positively, piece by piece, unless that repeats
-many literals; the others use the auxiliary atom a ⇔ ⋁ l. Definitions are written down for those
-atoms only that some row reaches, since the others would tie components together.
+In rows where a disjunction is positive, its literals replace it, in pieces, unless that repeats
+many literals. Other rows contain the auxiliary atom a ⇔ ⋁ l. Only the definitions of atoms that
+some row reaches are ground: the others would connect components.
 """
 
 from __future__ import annotations
@@ -34,21 +34,25 @@ from lapis.grounding.templates import GroundingQuery, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.relational.conjunction import RelationAtom
-from lapis.stores.grounding.atoms import MOST_NUMBER, KnownTables, columns_of, spell
-from lapis.stores.grounding.literals import (
+from lapis.stores.grounding.stored_atoms import (
+    DEFINITION,
+    MOST_NUMBER,
+    KnownTables,
+    argument_columns,
+    packed_code,
+)
+from lapis.stores.grounding.stored_literals import (
     InstanceTables,
     LiteralWriter,
     QueryRows,
-    Written,
-    demanded,
+    WrittenLiterals,
+    select_instances,
 )
-from lapis.stores.store import Store, StoredTable
-
-DEFINITION = -4
+from lapis.stores.store import ScratchTables, StoredTable
 
 
 class FailingCubes(NamedTuple):
-    """Cubes that may have several literals left, and the atoms that say that they fail."""
+    """Cubes with several literals, and the auxiliary atoms that are true if a cube is false."""
 
     table: StoredTable  # atom, literal, m0, m1, …: the literals of ¬cube
     literals: int
@@ -57,9 +61,10 @@ class FailingCubes(NamedTuple):
 
 @dataclass
 class StoredDefinitions:
-    definitions: Sequence[Definition]  # over unknown atoms, each after those that it uses
+    """Resolves the definitions over unknown atoms."""
+
+    definitions: Sequence[Definition]  # each after those that it uses
     writer: LiteralWriter
-    store: Store
     first: int  # number of the next auxiliary atom
     failing: dict[str, list[FailingCubes]] = field(default_factory=dict)
 
@@ -67,21 +72,24 @@ class StoredDefinitions:
     def world(self) -> KnownTables:
         return self.writer.world
 
+    @property
+    def scratch(self) -> ScratchTables:
+        return self.writer.world.scratch
+
     def resolve(self, features: Sequence[QueryRows]) -> None:
-        """Ground what rows refer to; `writer.resolved` then tells what each instance is."""
+        """Ground the instances that occur in rows, and fill `writer.resolved`."""
         cubes: dict[str, list[QueryRows]] = {}
-        asking = list(features)
+        rows = list(features)
         for definition in reversed(self.definitions):
             name = definition.predicate.name
-            cubes[name] = list(self._ground_cubes(definition, asking))
-            asking += cubes[name]
+            cubes[name] = list(self._ground_cubes(definition, rows))
+            rows += cubes[name]
         for definition in self.definitions:
             name = definition.predicate.name
             self.writer.resolved[name] = self._decide(definition, cubes[name])
 
-    def stand_in_place(self, features: Sequence[QueryRows]) -> dict[str, StoredTable]:
-        """For each derived predicate the instances that positive references replace by all of
-        their literals: those for which this repeats few."""
+    def find_in_place(self, features: Sequence[QueryRows]) -> dict[str, StoredTable]:
+        """Find the instances that their literals replace: those for which this repeats few."""
         found: dict[str, StoredTable] = {}
         for name, instances in self.writer.resolved.items():
             numbers = [
@@ -96,48 +104,44 @@ class StoredDefinitions:
                 f"SELECT atom, count(*) AS times FROM ({' UNION ALL '.join(numbers)}) a "
                 "GROUP BY atom"
             )
-            found[name] = self.store.create(
-                f"in place {len(found)}",
+            found[name] = self.scratch.create(
                 f"SELECT d.atom AS atom FROM {instances.decided} d JOIN ({counted}) t "
                 "ON t.atom = d.atom WHERE d.literal = d.atom + 1 "
-                f"AND (t.times - 1) * d.length <= {MOST_REPEATED}",
+                f"AND (t.times - 1) * d.length <= {MOST_REPEATED}"
             )
         return found
 
-    def used_definitions(self, rows: Sequence[StoredTable], width: int) -> Iterator[StoredTable]:
-        """Definitions of the auxiliary atoms that rows reach, directly or through definitions."""
+    def ground_used(self, rows: Sequence[StoredTable], width: int) -> Iterator[StoredTable]:
+        """Create rows of the definitions that rows reach, directly or through definitions."""
         sources = [
             f"SELECT abs(l{i}) - 1 AS atom FROM {table} WHERE l{i} <> 0"
             for table in rows
             for i in range(width)
         ]
         zeros = "".join(f", CAST(0 AS BIGINT) AS l{i}" for i in range(1, width))
-        real = self.store.dialect.real
-
-        def write(numbers: range, pairs: str) -> Iterator[StoredTable]:
-            if not sources:
-                return
+        for numbers, pairs in self._select_definitions() if sources else ():
             used = (
                 f"SELECT DISTINCT atom FROM ({' UNION ALL '.join(sources)}) s "
                 f"WHERE atom BETWEEN {numbers.start} AND {numbers.stop - 1}"
             )
-            table = self.store.create(
-                f"rows of definitions {numbers.start}",
+            table = self.scratch.create(
                 f"SELECT CAST({DEFINITION} AS BIGINT) AS weight, p.atom AS piece, "
-                f"CAST(1 AS {real}) AS n, p.literal AS l0{zeros} FROM ({pairs}) p "
-                f"JOIN ({used}) u ON u.atom = p.atom",
+                f"CAST(1 AS {self.scratch.store.dialect.real}) AS n, p.literal AS l0{zeros} "
+                f"FROM ({pairs}) p JOIN ({used}) u ON u.atom = p.atom"
             )
             if table.rows:
                 sources.append(f"SELECT abs(l0) - 1 AS atom FROM {table}")
                 yield table
 
+    def _select_definitions(self) -> Iterator[tuple[range, str]]:
+        """Yield ranges of auxiliary atoms and SELECTs of (atom, literal), the last ones first."""
         for definition in reversed(self.definitions):
             name = definition.predicate.name
             instances = self.writer.resolved[name]
             if instances.members is not None:
                 last = instances.first + math.prod(instances.sizes)
                 pairs = f"SELECT atom, low AS literal FROM {instances.members}"
-                yield from write(range(instances.first, last), pairs)
+                yield range(instances.first, last), pairs
             for cubes in reversed(self.failing.get(name, [])):
                 fails = f"WHERE literal < {-cubes.numbers.start}"  # −(b + 1)
                 pairs = " UNION ".join(
@@ -145,22 +149,21 @@ class StoredDefinitions:
                     f"{fails} AND literal >= {-cubes.numbers.stop} AND m{i} <> 0"
                     for i in range(cubes.literals)
                 )
-                yield from write(cubes.numbers, pairs)
+                yield cubes.numbers, pairs
 
     def _ground_cubes(
-        self, definition: Definition, asking: Sequence[QueryRows]
+        self, definition: Definition, rows: Sequence[QueryRows]
     ) -> Iterator[QueryRows]:
+        """Create the cubes of the instances that occur in rows."""
         name = definition.predicate.name
-        selects = demanded(asking, name, self.writer)
+        selects = select_instances(rows, name, self.writer)
         if not selects:
             return
         sizes = self._sizes(definition)
         expect_packable(name, sizes)
-        columns = ", ".join(columns_of(len(sizes)))
+        columns = ", ".join(argument_columns(len(sizes)))
         union = " UNION ALL ".join(selects)
-        table = self.store.create(
-            f"demand {self._place(definition)}", f"SELECT DISTINCT {columns} FROM ({union}) d"
-        )
+        table = self.scratch.create(f"SELECT DISTINCT {columns} FROM ({union}) d")
         if not table.rows:
             return
         demand = None
@@ -168,44 +171,39 @@ class StoredDefinitions:
             types = tuple(type_name for _, type_name in definition.variables)
             variables = tuple(Variable(variable) for variable, _ in definition.variables)
             demand = RelationAtom(self.world.add(table, types), variables)
-        for number, template in enumerate(cube_templates(definition, demand)):
-            for place, kept in enumerate(self.writer.plan(template)):
-                rows = self.store.create(
-                    f"cubes {self._place(definition)} {number} {place}",
-                    self.writer.rows(kept.query),
-                )
-                if rows.rows:
-                    yield QueryRows(kept, str(rows))
+        for template in cube_templates(definition, demand):
+            for kept in self.writer.plan(template):
+                cubes = self.scratch.create(self.writer.rows(kept.query))
+                if cubes.rows:
+                    yield QueryRows(kept, str(cubes))
 
     def _decide(self, definition: Definition, cubes: Sequence[QueryRows]) -> InstanceTables:
-        """What each instance is, from the cubes that are left of it."""
+        """Find the value of each instance from the cubes that are left."""
         name, sizes = definition.predicate.name, self._sizes(definition)
         pairs = [self._select_pairs(definition, rows) for rows in cubes]
         first = self._allocate(sizes, name)
         if not pairs:
             return InstanceTables(first, sizes, None, None)
         union = " UNION ALL ".join(pairs)
-        spelled = f"SELECT {first} + code AS atom, literal FROM ({union}) p"
-        members = self.store.create(
-            f"members {self._place(definition)}",
+        numbered = f"SELECT {first} + code AS atom, literal FROM ({union}) p"
+        members = self.scratch.create(
             "SELECT atom, min(literal) AS low, max(literal) AS high "
-            f"FROM ({spelled}) q GROUP BY atom, abs(literal)",
+            f"FROM ({numbered}) q GROUP BY atom, abs(literal)"
         )
-        decided = self.store.create(
-            f"decided {self._place(definition)}",
+        decided = self.scratch.create(
             "SELECT atom, CASE WHEN max(CASE WHEN low <> high OR low = 0 THEN 1 ELSE 0 END) = 1 "
             "THEN 0 WHEN count(*) = 1 THEN min(low) ELSE atom + 1 END AS literal, "
-            f"count(*) AS length FROM {members} GROUP BY atom",
+            f"count(*) AS length FROM {members} GROUP BY atom"
         )
         return InstanceTables(first, sizes, decided, members)
 
     def _select_pairs(self, definition: Definition, rows: QueryRows) -> str:
-        """(code, literal) of each cube that is left: the literal that says that it holds."""
+        """Write a SELECT of (code, literal) for each cube: the literal is true iff the cube is."""
         written = self.writer.write(rows.kept)
         query = rows.kept.query
         terms = [query.stands_for[variable] for variable, _ in definition.variables]
         types = [type_name for _, type_name in definition.variables]
-        code = spell(self.writer.codes(terms, types, query), self._sizes(definition))
+        code = packed_code(self.writer.codes(terms, types, query), self._sizes(definition))
         owner = f"CAST({code} AS BIGINT) AS code"
         if len(written.literals) < 2:
             holds = f"0 - {written.literals[0]}" if written.literals else "0"
@@ -215,8 +213,9 @@ class StoredDefinitions:
         return f"SELECT code, literal FROM {failing.table}"
 
     def _failing_cubes(
-        self, definition: Definition, rows: QueryRows, written: Written, owner: str
+        self, definition: Definition, rows: QueryRows, written: WrittenLiterals, owner: str
     ) -> FailingCubes:
+        """Create the table of a query's cubes with several literals."""
         query, name = rows.kept.query, definition.predicate.name
         types = dict((*definition.variables, *definition.bound))
         variables = [
@@ -226,12 +225,14 @@ class StoredDefinitions:
         ]
         sizes = tuple(len(self.world.domains[types[variable]]) for variable in variables)
         first = self._allocate(sizes, name)
-        own = spell([f"r.c{query.plan.keep.index(variable)}" for variable in variables], sizes)
+        own = packed_code(
+            [f"r.c{query.plan.keep.index(variable)}" for variable in variables], sizes
+        )
         named = [f"CAST({text} AS BIGINT) AS e{i}" for i, text in enumerate(written.literals)]
         inner = written.select([owner, f"{first} + {own} AS b", *named], rows.source)
         places = range(len(written.literals))
         before = {i: [f"e{j}" for j in range(i)] for i in places[1:]}
-        # A literal twice is one; beside its negation it makes ¬cube true, and the cube false.
+        # Drop repeated literals, and cubes with a literal and its negation, which are false.
         single = ["e0"] + [
             f"CASE WHEN e{i} IN ({', '.join(before[i])}) THEN 0 ELSE e{i} END" for i in places[1:]
         ]
@@ -242,10 +243,9 @@ class StoredDefinitions:
         cubes = f"SELECT code, b, {listed} FROM ({inner}) c WHERE NOT ({never})"
         length = " + ".join(f"CASE WHEN m{i} <> 0 THEN 1 ELSE 0 END" for i in places)
         total = " + ".join(f"m{i}" for i in places)  # the one literal, if there is one
-        table = self.store.create(
-            f"failing {first}",
+        table = self.scratch.create(
             f"SELECT code, CASE WHEN {length} > 1 THEN -1 - b ELSE 0 - ({total}) END AS literal, "
-            f"{', '.join(f'm{i}' for i in places)} FROM ({cubes}) s",
+            f"{', '.join(f'm{i}' for i in places)} FROM ({cubes}) s"
         )
         found = FailingCubes(table, len(places), range(first, first + math.prod(sizes)))
         self.failing.setdefault(name, []).append(found)
@@ -254,11 +254,8 @@ class StoredDefinitions:
     def _sizes(self, definition: Definition) -> tuple[int, ...]:
         return tuple(len(self.world.domains[type_name]) for _, type_name in definition.variables)
 
-    def _place(self, definition: Definition) -> int:
-        return self.definitions.index(definition)
-
     def _allocate(self, sizes: Sequence[int], name: str) -> int:
-        """The first of so many numbers for auxiliary atoms."""
+        """Reserve numbers for auxiliary atoms; return the first."""
         first = self.first
         self.first += math.prod(sizes)
         if self.first > MOST_NUMBER:
@@ -266,13 +263,13 @@ class StoredDefinitions:
                 f"the quantified part '{name}' has too many possible instances to number "
                 f"({math.prod(sizes):.0e})",
                 code="too-large",
-                hint="split the formula so that fewer variables reach into its quantifier",
+                hint="split the formula so that fewer free variables occur inside its quantifier",
             )
         return first
 
 
-def piece_of(query: GroundingQuery, world: KnownTables) -> tuple[str, int]:
-    """A number for each row of a query, as SQL over its rows `r`, and how many there may be."""
+def row_number(query: GroundingQuery, world: KnownTables) -> tuple[str, int]:
+    """Write the number of each row `r` of a query; return it and the number of possible rows."""
     types = dict(query.plan.variables)
     sizes = [len(world.domains[types[name]]) for name in query.plan.keep]
-    return spell([f"r.c{i}" for i in range(len(sizes))], sizes), math.prod(sizes)
+    return packed_code([f"r.c{i}" for i in range(len(sizes))], sizes), math.prod(sizes)

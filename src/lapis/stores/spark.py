@@ -1,31 +1,24 @@
 """Spark SQL: a store on a cluster, or on the cores of this machine.
 
-A session is the user's where there is one, or else ours and stopped at the end; classic ones and
-those of Spark Connect look alike. Whichever it is, we work in a session beside it, so that our
-settings are not theirs: arithmetic is ANSI, where what does not fit is an error.
+We use the user's session if there is one, and otherwise start our own and stop it at the end. In
+both cases we work in a new session beside it, with our own settings: ANSI arithmetic, in which an
+overflow is an error. Classic sessions and Spark Connect have the same interface.
 
-Tables are Parquet in a database of our own; what is loaded and small is a view of rows in the
-driver. Cached results or local checkpoints would need no files, but a checkpoint goes with the
-worker that holds it, and a cached result drags along all that it was computed from. Names of tables
-may not be anything in Spark's catalogue, so they are numbers.
-A sum that several terms share is computed once only if Spark sees that it is the same; it has no
-word to ask for that.
+Tables are Parquet files in a scratch database; small loaded tables are views of rows in the driver.
+Cached results and local checkpoints need no files, but a checkpoint is lost with the worker that
+holds it, and a cached result keeps its whole lineage. Spark's catalogue restricts the names of
+tables, so our tables are numbered. Spark has no MATERIALIZED: a sum that several terms share is
+computed once only if Spark detects it.
 
-Tables as folders of Parquet files that Spark's own tasks write.
+Folders of Parquet files are written by tasks, on any file system that Spark supports (hdfs://,
+s3a://), under a temporary name beside the target, and then renamed. Spark Connect cannot rename
+files. There the tasks write to the target itself, and Spark adds the file _SUCCESS when all files
+are complete.
 
-A file that this process writes takes every row through the driver. A folder is written by tasks,
-wherever Spark can write: here, on hdfs://, s3a://. It is written beside its place, under a name of
-ours, and renamed when all of it is there, by the file system that the place is on.
-
-Spark Connect has no way to rename. There the tasks write to the place itself, and Spark puts a file
-_SUCCESS beside the others at the end: until then it is not whole.
-
-Databases of ours whose process was killed: found by a lease that nobody renews.
-
-Spark has no locks that end with a connection, and no word that tells on every cluster whether an
-application is still there. So a database says until when it is somebody's, in a property, and a
-thread renews that long before it ends. Who comes next drops those of our name, with that
-property, whose time is over. A machine that sleeps for as long as a lease loses its tables.
+Spark has no locks that end with a connection, and no portable test whether an application still
+runs. So a scratch database has a lease, a property with an expiry time, that a thread renews early.
+The next session drops scratch databases with an expired lease. A machine that is suspended for
+longer than a lease loses its tables.
 """
 
 from __future__ import annotations
@@ -55,43 +48,41 @@ from lapis.stores.store import (
     MapColumns,
     StoredTable,
     TaskStore,
+    from_arrow,
     read_batches,
     refuse_target,
     split_target,
     to_arrow,
-    to_numpy,
 )
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 SLICE = 1 << 22  # rows sent at a time
-FEW = 50_000  # rows that are not worth a file
-RETRIES = 5  # of a call to a server that does not answer, in 17 s
+FEW = 50_000  # rows of a table that is a view, not a file
+RETRIES = 5  # of a call to a server that does not respond, in 17 s
 
 
 class SparkStore(TaskStore):
+    """The store of Spark."""
+
     def __init__(self, master: str | None = None) -> None:
-        """A master ("local[2]", "spark://…"), a server ("sc://…"), or what Spark is set up for."""
+        """Open a master ("local[2]", "spark://…"), a server ("sc://…"), or the configured Spark."""
         self.master = master
         self._owned: SparkSession | None = None  # to be stopped
         self._remove_files: Callable[[], object] = lambda: None
         self._references: dict[str, str] = {}
         self._made = 0
-        self._renewal: Renewal | None = None
+        self._renewal: LeaseRenewal | None = None
         self._schema = f"lapis_{secrets.token_hex(8)}"
         self.session = self._open()
         try:
             self.session.conf.set("spark.sql.ansi.enabled", "true")
             self._drop_forgotten()
             self.execute(f"CREATE DATABASE {self._schema} WITH DBPROPERTIES {lease_until()}")
-            self._renewal = Renewal(self._renew)
+            self._renewal = LeaseRenewal(self._renew)
         except BaseException:
             self.close()
             raise
@@ -103,7 +94,7 @@ class SparkStore(TaskStore):
     def load(self, name: str, columns: Columns) -> StoredTable:
         table = to_arrow(columns)
         reference = self._new_reference(name, "view" if table.num_rows <= FEW else "table")
-        with self._complaints():
+        with self._translate_errors():
             for start in range(0, max(1, table.num_rows), SLICE):
                 frame = self.session.createDataFrame(table.slice(start, SLICE))
                 if table.num_rows <= FEW:
@@ -114,7 +105,7 @@ class SparkStore(TaskStore):
 
     def create(self, name: str, select: str) -> StoredTable:
         reference = self._new_reference(name, "table")
-        with self._complaints():
+        with self._translate_errors():
             try:
                 self.session.sql(select).write.format("parquet").saveAsTable(reference)
                 written = self.session.table(reference)
@@ -124,12 +115,12 @@ class SparkStore(TaskStore):
                 raise
 
     def fetch(self, select: str) -> Iterator[Columns]:
-        with self._complaints():
+        with self._translate_errors():
             found = self.session.sql(select).toArrow()
         yield from read_batches(found.to_reader())
 
     def execute(self, statement: str) -> None:
-        with self._complaints():
+        with self._translate_errors():
             self.session.sql(statement).collect()
 
     def drop(self, name: str) -> None:
@@ -140,7 +131,7 @@ class SparkStore(TaskStore):
 
     def check_target(self, target: str) -> None:
         schema, _ = split_target(target)
-        with self._complaints():
+        with self._translate_errors():
             catalog = self.session.catalog
             missing = schema if schema and not catalog.databaseExists(schema) else None
             name = self.target_reference(target)
@@ -153,13 +144,13 @@ class SparkStore(TaskStore):
         return ".".join(SPARK.identifier(part) for part in (schema, table) if part)
 
     def publish(self, name: str, target: str) -> None:
-        # A table cannot change its database, so it is copied beside the target and renamed there.
-        # Spark has no transactions: what had the name is put aside first and dropped last.
+        # A table cannot be moved to another database, so it is copied there and renamed. Without
+        # transactions, a table of the target's name is renamed first and dropped last.
         schema, _ = split_target(target)
         place = f"{SPARK.identifier(schema)}." if schema else ""
         copy, aside = (f"{place}lapis_{secrets.token_hex(8)}" for _ in range(2))
         final = self.target_reference(target)
-        with self._complaints():
+        with self._translate_errors():
             replaces = self.session.catalog.tableExists(final)
             try:
                 ours = self.session.table(self._references[name])
@@ -178,7 +169,7 @@ class SparkStore(TaskStore):
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
         place = SPARK.identifier(schema)
-        with self._complaints():
+        with self._translate_errors():
             if not self.session.catalog.databaseExists(schema):
                 return {}
             listed = self.session.sql(f"SHOW TABLES IN {place}").collect()
@@ -205,7 +196,7 @@ class SparkStore(TaskStore):
             f"{column} {'DOUBLE' if values.dtype.kind == 'f' else 'BIGINT'}"
             for column, values in sample.items()
         )
-        with self._complaints(), warnings.catch_warnings():
+        with self._translate_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about versions of pandas
             try:
                 cut = self.session.table(rows.reference).repartition(parts, by)
@@ -218,12 +209,12 @@ class SparkStore(TaskStore):
                 raise
 
     def check_folder(self, target: str) -> None:
-        with self._complaints():
-            FolderPlace(self.session, target).refuse()
+        with self._translate_errors():
+            TargetFolder(self.session, target).require_absent()
 
     def write_folder(self, rows: StoredTable, target: str) -> None:
-        with self._complaints():
-            FolderPlace(self.session, target).write(rows.reference)
+        with self._translate_errors():
+            TargetFolder(self.session, target).write(rows.reference)
 
     def close(self) -> None:
         if self._renewal is not None:
@@ -240,10 +231,10 @@ class SparkStore(TaskStore):
         self.session.sql(f"ALTER DATABASE {self._schema} SET DBPROPERTIES {lease_until()}")
 
     def _drop_forgotten(self) -> None:
-        with self._complaints():
+        with self._translate_errors():
             forgotten = find_forgotten(self.session)
         for name in forgotten:
-            with suppress(LapisError):  # another one may be dropping it too
+            with suppress(LapisError):  # another session may drop it at the same time
                 self.execute(f"DROP DATABASE IF EXISTS {name} CASCADE")
 
     def _new_reference(self, name: str, kind: str) -> str:
@@ -253,7 +244,7 @@ class SparkStore(TaskStore):
         return self._references[name]
 
     def _open(self) -> SparkSession:
-        """A session of our own, on a context that may be the user's."""
+        """Open a new session, on the user's context if there is one."""
         if importlib.util.find_spec("pyspark") is None:
             raise LapisError(
                 "Spark needs pyspark, which is not installed",
@@ -261,7 +252,7 @@ class SparkStore(TaskStore):
                 hint="pip install 'lapis-mln[spark]'",
             )
         remote = self.master is not None and self.master.startswith("sc://")
-        if not _answers(self.master):
+        if not _is_reachable(self.master):
             raise LapisError(
                 f"no connection to {self._place}",
                 code="engine-unreachable",
@@ -308,18 +299,18 @@ class SparkStore(TaskStore):
                 self._owned = active = builder.getOrCreate()
             except (PySparkException, Py4JError) as error:
                 raise LapisError(
-                    f"{self._place} did not start: {_first_line(error)}",
+                    f"{self._place} did not start: {_spark_message(error)}",
                     code="engine-unreachable",
-                    hint="it needs a master that it knows, and Java 17 or later, on the path or in "
+                    hint="check the URL of the master; Java 17 or later must be on the path or in "
                     "JAVA_HOME",
                 ) from error
             active.sparkContext.setLogLevel("ERROR")
         elif self.master is not None and active.sparkContext.master != self.master:
-            raise LapisError(  # there is one context a process
-                f"this process works with Spark at {active.sparkContext.master} already, "
-                f"and cannot open {self.master} beside it",
+            raise LapisError(  # a process has one Spark context
+                f"this process is connected to Spark at {active.sparkContext.master} already and "
+                f"cannot open {self.master} too",
                 code="engine-busy",
-                hint="stop that session first, or use it: the engine is then called spark",
+                hint="stop that session first, or use it: engine 'spark'",
             )
         return active.newSession()
 
@@ -328,8 +319,8 @@ class SparkStore(TaskStore):
         return f"Spark at {self.master}" if self.master else "Spark"
 
     @contextmanager
-    def _complaints(self) -> Iterator[None]:
-        """Spark's errors as ours."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise Spark's errors as LapisError."""
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
@@ -338,20 +329,20 @@ class SparkStore(TaskStore):
         except LapisError:
             raise
         except Exception as error:
-            # A context that is gone fails in many ways, some of them only by accident.
-            if not isinstance(error, AnalysisException) and self._gone():
+            # A lost context raises many kinds of errors.
+            if not isinstance(error, AnalysisException) and self._is_lost():
                 raise LapisError(
                     f"the connection to {self._place} was lost",
                     code="engine-lost",
                     hint="nothing was left half-written; run the command again",
                 ) from error
             if isinstance(error, PySparkException | Py4JError):
-                raise LapisError(f"Spark: {_first_line(error)}", code="engine-failed") from error
+                raise LapisError(f"Spark: {_spark_message(error)}", code="engine-failed") from error
             raise
 
-    def _gone(self) -> bool:
-        """Whether nothing at all works any more."""
-        if not _answers(self.master):
+    def _is_lost(self) -> bool:
+        """Return whether the simplest statement fails."""
+        if not _is_reachable(self.master):
             return True
         try:
             self.session.sql("SELECT 1").collect()
@@ -363,16 +354,10 @@ class SparkStore(TaskStore):
 def run_task(
     function: MapColumns,
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """A function of columns as Spark's tasks call it."""
+    """Wrap a function of columns as a function of Arrow batches, which Spark's tasks call."""
 
     def run(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        columns = (
-            {
-                name: to_numpy(column)
-                for name, column in zip(batch.schema.names, batch.columns, strict=True)
-            }
-            for batch in batches
-        )
+        columns = (from_arrow(batch.schema.names, batch.columns) for batch in batches)
         for found in function(columns):
             yield from to_arrow(found).to_batches()
 
@@ -380,7 +365,7 @@ def run_task(
 
 
 def _local_settings(folder: str) -> dict[str, str]:
-    """For a Spark in processes of our own: on loopback, quiet, and with files that go."""
+    """Return settings of a local Spark: on loopback, quiet, with files in a temporary folder."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks run our own code
     return {
@@ -394,8 +379,8 @@ def _local_settings(folder: str) -> dict[str, str]:
     }
 
 
-def _answers(master: str | None) -> bool:
-    """Whether somebody listens where a URL points; Spark itself would try for minutes."""
+def _is_reachable(master: str | None) -> bool:
+    """Return whether the port of a URL accepts connections; Spark would retry for minutes."""
     if master is None or not master.startswith(("sc://", "spark://")):
         return True
     parts = urlsplit(master.partition(",")[0])
@@ -407,26 +392,26 @@ def _answers(master: str | None) -> bool:
     return True
 
 
-def _first_line(error: Exception) -> str:
-    """What Spark said, without what the bridge to it says before."""
+def _spark_message(error: Exception) -> str:
+    """Return Spark's message without the prefix of py4j."""
     lines = str(error).strip().splitlines() or [""]
-    called = lines[0].startswith("An error occurred while calling") and len(lines) > 1
-    return lines[1].removeprefix(": ") if called else lines[0]
+    has_prefix = lines[0].startswith("An error occurred while calling") and len(lines) > 1
+    return lines[1].removeprefix(": ") if has_prefix else lines[0]
 
 
-class FolderPlace:
-    """Where a folder is to appear, on whatever file system Spark finds there."""
+class TargetFolder:
+    """A folder to be written, on any file system of Spark."""
 
     def __init__(self, session: SparkSession, target: str) -> None:
         self.session, self.target = session, target.rstrip("/")
-        self._jvm: Any = getattr(session, "_jvm", None)  # None of Spark Connect
+        self._jvm: Any = getattr(session, "_jvm", None)  # None with Spark Connect
         if self._jvm is not None:
             self._path = self._jvm.org.apache.hadoop.fs.Path(self.target)
             java: Any = session._jsc
             self._files = self._path.getFileSystem(java.hadoopConfiguration())
 
-    def refuse(self) -> None:
-        """Refuse a place that is taken, or in a folder that is not there."""
+    def require_absent(self) -> None:
+        """Raise LapisError if the folder exists, or its parent does not."""
         if self._jvm is None:
             return
         if self._files.exists(self._path):
@@ -443,7 +428,7 @@ class FolderPlace:
             )
 
     def write(self, table: str) -> None:
-        """Write a table of the session's; nothing is left where that fails."""
+        """Write a table of the session; remove all files if it fails."""
         rows = self.session.table(table).write.mode("error")
         if self._jvm is None:
             rows.parquet(self.target)
@@ -452,7 +437,7 @@ class FolderPlace:
         beside = self._jvm.org.apache.hadoop.fs.Path(self._path.getParent(), name)
         try:
             rows.parquet(beside.toString())
-            self.refuse()  # a rename would move it into a folder that came meanwhile
+            self.require_absent()  # a rename would move it into a folder of that name
             if not self._files.rename(beside, self._path):
                 raise LapisError(f"{self.target}: cannot be written", code="unwritable")
         finally:
@@ -463,29 +448,29 @@ LEASE = 24 * 3600  # seconds
 RENEWALS = 24  # in a lease
 PROPERTY = "lapis.until"
 OURS = re.compile(r"lapis_[0-9a-f]{16}")
-TOLD = re.compile(rf"\({re.escape(PROPERTY)},\s*(\d+)\)")
+EXPIRY = re.compile(rf"\({re.escape(PROPERTY)},\s*(\d+)\)")
 
 
 def lease_until() -> str:
-    """The property of a database that is somebody's from now on."""
+    """Write the property of a database with a lease that starts now."""
     return f"('{PROPERTY}' = '{int(time.time()) + LEASE}')"
 
 
 def find_forgotten(session: SparkSession) -> list[str]:
-    """Databases of ours whose lease is over; those without one are not ours to judge."""
+    """List scratch databases with an expired lease. Databases without a lease are not ours."""
     found = []
     for (name,) in session.sql("SHOW DATABASES").collect():
         if not OURS.fullmatch(name):
             continue
-        told = session.sql(f"DESCRIBE DATABASE EXTENDED {name}").collect()
-        until = TOLD.search(" ".join(str(row[1]) for row in told))
+        described = session.sql(f"DESCRIBE DATABASE EXTENDED {name}").collect()
+        until = EXPIRY.search(" ".join(str(row[1]) for row in described))
         if until is not None and int(until[1]) < time.time():
             found.append(name)
     return found
 
 
-class Renewal:
-    """A thread that renews a lease until it is ended."""
+class LeaseRenewal:
+    """A thread that renews a lease until `end`."""
 
     def __init__(self, renew: Callable[[], None], every: float = LEASE / RENEWALS) -> None:
         self._ended = Event()
@@ -500,5 +485,5 @@ class Renewal:
         while not self._ended.wait(self._every):
             try:
                 self._renew()
-            except Exception:  # whoever uses the store hears of it; here it is tried again
+            except Exception:  # other calls report a lost connection; retry here
                 continue

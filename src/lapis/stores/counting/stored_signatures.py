@@ -1,21 +1,21 @@
-"""Signatures of atoms counted by a database: what `argument_classes` does, said in SQL.
+"""Count the signatures of atoms by SQL, as `argument_classes` does in memory.
 
-A function lives in a table: a column p0, p1, … for each argument position that it depends on, a
-column g0, g1, … for each group whose values it holds, and a row wherever one of them is not 0.
-Signatures are the combinations of groups' values, and three sentences count them:
+A function is a table: a column p0, p1, … for each argument position that it depends on, a column
+g0, g1, … for each group whose values it holds, and a row for each point where one of them is not 0.
+A signature is a combination of the groups' values. Three queries count signatures:
 
-- at listed atoms, `count_at`: join the functions to the list and group by the values;
-- everywhere, `count_everywhere`, where every function has one position: the classes of a position
-  are a GROUP BY, and tuples of classes count as products, which is arithmetic on what came back;
+- at listed atoms (`count_at`): join the functions to the list and group by the values;
+- everywhere (`count_everywhere`), if every function has one position: the classes of a position are
+  a GROUP BY, and the counts of tuples of classes are products, computed in memory;
 - a function f of several positions is split off by its rows S, as in `argument_classes`,
 
       H(f) = H(f ≡ 0) − H(f ≡ 0 on S) + H(f on S),
 
   where "on S" makes the positions of f one block, whose points are the rows of S. A function that
-  overlaps the block without lying inside is joined to S and then covers it.
+  overlaps the block, but is not inside it, is joined to S and then covers it.
 
-Only distinct signatures come back, never a row for an atom. Their values are numbered here
-(`ValueCodes`), 0 for 0, so that integers of any width are told apart by small ones.
+Only distinct signatures are fetched. Their values, integers of any width, get small codes
+(`ValueCodes`); 0 has the code 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lapis.counting.differences.argument_classes import (
     multiply_counts,
     too_many_classes_error,
 )
-from lapis.stores.load_to_store import ScratchTables
+from lapis.stores.store import ScratchTables
 
 
 class StoredFunction(NamedTuple):
@@ -44,30 +44,31 @@ class StoredFunction(NamedTuple):
 
 
 class ValueCodes:
-    """Numbers the values of each group as they are met; 0 is 0."""
+    """Codes of the values of each group, in the order of first use; 0 has the code 0."""
 
     def __init__(self, num_groups: int) -> None:
         self.values: list[list[int]] = [[0] for _ in range(num_groups)]
         self._code: list[dict[int, int]] = [{0: 0} for _ in range(num_groups)]
 
     def number(self, group: int, value: int) -> int:
+        """Return the code of a value."""
         code = self._code[group].setdefault(value, len(self.values[group]))
         if code == len(self.values[group]):
             self.values[group].append(value)
         return code
 
     def encode(self, group: int, column: np.ndarray) -> np.ndarray:
-        """int64[len(column)], the numbers of a group's values."""
+        """Return int64[len(column)], the codes of a group's values."""
         distinct, inverse = np.unique(column, return_inverse=True)
         numbers = [self.number(group, value) for value in distinct.tolist()]
         return np.array(numbers, np.int64)[inverse]
 
 
 class _Block(NamedTuple):
-    """Positions that are told apart together."""
+    """Positions whose values form one point."""
 
     positions: tuple[int, ...]
-    size: int | None  # of its domain, zero where nothing is listed; None where all is listed
+    size: int | None  # of its domain, 0 at points without a row; None if all points have rows
     function: StoredFunction | None  # None: all groups are zero
 
 
@@ -81,12 +82,14 @@ class SignatureCounter:
         self._known: dict[str, Signatures] = {}
 
     def count_at(self, rows: str, arity: int, functions: Sequence[StoredFunction]) -> Signatures:
-        """Of the atoms in a table with columns p0 … p{arity − 1}."""
+        """Count the signatures of the atoms in a table with columns p0 … p{arity − 1}."""
         every = tuple(range(arity))
         return self._group(join_functions(StoredFunction(every, (), rows), functions))
 
-    def look_up(self, rows: str, num_rows: int, functions: Sequence[StoredFunction]) -> np.ndarray:
-        """int64[num_rows, num_groups], the codes at atoms in a table, in the order of column i."""
+    def fetch_codes(
+        self, rows: str, num_rows: int, functions: Sequence[StoredFunction]
+    ) -> np.ndarray:
+        """Return int64[num_rows, num_groups], codes at the atoms of a table by its column i."""
         value = np.zeros((num_rows, self.num_groups), np.int64)
         columns, source = ["r.i"], f"{rows} r"
         for number, function in enumerate(functions):
@@ -101,7 +104,10 @@ class SignatureCounter:
     def count_everywhere(
         self, functions: Sequence[StoredFunction], sizes: Mapping[int, int]
     ) -> Signatures:
-        """Of all tuples over positions of these sizes; one function a set of positions."""
+        """Count signatures of all tuples over positions of these sizes.
+
+        There is at most one function for each set of positions.
+        """
         blocks = [_Block((place,), size, None) for place, size in sizes.items()]
         return merge_signatures([self._count(blocks, functions)])
 
@@ -128,7 +134,7 @@ class SignatureCounter:
     def _restrict(
         self, blocks: Sequence[_Block], functions: Sequence[StoredFunction], split: StoredFunction
     ) -> tuple[list[_Block], list[StoredFunction]]:
-        """The positions of `split` as one block, whose points are its rows."""
+        """Make the positions of `split` one block, whose points are its rows."""
         inside = set(split.positions)
         held = [
             block.function
@@ -147,7 +153,7 @@ class SignatureCounter:
         return [*rest, _Block(split.positions, None, joint)], [*apart, *moved]
 
     def _multiply(self, blocks: Sequence[_Block]) -> Signatures:
-        """All combinations of the blocks' classes; counts multiply."""
+        """Return all combinations of the blocks' classes. Counts are multiplied."""
         result = Signatures(np.zeros((1, self.num_groups), np.int64), np.ones(1, np.int64))
         for block in blocks:
             own = self._classes(block)
@@ -169,7 +175,7 @@ class SignatureCounter:
         return merge_signatures([found, Signatures(nothing, np.array([rest], np.int64))])
 
     def _group(self, function: StoredFunction) -> Signatures:
-        """The distinct values of all rows, and how many rows have them."""
+        """Return the distinct values of all rows with their multiplicities."""
         if function.source in self._known:
             return self._known[function.source]
         columns = [f"g{group}" for group in function.groups]
@@ -197,10 +203,7 @@ class SignatureCounter:
 def join_functions(
     rows: StoredFunction, functions: Sequence[StoredFunction], extra: tuple[str, ...] = ()
 ) -> StoredFunction:
-    """The values of functions, whose positions are among those of the rows, beside each row.
-
-    `extra` are further columns of the rows.
-    """
+    """Join rows with functions of some of their positions; `extra` are further columns of rows."""
     if not functions:
         return rows
     columns = [f"r.p{place}" for place in rows.positions] + [f"r.{name}" for name in extra]
@@ -214,7 +217,7 @@ def join_functions(
 
 
 def _left_join(function: StoredFunction, number: int) -> str:
-    """Joined to rows called r; a function of no positions has one row or none."""
+    """Write a join with rows `r`. A function without positions has at most one row."""
     matches = " AND ".join(f"f{number}.p{p} = r.p{p}" for p in function.positions) or "TRUE"
     return f" LEFT JOIN {function.source} f{number} ON {matches}"
 
@@ -224,7 +227,7 @@ def _filled(function: StoredFunction, number: int) -> list[str]:
 
 
 def _cover(function: StoredFunction, joint: StoredFunction) -> StoredFunction:
-    """The function over its own positions and all those of the joint block."""
+    """Extend a function to all positions of the joint block."""
     shared = [place for place in function.positions if place in joint.positions]
     own = [place for place in function.positions if place not in joint.positions]
     columns = [f"r.p{place}" for place in joint.positions] + [f"f.p{place}" for place in own]
@@ -239,7 +242,7 @@ def _cover(function: StoredFunction, joint: StoredFunction) -> StoredFunction:
 
 
 def unite_functions(scratch: ScratchTables, functions: Sequence[StoredFunction]) -> StoredFunction:
-    """Functions of the same positions as one."""
+    """Join functions of the same positions into one."""
     if len(functions) == 1:
         return functions[0]
     positions = functions[0].positions

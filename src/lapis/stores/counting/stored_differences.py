@@ -1,31 +1,28 @@
-"""What each ground atom changes, found on a store: the groups of the terms are tables there.
+"""Differences of true counts per ground atom, with the groups of their terms in tables.
 
 The terms of a difference are products of groups (`difference_terms`), each a sparse function of
-some argument positions. On a store a group is what its plan selects. A group without plus
-variables is told by its value; one with plus variables has a sparse vector at each point, which is
+some argument positions. On a store a group is the result of its plan. A group without plus
+variables has a number at each point. A group with plus variables has a sparse vector at each point,
 written as a text, "constants:value" in order, so that equal vectors are equal texts. The distinct
-texts are numbered there, and only they come here.
+texts are numbered on the store, and only they are fetched.
 
-Groups of the same positions become one table, and `signatures` counts which combinations
-of values occur. From then on nothing has the data's size: the vectors of the distinct signatures
-are computed by the code that serves data in memory (`AtomVectors`).
+Groups of the same positions become one table, and `stored_signatures` counts the combinations of
+values. From then on nothing has the size of the data: the vectors of the distinct signatures are
+computed as for data in memory (`AtomVectors`).
 
-Blocks in classes, counted on a store: a block is known by the candidates that are listed in it.
+Blocks are counted in classes as in `block_classes`. The vector of a candidate is a product of
+groups: functions of the block's own arguments, of the marked arguments, or of both ("crossing").
+Crossing functions and truth are sparse. So most candidates of a block are in none of their tables
+and differ only in functions of the marked arguments, which are the same for all blocks. The store
+computes
 
-`block_classes` has the question. A candidate's vector is a product of groups, which are functions
-of the block's own arguments, of the marked arguments alone, or of both ("crossing"). Crossing
-functions and truth are sparse, so most candidates of a block are in none of their tables, and
-differ only in functions of the marked arguments, which are the same for all blocks. On the store
+    listed    the candidates in some crossing table, with all their values,
+    a block   the text of its listed candidates' values and numbers, in order.
 
-    listed    the candidates in some crossing table, with all values beside them,
-    a block   the text of its listed candidates' values and numbers, in order,
-
-so that blocks with the same text and the same own values are one class: a GROUP BY. Which
-candidates a class has besides is known without looking: those of the marked arguments' classes
-that are not listed. What comes back are classes of blocks.
-
-A crossing function that does not mention all arguments would make every candidate of its rows
-listed. The relations of such predicates (three arguments and more) are read and counted in memory.
+Blocks with the same text and the same own values are one class, found by GROUP BY and fetched. The
+other candidates of a class follow from the classes of the marked arguments: subtract the listed
+ones. A crossing function of only some arguments would list too many candidates. The relations of
+such predicates (at least three arguments) are read and counted in memory.
 """
 
 from __future__ import annotations
@@ -59,25 +56,23 @@ from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import QueryPlan
-from lapis.stores.counting.signatures import (
+from lapis.stores.counting.stored_signatures import (
     SignatureCounter,
     StoredFunction,
     join_functions,
     unite_functions,
 )
-from lapis.stores.load_to_store import ScratchTables
-from lapis.stores.store import StoredTable
-from lapis.stores.store_engine import StoreEngine
-from lapis.stores.stored_world import StoredWorld
+from lapis.stores.store import ScratchTables, StoredTable
+from lapis.stores.store_engine import StoredWorld, StoreEngine
 
 
 class StoredGroup(NamedTuple):
-    """One factor of some terms, on the store."""
+    """A factor of terms, on the store."""
 
     positions: tuple[int, ...]
     plus: tuple[str, ...]
     source: str  # p{position} …, g{number of the group}; unique by p
-    vectors: SparseVectors | None  # by the values of g; None where g is the vector's only entry
+    vectors: SparseVectors | None  # by the values of g; None if g is the only entry
 
 
 class StoredTerm(NamedTuple):
@@ -89,7 +84,7 @@ class StoredTerm(NamedTuple):
 
 
 class StoredTerms:
-    """Puts the groups of terms on a store, equal ones once."""
+    """Creates the groups of terms on a store, equal ones once."""
 
     def __init__(self, engine: StoreEngine, scratch: ScratchTables, target: FlipTarget) -> None:
         self.engine, self.scratch, self.target = engine, scratch, target
@@ -99,7 +94,7 @@ class StoredTerms:
     def evaluate(
         self, difference: SignedConjunctions, key: WeightKey
     ) -> tuple[list[StoredTerm], list[StoredTerm]]:
-        """The terms of d(g) for false and for true atoms."""
+        """Return the terms of d(g) for false and for true atoms."""
         world = self.engine.world
         wanted = PlanOutput(
             (*self.target.positions, *key.plus), key.plus, True, difference.determined
@@ -138,7 +133,7 @@ class StoredTerms:
     def _number(
         self, part: Expression, source: str, plus: tuple[str, ...], shape: tuple[int, ...]
     ) -> StoredGroup:
-        """The factor as a function of positions, with one value at each point."""
+        """Write a factor as a function of positions with one value at each point."""
         group, names = f"g{len(self.groups)}", self.target.positions
         positions = tuple(place for place, name in enumerate(names) if name in part.variables)
         points = [f"c{part.variables.index(names[place])} AS p{place}" for place in positions]
@@ -165,7 +160,7 @@ class StoredTerms:
         return StoredGroup(positions, plus, query, self._fetch_vectors(distinct))
 
     def _fetch_entries(self, entries: str) -> SparseVectors:
-        """The empty vector, and the one that a group without positions has everywhere."""
+        """Fetch the empty vector and the constant vector of a group without positions."""
         columns, values = [], []
         for batch in self.engine.store.fetch(f"SELECT w, n FROM {entries} t"):
             columns += batch["w"].tolist()
@@ -174,7 +169,7 @@ class StoredTerms:
         return add_entries(2, row, np.array(columns, np.int64), _integers(values))
 
     def _fetch_vectors(self, distinct: StoredTable) -> SparseVectors:
-        """The vector of each number, the empty one first."""
+        """Fetch the vector of each number, the empty one first."""
         rows, columns, values = [], [], []
         num_vectors = 1
         for batch in self.engine.store.fetch(f"SELECT v, g FROM {distinct}"):
@@ -191,7 +186,7 @@ class StoredTerms:
 
 @dataclass(frozen=True)
 class StoredDifferences:
-    """d(g) of every ground atom g of a predicate, by what its groups are on a store."""
+    """d(g) of every ground atom g of a predicate, as groups on a store."""
 
     world: StoredWorld
     engine: StoreEngine
@@ -202,7 +197,7 @@ class StoredDifferences:
     groups: tuple[StoredGroup, ...]
     when_false: tuple[StoredTerm, ...]
     when_true: tuple[StoredTerm, ...]
-    violated: tuple[int, ...]  # hard rules that the data breaks
+    violated: tuple[int, ...]  # hard rules that the data violates
 
     @property
     def interpretation(self) -> Interpretation:
@@ -214,7 +209,7 @@ class StoredDifferences:
 
     @property
     def true_rows(self) -> str:
-        """A source of the true atoms: p0 …, and a group of its own that is 1."""
+        """A source of the true atoms: p0 …, and a further group that is 1."""
         arity = self.target.predicate.arity
         truth = f"1 AS g{len(self.groups)}"
         columns = ", ".join([*(f"c{place} AS p{place}" for place in range(arity)), truth])
@@ -229,7 +224,7 @@ class StoredDifferences:
         return SignatureCounter(self.scratch, len(self.groups) + 1)
 
     def functions(self, terms: Sequence[StoredTerm]) -> list[StoredFunction]:
-        """The groups of the terms, those of the same positions as one function."""
+        """Return the groups of the terms, one function for each set of positions."""
         by_positions: dict[tuple[int, ...], list[int]] = {}
         for number in dict.fromkeys(group for term in terms for group in term.groups):
             by_positions.setdefault(self.groups[number].positions, []).append(number)
@@ -240,7 +235,7 @@ class StoredDifferences:
         ]
 
     def vectors(self, terms: Sequence[StoredTerm]) -> AtomVectors:
-        """The differences by signatures; ask for them when the signatures are counted."""
+        """Return the differences by signature. Call it after the signatures are counted."""
 
         def part(number: int) -> TermGroup:
             group, values = self.groups[number], self.counter.codes.values[number]
@@ -261,16 +256,15 @@ class StoredDifferences:
         )
 
     def count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
-        """Vectors, truth values and how many atoms have them; not yet grouped.
+        """Return vectors, truth values and numbers of atoms, not yet grouped.
 
-        The false atoms are all but the true ones, whose numbers are subtracted.
+        The false atoms are all atoms minus the true ones.
         """
         with self.scratch:
             return self._count_atoms()
 
     def count_candidates(self) -> BlockCandidates:
-        """The candidates of all blocks."""
-
+        """Return the candidates of all blocks."""
         with self.scratch:
             return count_stored_candidates(self)
 
@@ -296,14 +290,14 @@ class StoredDifferences:
         )
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
-        """The difference vectors of atoms int32[n, arity], and their truth values."""
+        """Return the difference vectors of atoms int32[n, arity], and their truth values."""
         places = range(self.target.predicate.arity)
         listed = self.scratch.load(
             {"i": np.arange(len(atoms)), **{f"p{place}": atoms[:, place] for place in places}}
         )
         truth = StoredFunction(tuple(places), (len(self.groups),), self.true_rows)
         functions = [*self.functions((*self.when_false, *self.when_true)), truth]
-        values = self.counter.look_up(str(listed), len(atoms), functions)
+        values = self.counter.fetch_codes(str(listed), len(atoms), functions)
         is_true = values[:, -1] > 0
         parts = [
             (members, self.vectors(terms).at_signatures(values[members]))
@@ -322,7 +316,7 @@ class StoredDifferences:
 def stored_differences(
     world: StoredWorld, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
 ) -> StoredDifferences:
-    """The differences of features that all are direct."""
+    """Compute the differences of features that are all direct (`differences.is_direct`)."""
     engine = StoreEngine(world, world.store)
     scratch = ScratchTables(engine.store)
     terms = StoredTerms(engine, scratch, target)
@@ -349,122 +343,122 @@ def stored_differences(
 
 
 def _integers(values: Sequence[int]) -> np.ndarray:
-    """int64[n], or Python's where 64 bits do not suffice."""
+    """Return int64[n], or object[n] if 64 bits are too few."""
     return narrow_integers(np.array(values, dtype=object))
 
 
-class _Sides(NamedTuple):
-    """The functions of a difference by the arguments that they mention."""
+class _BlockFunctions(NamedTuple):
+    """The functions of a difference, by the arguments that they depend on."""
 
-    own: list[StoredFunction]  # only unmarked ones
-    marked: list[StoredFunction]  # only marked ones
+    own: list[StoredFunction]  # unmarked ones only
+    marked: list[StoredFunction]  # marked ones only
     crossing: list[StoredFunction]  # both
 
 
+class _BlockClass(NamedTuple):
+    """Blocks with the same own values and listed candidates."""
+
+    own: tuple[int, ...]  # codes of all groups, 0 for groups that are not own
+    listed: tuple[tuple[tuple[int, ...], int], ...]  # codes of the other groups, multiplicity
+    number: int
+
+
 def count_stored_candidates(differences: StoredDifferences) -> BlockCandidates:
-    """The candidates of all blocks, blocks merged where they have the same ones."""
-    if any(
-        len(each.positions) < differences.target.predicate.arity
-        for each in _sides(differences).crossing
-    ):
+    """Return the candidates of all blocks, with equal blocks merged."""
+    predicate, sizes = differences.target.predicate, differences.sizes
+    functions = _split_functions(differences)
+    if any(len(each.positions) < predicate.arity for each in functions.crossing):
         world, target = differences.world.read(), differences.target
         return count_candidates(
             evaluate_in_memory(world, target, differences.features, differences.keys)
         )
-    predicate, sizes = differences.target.predicate, differences.sizes
-    unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
-    counter, sides = differences.counter, _sides(differences)
+    groups = [g for each in (*functions.crossing, *functions.marked) for g in each.groups]
     truth = len(differences.groups)
-    groups = [group for each in (*sides.crossing, *sides.marked) for group in each.groups]
     groups.append(truth)
-
-    listed = join_functions(_list_candidates(differences, sides.crossing), sides.marked)
-    found = _count_blocks(differences, listed, unmarked, groups, sides.own)
-    marked = counter.count_everywhere(sides.marked, {p: sizes[p] for p in predicate.block})
-    every = counter.count_everywhere(sides.own, {p: sizes[p] for p in unmarked})
-    silent = dict(zip(map(tuple, every.value.tolist()), every.multiplicity.tolist(), strict=True))
-    for block in found:
-        silent[block.own] -= block.number
-    found += [_Blocks(own, (), number) for own, number in silent.items() if number]
-
+    classes = _count_blocks(differences, functions, groups)
+    marked = differences.counter.count_everywhere(
+        functions.marked, {place: sizes[place] for place in predicate.block}
+    )
+    marked_groups = [group for each in functions.marked for group in each.groups]
+    places = [groups.index(group) for group in marked_groups]
+    candidates = list(
+        zip(
+            map(tuple, marked.value[:, marked_groups].tolist()),
+            marked.multiplicity.tolist(),
+            strict=True,
+        )
+    )
     values: list[np.ndarray] = []
     owner: list[int] = []
     multiplicity: list[int] = []
-    places = [groups.index(g) for each in sides.marked for g in each.groups]
-    marked_groups = [groups[place] for place in places]
-    for number, block in enumerate(found):
-        own = np.array(block.own, np.int64)
-        left = dict(
-            zip(
-                map(tuple, marked.value[:, marked_groups].tolist()),
-                marked.multiplicity.tolist(),
-                strict=True,
-            )
-        )
+
+    def add(number: int, members: list[int], codes: tuple[int, ...], count: int) -> None:
+        value = np.array(classes[number].own, np.int64)
+        value[members] = codes
+        values.append(value)
+        owner.append(number)
+        multiplicity.append(count)
+
+    for number, block in enumerate(classes):
+        unlisted = dict(candidates)
         for codes, count in block.listed:
-            value = own.copy()
-            value[groups] = codes
-            values.append(value)
-            multiplicity.append(count)
-            left[tuple(codes[place] for place in places)] -= count
-        for codes, count in left.items():
+            add(number, groups, codes, count)
+            unlisted[tuple(codes[place] for place in places)] -= count
+        for codes, count in unlisted.items():
             if count:
-                value = own.copy()
-                value[marked_groups] = codes
-                values.append(value)
-                multiplicity.append(count)
-        owner += [number] * (len(values) - len(owner))
+                add(number, marked_groups, codes, count)
     table = np.array(values, np.int64).reshape(len(values), len(differences.groups) + 1)
     return BlockCandidates(
         np.array(owner, np.int64),
         differences.vectors(differences.when_false).at_signatures(table),
         table[:, truth] > 0,
         np.array(multiplicity, np.int64),
-        np.array([block.number for block in found], np.int64),
+        np.array([block.number for block in classes], np.int64),
     )
 
 
-class _Blocks(NamedTuple):
-    """Blocks with the same own values and listed candidates."""
-
-    own: tuple[int, ...]  # codes of all groups, 0 for those that are not own
-    listed: tuple[tuple[tuple[int, ...], int], ...]  # codes of the other groups, how many
-    number: int
-
-
-def _sides(differences: StoredDifferences) -> _Sides:
+def _split_functions(differences: StoredDifferences) -> _BlockFunctions:
     marked = set(differences.target.predicate.block)
-    sides = _Sides([], [], [])
+    found = _BlockFunctions([], [], [])
     for function in differences.functions(differences.when_false):
         inside = marked.intersection(function.positions)
         if not inside:
-            sides.own.append(function)
+            found.own.append(function)
         elif len(inside) == len(function.positions):
-            # Where nothing is unmarked these mention all there is to mention.
-            sides.marked.append(function)
+            found.marked.append(function)  # without unmarked arguments, all arguments are marked
         else:
-            sides.crossing.append(function)
-    return sides
-
-
-def _list_candidates(
-    differences: StoredDifferences, crossing: Sequence[StoredFunction]
-) -> StoredFunction:
-    """The candidates that a crossing function or the data lists."""
-    places = tuple(range(differences.target.predicate.arity))
-    truth = StoredFunction(places, (len(differences.groups),), differences.true_rows)
-    return unite_functions(differences.scratch, [*crossing, truth])
+            found.crossing.append(function)
+    return found
 
 
 def _count_blocks(
+    differences: StoredDifferences, functions: _BlockFunctions, groups: Sequence[int]
+) -> list[_BlockClass]:
+    """Return the classes of all blocks."""
+    predicate, sizes = differences.target.predicate, differences.sizes
+    unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
+    every = differences.counter.count_everywhere(
+        functions.own, {place: sizes[place] for place in unmarked}
+    )
+    unlisted = dict(zip(map(tuple, every.value.tolist()), every.multiplicity.tolist(), strict=True))
+    found = _count_listed_blocks(differences, functions, unmarked, groups)
+    for block in found:
+        unlisted[block.own] -= block.number
+    return [*found, *(_BlockClass(own, (), number) for own, number in unlisted.items() if number)]
+
+
+def _count_listed_blocks(
     differences: StoredDifferences,
-    listed: StoredFunction,
+    functions: _BlockFunctions,
     unmarked: Sequence[int],
     groups: Sequence[int],
-    own: Sequence[StoredFunction],
-) -> list[_Blocks]:
-    """The blocks with listed candidates."""
-    dialect, codes = differences.engine.store.dialect, differences.counter.codes
+) -> list[_BlockClass]:
+    """Return the classes of blocks with listed candidates."""
+    dialect = differences.engine.store.dialect
+    every = tuple(range(differences.target.predicate.arity))
+    truth = StoredFunction(every, (len(differences.groups),), differences.true_rows)
+    candidates = unite_functions(differences.scratch, [*functions.crossing, truth])
+    listed = join_functions(candidates, functions.marked)
     keys = [f"p{place}" for place in unmarked]
     values = [f"g{group}" for group in groups]
     counted = (
@@ -477,27 +471,29 @@ def _count_blocks(
         f"(SELECT {', '.join([*keys, f'{dialect.join_texts(text)} AS v'])} "
         f"FROM ({counted}) t{grouped})"
     )
-    columns = [f"g{group}" for each in own for group in each.groups]
-    joined = join_functions(StoredFunction(tuple(unmarked), (), written), own, extra=("v",))
+    own_groups = [group for each in functions.own for group in each.groups]
+    columns = [f"g{group}" for group in own_groups]
+    blocks = StoredFunction(tuple(unmarked), (), written)
+    joined = join_functions(blocks, functions.own, extra=("v",))
     query = (
         f"SELECT {', '.join(['v', *columns, 'count(*) AS num'])} FROM {joined.source} t "
         f"GROUP BY {', '.join(['v', *columns])} LIMIT {MAX_SIGNATURES + 1}"
     )
-    found: list[_Blocks] = []
+    codes = differences.counter.codes
+    found: list[_BlockClass] = []
     for batch in differences.engine.store.fetch(query):
         value = np.zeros((len(batch["num"]), len(differences.groups) + 1), np.int64)
-        for each in own:
-            for group in each.groups:
-                value[:, group] = codes.encode(group, batch[f"g{group}"])
+        for group in own_groups:
+            value[:, group] = codes.encode(group, batch[f"g{group}"])
         for row, line, number in zip(
             value.tolist(), batch["v"].tolist(), batch["num"].tolist(), strict=True
         ):
             entries = [tuple(map(int, entry.split(":"))) for entry in line.split(",")]
-            candidates = tuple(
+            members = tuple(
                 (tuple(codes.number(g, v) for g, v in zip(groups, entry, strict=False)), entry[-1])
                 for entry in entries
             )
-            found.append(_Blocks(tuple(row), candidates, number))
+            found.append(_BlockClass(tuple(row), members, number))
         if len(found) > MAX_SIGNATURES:
             raise too_many_classes_error(len(found))
     return found

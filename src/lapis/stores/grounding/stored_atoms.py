@@ -1,18 +1,15 @@
-"""What is known of each predicate on a store, as relations that plans can name.
+"""Evidence as tables of a store, and numbers for the atoms that are unknown.
 
-What is known of each predicate as tables, and numbers for the atoms that are unknown.
+The number of an atom is the number of its predicate's first atom plus the mixed-radix number of its
+arguments' codes. So no table of atoms is joined, and an atom has the same number on every engine.
+The price is that numbers have gaps where atoms are known.
 
-An atom's number is computed, not looked up: the number of its predicate's first atom plus the code
-that its arguments spell. So no table of atoms is joined, and the same atom has the same number on
-every engine; the price is that numbers have gaps where atoms are known.
-
-Predicates are sparse or dense as in `grounding.atoms`. One with blocks is always sparse: what a
-block leaves possible has to be listed to see what it forces (`grounding.blocks` says what).
+Predicates are sparse or dense as in `grounding.atoms`. A predicate with blocks is always sparse:
+the possible values of a block must be listed to find those that are forced (`grounding.blocks`).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,35 +27,36 @@ from lapis.problem.problem import Evidence, LazyEvidence, Problem
 from lapis.relational.conjunction import RelationAtom
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.stores.load_to_store import StoredExtension, TableRows
-from lapis.stores.store import Store, StoredTable, fetch_all
+from lapis.stores.store import ScratchTables, Store, StoredTable, fetch_all
 from lapis.stores.store_engine import StoreEngine
 
 
 @dataclass(frozen=True)
 class KnownTables:
-    """The predicates' atoms in tables; relations are added when first asked for.
+    """The predicates' atoms in tables. Relations are added on first use.
 
     A predicate without an entry in `atoms` is derived and not evaluated yet.
     """
 
-    store: Store
+    scratch: ScratchTables
     domains: Mapping[str, Domain]
     types: Mapping[str, tuple[str, ...]]  # of each base and derived predicate's arguments
     atoms: dict[str, StoredAtoms]
     relations: dict[str, Extension] = field(default_factory=dict)
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    _number: itertools.count[int] = field(default_factory=itertools.count)
 
     @cached_property
     def tables(self) -> StoreEngine:
-        return StoreEngine(Interpretation(self.domains, self.relations), self.store)
+        return StoreEngine(Interpretation(self.domains, self.relations), self.scratch.store)
 
     def atom_numbers(self, predicate: str) -> StoredAtoms | None:
+        """Return the atoms of a predicate, None if it is not evaluated yet."""
         return self.atoms.get(predicate)
 
     def known_atom(
         self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
     ) -> RelationAtom | None:
+        """Return an atom over the true, false, unknown, … atoms; None if there are none."""
         key = (predicate, kind)
         if key not in self._created:
             table = self._table(self.atoms[predicate], kind)
@@ -67,9 +65,11 @@ class KnownTables:
         return None if name is None else RelationAtom(name, terms)
 
     def add(self, table: StoredTable, types: tuple[str, ...]) -> str:
-        """The name of a new relation of a table's distinct rows."""
-        name = f"relation {next(self._number)}"
-        self.relations[name] = StoredExtension(types, TableRows(self.store, table, len(types)))
+        """Add a relation of a table's distinct rows; return its name."""
+        name = f"relation {len(self.relations)}"
+        self.relations[name] = StoredExtension(
+            types, TableRows(self.scratch.store, table, len(types))
+        )
         return name
 
     def _table(self, atoms: StoredAtoms, kind: str) -> StoredTable:
@@ -91,12 +91,13 @@ class KnownTables:
         assert other is not None
         if not one.rows or not other.rows:
             return one if one.rows else other
-        columns = ", ".join(columns_of(arity))
+        columns = ", ".join(argument_columns(arity))
         rows = f"SELECT {columns} FROM {one} UNION ALL SELECT {columns} FROM {other}"
-        return self.store.create(f"known {next(self._number)}", rows)
+        return self.scratch.create(rows)
 
 
-MOST_NUMBER = (2**31 - 1) * (2**31 - 19)  # of atoms: below what components can be found of
+MOST_NUMBER = (2**31 - 1) * (2**31 - 19)  # of atoms: `packing.MOST_VERTEX`
+AT_MOST_ONE, EXACTLY_ONE, DEFINITION = -2, -3, -4  # weights of rows that are not clauses
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,12 @@ class StoredAtoms:
         return self.total - self.num_true - self.num_unknown
 
     def number(self, codes: Sequence[str]) -> str:
-        """The number of the atom with these arguments, as SQL."""
-        return f"({self.first} + {spell(codes, self.sizes)})"
+        """Write the number of the atom with these arguments."""
+        return f"({self.first} + {packed_code(codes, self.sizes)})"
 
 
-def spell(codes: Sequence[str], sizes: Sequence[int]) -> str:
-    """The mixed-radix value of codes, the last varying fastest, as SQL over 64 bits."""
+def packed_code(codes: Sequence[str], sizes: Sequence[int]) -> str:
+    """Write the mixed-radix number of codes, the last varying fastest, in 64 bits."""
     text = "0"
     for code, size in zip(codes, sizes, strict=True):
         whole = f"CAST({code} AS BIGINT)"
@@ -143,17 +144,17 @@ def spell(codes: Sequence[str], sizes: Sequence[int]) -> str:
     return text
 
 
-def columns_of(arity: int) -> list[str]:
-    """The columns of a relation's table."""
+def argument_columns(arity: int) -> list[str]:
+    """Return the columns of a relation's table: c0, c1, …, or n without arguments."""
     return [f"c{i}" for i in range(arity)] or ["n"]
 
 
-def number_atoms(problem: Problem, store: Store) -> dict[str, StoredAtoms]:
-    """Evidence as tables, closed under blocks, with numbers for what is unknown."""
+def store_evidence(problem: Problem, scratch: ScratchTables) -> dict[str, StoredAtoms]:
+    """Put the evidence, closed under blocks, into tables and number the unknown atoms."""
     found: dict[str, StoredAtoms] = {}
     first = 0
-    for place, (name, evidence) in enumerate(problem.evidence.items()):
-        found[name] = atoms = store_atoms(evidence, problem.domains, store, f"p{place}", first)
+    for name, evidence in problem.evidence.items():
+        found[name] = atoms = store_atoms(evidence, problem.domains, scratch, first)
         first += atoms.total if atoms.num_unknown else 0
         if first > MOST_NUMBER:
             raise TooLarge(
@@ -167,39 +168,36 @@ def number_atoms(problem: Problem, store: Store) -> dict[str, StoredAtoms]:
 
 
 def store_atoms(
-    evidence: Evidence, domains: Mapping[str, Domain], store: Store, label: str, first: int
+    evidence: Evidence, domains: Mapping[str, Domain], scratch: ScratchTables, first: int
 ) -> StoredAtoms:
-    """The atoms of a predicate, in tables whose names begin with the label."""
+    """Put the atoms of a predicate into tables."""
     predicate, sizes = evidence.predicate, argument_sizes(evidence, domains)
-    true = true_table(store, f"{label} true", evidence)
+    if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
+        true = evidence.rows.table
+    else:
+        true = load_rows(scratch, evidence.true)
     if predicate.block:
-        true, unknown = close_blocks(evidence, true, domains, store, label)
+        true, unknown = store_blocks(evidence, true, domains, scratch)
         return StoredAtoms(predicate, sizes, True, true, None, unknown, first)
     if not evidence.open:
-        unknown = load_rows(store, f"{label} unknown", evidence.unknown)
+        unknown = load_rows(scratch, evidence.unknown)
         return StoredAtoms(predicate, sizes, True, true, None, unknown, first)
-    false = load_rows(store, f"{label} false", evidence.false)
+    false = load_rows(scratch, evidence.false)
     if math.prod(sizes) < 2 * false.rows:  # fewer are true or unknown than false
-        candidates = without(product(store, sizes), [true, false], len(sizes))
-        unknown = store.create(f"{label} unknown", candidates)
+        candidates = select_product(scratch.store, sizes)
+        unknown = scratch.create(select_without(candidates, [true, false], len(sizes)))
         return StoredAtoms(predicate, sizes, True, true, None, unknown, first)
     return StoredAtoms(predicate, sizes, False, true, false, None, first)
 
 
-def true_table(store: Store, name: str, evidence: Evidence) -> StoredTable:
-    """The true tuples, which may be there already."""
-    if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
-        return evidence.rows.table
-    return load_rows(store, name, evidence.true)
-
-
-def load_rows(store: Store, name: str, rows: np.ndarray) -> StoredTable:
+def load_rows(scratch: ScratchTables, rows: np.ndarray) -> StoredTable:
+    """Load tuples int32[num_rows, arity] as columns c0, c1, …, or n without arguments."""
     columns: dict[str, np.ndarray] = {f"c{i}": column for i, column in enumerate(rows.T)}
-    return store.load(name, columns or {"n": np.ones(len(rows), np.int32)})
+    return scratch.load(columns or {"n": np.ones(len(rows), np.int32)})
 
 
-def product(store: Store, sizes: Sequence[int]) -> str:
-    """All tuples of codes below these sizes."""
+def select_product(store: Store, sizes: Sequence[int]) -> str:
+    """Write a SELECT of all tuples of codes below these sizes."""
     if not sizes:
         return "SELECT CAST(1 AS INTEGER) AS n"
     sources = [
@@ -207,82 +205,78 @@ def product(store: Store, sizes: Sequence[int]) -> str:
         f"a{place}"
         for place, size in enumerate(sizes)
     ]
-    return f"SELECT {', '.join(columns_of(len(sizes)))} FROM {' CROSS JOIN '.join(sources)}"
+    return f"SELECT {', '.join(argument_columns(len(sizes)))} FROM {' CROSS JOIN '.join(sources)}"
 
 
-def without(rows: str, excluded: Sequence[StoredTable], arity: int) -> str:
-    """The rows of a SELECT that no table has."""
-    matches = " AND ".join(f"x.{column} = u.{column}" for column in columns_of(arity))
+def select_without(rows: str, excluded: Sequence[StoredTable], arity: int) -> str:
+    """Write a SELECT of the rows of a SELECT that are in none of the tables."""
+    matches = " AND ".join(f"x.{column} = u.{column}" for column in argument_columns(arity))
     conditions = [
         f"NOT EXISTS (SELECT 1 FROM {table} x WHERE {matches})" for table in excluded if table.rows
     ]
     return f"SELECT u.* FROM ({rows}) u WHERE {' AND '.join(conditions) or 'TRUE'}"
 
 
-def list_unknown(atoms: StoredAtoms, store: Store) -> str:
-    """A SELECT of the unknown atoms: their arguments, and `atom`, their number."""
+def select_unknown(atoms: StoredAtoms, store: Store) -> str:
+    """Write a SELECT of the unknown atoms: their arguments and `atom`, their number."""
     arity = len(atoms.sizes)
     rows = f"SELECT * FROM {atoms.unknown}"
     if atoms.unknown is None:
         known = [table for table in (atoms.true, atoms.false) if table is not None]
-        rows = without(product(store, atoms.sizes), known, arity)
-    columns = [f"u.{column}" for column in columns_of(arity)]
+        rows = select_without(select_product(store, atoms.sizes), known, arity)
+    columns = [f"u.{column}" for column in argument_columns(arity)]
     number = atoms.number(columns[:arity])
     return f"SELECT {', '.join(columns)}, {number} AS atom FROM ({rows}) u"
 
 
-def close_blocks(
-    evidence: Evidence, true: StoredTable, domains: Mapping[str, Domain], store: Store, label: str
+def store_blocks(
+    evidence: Evidence, true: StoredTable, domains: Mapping[str, Domain], scratch: ScratchTables
 ) -> tuple[StoredTable, StoredTable]:
-    """True and unknown tuples of a predicate with blocks, as `grounding.blocks` closes them."""
-    predicate = evidence.predicate
+    """Create the true and unknown tuples of a predicate with blocks (`blocks.apply_blocks`)."""
+    predicate, store = evidence.predicate, scratch.store
     shape = block_shape(predicate, domains)
     key = [f"c{i}" for i in shape.key]
     by_key = f" GROUP BY {', '.join(key)}" if key else ""
     same = " AND ".join(f"x.{column} = u.{column}" for column in key) or "TRUE"
 
-    def refuse(rows: str, what: str) -> None:
+    def refuse_rows(rows: str, problem: str) -> None:
         for batch in store.fetch(f"{rows} LIMIT 1"):
             if len(next(iter(batch.values()))):
                 codes = [int(batch[column][0]) for column in key]
-                refuse_block(evidence, shape, codes, domains, what)
+                refuse_block(evidence, shape, codes, domains, problem)
 
     listed = ", ".join(key) or "count(*) AS n"
-    refuse(f"SELECT {listed} FROM {true}{by_key} HAVING count(*) > 1", "two true values")
+    refuse_rows(f"SELECT {listed} FROM {true}{by_key} HAVING count(*) > 1", "two true values")
     if evidence.open:
-        false = load_rows(store, f"{label} false", evidence.false)
+        false = load_rows(scratch, evidence.false)
         sizes = [len(domains[name]) for name in predicate.types]
-        rows = without(product(store, sizes), [false], predicate.arity)
+        rows = select_without(select_product(store, sizes), [false], predicate.arity)
     else:
-        marked = load_rows(store, f"{label} marked", evidence.unknown)
-        rows = f"SELECT * FROM {marked}"
-    candidates = store.create(
-        f"{label} candidates",
-        f"SELECT u.* FROM ({rows}) u WHERE NOT EXISTS (SELECT 1 FROM {true} x WHERE {same})",
+        rows = f"SELECT * FROM {load_rows(scratch, evidence.unknown)}"
+    candidates = scratch.create(
+        f"SELECT u.* FROM ({rows}) u WHERE NOT EXISTS (SELECT 1 FROM {true} x WHERE {same})"
     )
     if not predicate.exactly_one:
         return true, candidates
     for missing in _missing_blocks(store, shape.key, shape.key_sizes, (true, candidates)):
-        refuse(missing, "no possible value")
-    columns = ", ".join(f"u.{column}" for column in columns_of(predicate.arity))
+        refuse_rows(missing, "no possible value")
+    columns = ", ".join(f"u.{column}" for column in argument_columns(predicate.arity))
     counted = f"SELECT {', '.join([*key, 'count(*) AS times'])} FROM {candidates}{by_key}"
-    alone = f"SELECT {columns} FROM {candidates} u JOIN ({counted}) x ON {same} WHERE x.times"
-    forced = store.create(f"{label} forced", f"{alone} = 1")
-    unknown = store.create(f"{label} unknown", f"{alone} > 1")
-    every = f"SELECT * FROM {true} UNION ALL SELECT * FROM {forced}"
-    return store.create(f"{label} decided", every), unknown
+    of_size = f"SELECT {columns} FROM {candidates} u JOIN ({counted}) x ON {same} WHERE x.times"
+    every = f"SELECT * FROM {true} UNION ALL {of_size} = 1"  # a single candidate is true
+    return scratch.create(every), scratch.create(f"{of_size} > 1")
 
 
 def _missing_blocks(
     store: Store, key: Sequence[int], sizes: Sequence[int], tables: Sequence[StoredTable]
 ) -> Iterator[str]:
-    """SELECTs of blocks that no table has a tuple of."""
+    """Write SELECTs of blocks without a tuple in any table."""
     if not key:
         if not any(table.rows for table in tables):
             yield "SELECT CAST(1 AS INTEGER) AS n"
         return
     names = [f"k.c{place} AS c{position}" for place, position in enumerate(key)]
-    rows = f"SELECT {', '.join(names)} FROM ({product(store, sizes)}) k"
+    rows = f"SELECT {', '.join(names)} FROM ({select_product(store, sizes)}) k"
     matches = " AND ".join(f"x.c{position} = u.c{position}" for position in key)
     absent = " AND ".join(
         f"NOT EXISTS (SELECT 1 FROM {table} x WHERE {matches})" for table in tables
@@ -290,9 +284,11 @@ def _missing_blocks(
     yield f"SELECT u.* FROM ({rows}) u WHERE {absent}"
 
 
-def look_up(atoms: StoredAtoms, rows: np.ndarray, store: Store) -> tuple[np.ndarray, np.ndarray]:
-    """Which atoms, int32[num_rows, arity] distinct, are true, and which unknown: bool[num_rows]."""
-    codes = load_rows(store, "looked up", rows) if rows.shape[1] else None
+def find_known(
+    atoms: StoredAtoms, rows: np.ndarray, scratch: ScratchTables
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which atoms int32[n, arity], all distinct, are true and which unknown: bool[n]."""
+    codes = load_rows(scratch, rows) if rows.shape[1] else None
 
     def inside(table: StoredTable | None) -> np.ndarray:
         found = np.zeros(len(rows), bool)
@@ -301,7 +297,7 @@ def look_up(atoms: StoredAtoms, rows: np.ndarray, store: Store) -> tuple[np.ndar
         if codes is None:
             return ~found
         matches = " AND ".join(f"x.{column} = u.{column}" for column in codes.columns)
-        hits = fetch_all(store, f"SELECT u.* FROM {codes} u JOIN {table} x ON {matches}")
+        hits = fetch_all(scratch.store, f"SELECT u.* FROM {codes} u JOIN {table} x ON {matches}")
         known = {row: place for place, row in enumerate(map(tuple, rows.tolist()))}
         columns = (hits[column].tolist() for column in codes.columns)
         found[[known[row] for row in zip(*columns, strict=True)]] = True
@@ -310,5 +306,5 @@ def look_up(atoms: StoredAtoms, rows: np.ndarray, store: Store) -> tuple[np.ndar
     true = inside(atoms.true)
     unknown = inside(atoms.unknown) if atoms.sparse else ~(true | inside(atoms.false))
     if codes is not None:
-        store.drop(codes.name)
+        scratch.drop(codes)
     return true, unknown

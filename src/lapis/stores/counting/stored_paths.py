@@ -1,9 +1,9 @@
-"""Scores of clauses counted on a store: the columns of a path are tables there.
+"""Scores of clauses on a store: the columns of a path are tables.
 
-`path_differences` has the mathematics. A column is a join of the path's atoms, summed over all but
-the target's arguments; here it is a table that is made once and stays until the search is over.
-Atoms fall into classes by the columns' values, counted by `signatures`; what comes back are
-the classes, in the order in which memory lists them, so that scores are the same to the last digit.
+The mathematics is in `path_differences`. A column is a join of the path's atoms, summed over all
+variables except the target's arguments. Here it is a table that exists until the search ends.
+`stored_signatures` counts the classes of atoms with equal values in all columns. The classes are
+fetched and sorted as in memory, so that scores are equal to the last digit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,14 @@ import numpy as np
 from lapis.data.lazy_database import LazyDomain, LazyNames
 from lapis.relational.algebra import Expression
 from lapis.relational.plan import QueryPlan, Term
-from lapis.stores.counting.signatures import (
+from lapis.stores.counting.stored_signatures import (
     SignatureCounter,
     StoredFunction,
     unite_functions,
 )
-from lapis.stores.load_to_store import (
-    LoadedRows,
-    ScratchTables,
-    StoredExtension,
-)
-from lapis.stores.store import Store, fetch_number
-from lapis.stores.store_engine import StoreEngine
-from lapis.stores.stored_world import StoredWorld
+from lapis.stores.load_to_store import LoadedRows, StoredExtension
+from lapis.stores.store import ScratchTables, Store, fetch_number
+from lapis.stores.store_engine import StoredWorld, StoreEngine
 from lapis.structure.candidates import Path, PathAtom, variable_types
 from lapis.structure.path_differences import (
     Joins,
@@ -46,7 +41,7 @@ StoredColumn = str  # the source of a join on the store: columns k0, k1, … and
 
 
 class _NumberedConstants(LazyNames):
-    """Constants of all worlds, of which only the number is known here."""
+    """The constants of all worlds. Only their number is available."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -62,7 +57,7 @@ class _NumberedConstants(LazyNames):
 
 
 class StoredJoins(Joins[StoredColumn]):
-    """Joins on a store."""
+    """Joins as tables of a store."""
 
     def __init__(self, data: TrainingData, store: Store) -> None:
         super().__init__(data)
@@ -116,7 +111,7 @@ class StoredJoins(Joins[StoredColumn]):
         ]
         select = f"SELECT {', '.join([*columns, 'n'])} FROM {source} t"
         if len(atoms) == 1 and len(set(atoms[0].variables)) == num_kept:
-            return f"({select})"  # a relation as it is
+            return f"({select})"  # an unchanged relation
         return str(self.scratch.create(select))
 
     def _plan(self, expression: Expression, types: dict[str, str]) -> QueryPlan:
@@ -129,7 +124,7 @@ class StoredJoins(Joins[StoredColumn]):
 
 @dataclass(frozen=True, eq=False)
 class StoredPath(PathDifferences):
-    """Columns are tables of a store."""
+    """Path differences with columns in tables of a store."""
 
     columns: tuple[PathColumn[StoredColumn], ...]  # the last one is truth
     store: Store
@@ -149,11 +144,11 @@ class StoredPath(PathDifferences):
             counter = SignatureCounter(scratch, len(self.columns))
             places = {f"p{place}": rows[:, place] for place in range(rows.shape[1])}
             listed = scratch.load({"i": np.arange(len(rows)), **places})
-            codes = counter.look_up(str(listed), len(rows), self._functions(scratch, None))
+            codes = counter.fetch_codes(str(listed), len(rows), self._functions(scratch, None))
         return self._values(counter, codes)
 
     def _functions(self, scratch: ScratchTables, world: int | None) -> list[StoredFunction]:
-        """Columns of the same axes as one function; of one world, if it is said which."""
+        """Return one function for each set of axes, restricted to one world if it is given."""
         types = self.data.predicates[self.predicate].types
         found = []
         for axes, members in group_columns(self.columns).items():
@@ -174,7 +169,7 @@ class StoredPath(PathDifferences):
         return found
 
     def _values(self, counter: SignatureCounter, codes: np.ndarray) -> np.ndarray:
-        """float64[n, num_columns], the values that codes stand for."""
+        """Return float64[n, num_columns], the values of codes."""
         values = np.empty(codes.shape)
         for number, known in enumerate(counter.codes.values):
             values[:, number] = np.array([float(value) for value in known])[codes[:, number]]
