@@ -360,7 +360,7 @@ def test_the_command(run: Run) -> None:
     assert found["weights"][0]["formula"] == "root: lonely(x)"
     code, _, err = run("field", "learn", "f.rrf")
     assert code == 1
-    assert "no atoms to learn from" in err
+    assert "nothing to learn from" in err
     code, _, err = run("field", "learn", "f.rrf", "f.db", "-o", "missing/out.rrf")
     assert code == 1
     assert "no folder missing" in err

@@ -10,7 +10,7 @@ otherwise. Other formulas become conjunctions by De Morgan's laws:
     ∃y F(x,y)   the negation of ∀y ¬F(x,y)
     A ⇔ B       neither (A ∧ ¬B) nor (¬A ∧ B), which are mutually exclusive
 
-A formula of weight w becomes one child of the root: w times a conjunction, or −w times the negate
+A formula of weight w becomes one child of the root: w times a conjunction, or −w times the negated
 conjunction of a disjunction (equal up to a constant). An equivalence has two children of weight −w.
 The distribution is that of the model in the limit of large S: a sum over n groundings that are all
 false is n e^−S instead of 0, and the exponent of its parent has an error of at most S n e^−S. A
