@@ -144,14 +144,14 @@ def run_task(task: Task, folder: Path, engines: list[str]) -> None:
 
 def count_on(engine: str, problem: Problem, expected: list[FeatureCount]) -> None:
     """Count all rules on an engine; exits with a message where a count is another."""
-    from lapis.counting.rule_counts import world_of
+    from lapis.counting.rule_counts import build_closed_world
     from lapis.counting.totals import count_feature
     from lapis.stores import open_store
     from lapis.stores.load_to_store import place_problem
 
     with running(engine) as place, open_store(place) as store:
         start = time.perf_counter()
-        world = world_of(place_problem(problem, store))
+        world = build_closed_world(place_problem(problem, store))
         for feature, known in zip(problem.normal_form.features, expected, strict=True):
             if count_feature(feature, world) != known:
                 sys.exit(f"  {engine}: {problem.model.rules[feature.rule].text} is counted wrong")

@@ -100,7 +100,7 @@ def main(names: list[str]) -> int:
 def warm_up() -> None:
     """Load the kernels that every count uses."""
     import lapis
-    from lapis.counting.differences.classes import find_difference_classes
+    from lapis.counting.differences.atom_classes import find_difference_classes
 
     problem = lapis.build_problem(lapis.parse(SMOKERS), lapis.Database.parse(TOY_DATA))
     for predicate in ("Friends", "Smokes"):
@@ -157,7 +157,7 @@ def run_task(task: Task, folder: Path) -> None:
 
 def classify(problem: object, predicates: Sequence[str]) -> None:
     """Find the classes of each predicate's atoms and print one line for each."""
-    from lapis.counting.differences.classes import find_difference_classes
+    from lapis.counting.differences.atom_classes import find_difference_classes
     from lapis.problem.problem import Problem
 
     assert isinstance(problem, Problem)

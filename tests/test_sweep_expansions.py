@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lapis
-import lapis.counting.differences.differences as differences
+import lapis.counting.differences.signed_conjunctions as differences
 import lapis.inference.exact.elimination_order as elimination_order
 import lapis.relational.compile as compiler
 from cli_run import Run
@@ -124,7 +124,7 @@ def test_differences_refuse_with_their_number() -> None:
 @pytest.mark.usefixtures("bounded")
 def test_differences_of_many_literals_are_exact() -> None:
     """d(g) of the conjunction of k atoms P(x): with n true it has n^k true groundings."""
-    from lapis.counting.differences.classes import find_difference_classes
+    from lapis.counting.differences.atom_classes import find_difference_classes
 
     size = 7
     model = lapis.parse(f"{TYPES}1 " + " ^ ".join(f"P(x{i})" for i in range(size)))

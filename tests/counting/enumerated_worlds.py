@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from hypothesis import strategies as st
 
-from lapis.counting.complete_world import extend
+from lapis.counting.complete_world import add_derived
 from lapis.data.database import Domain
 from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Constant, Variable
@@ -70,7 +70,7 @@ class SmallWorld:
 
     @cached_property
     def extensions(self) -> Interpretation:
-        return extend(
+        return add_derived(
             build_interpretation(PREDICATES, self.domains, self.relations), self.definitions
         )
 

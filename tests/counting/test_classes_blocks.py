@@ -20,12 +20,12 @@ from counting.small_worlds import (
     count_true,
     small_problems,
 )
-from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
-from lapis.counting.differences.classes import (
+from lapis.counting.differences.atom_classes import (
     DifferenceClasses,
     find_difference_classes,
     pseudo_log_likelihood,
 )
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
 from lapis.language.model import Predicate
 
 pytestmark = pytest.mark.usefixtures("price_everything")

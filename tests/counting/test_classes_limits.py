@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counting.small_worlds import build
-from lapis.counting.differences import argument_classes, classes
-from lapis.counting.differences import find_block_classes as blocks
+from lapis.counting.differences import argument_classes, atom_classes, block_classes
 from lapis.counting.differences.argument_classes import Function, count_signatures
+from lapis.counting.differences.atom_classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.block_classes import find_block_classes
-from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
@@ -182,15 +181,15 @@ def test_listing_atoms_and_blocks_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     marked = Predicate("Friends", ("p", "p"), block=(1,))
     problem = build({"p": NAMES[:5]}, (marked,), (chained,), set(), [somebody]).problem
     assert find_difference_classes(problem, "Friends").multiplicity.tolist() == [20, 5]
-    monkeypatch.setattr(classes, "MAX_LISTED", 24)
-    monkeypatch.setattr(blocks, "MAX_LISTED", 24)
+    monkeypatch.setattr(atom_classes, "MAX_LISTED", 24)
+    monkeypatch.setattr(block_classes, "MAX_LISTED", 24)
     for find in (find_difference_classes, find_block_classes):
         with pytest.raises(TooLarge) as caught:
             find(problem, "Friends")
         assert caught.value.code == "too-many-atoms"
 
     plain = build({"p": NAMES[:5]}, (marked,), (), set()).problem
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 4)
+    monkeypatch.setattr(block_classes, "MAX_BLOCKS", 4)
     with pytest.raises(TooLarge) as caught:
         find_block_classes(plain, "Friends")
     assert caught.value.code == "too-many-blocks"

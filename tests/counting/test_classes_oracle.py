@@ -10,8 +10,8 @@ from hypothesis import given
 
 import lapis
 import oracle
+from lapis.counting.differences.atom_classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.differences.block_classes import find_block_classes
-from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
 from lapis.counting.flipping_world import FlippingWorld
 from strategies import Case, cases
 

@@ -17,8 +17,8 @@ from counting.small_worlds import (
     difference,
     small_problems,
 )
+from lapis.counting.differences.atom_classes import DifferenceClasses, find_difference_classes
 from lapis.counting.differences.atom_differences import open_differences
-from lapis.counting.differences.classes import DifferenceClasses, find_difference_classes
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lapis
-from lapis.counting.differences.classes import AtomStack, BlockStack
+from lapis.counting.differences.atom_classes import AtomStack, BlockStack
 from lapis.learning import separability
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.pseudo import PredicateTerm, PseudoObjective, pseudo_objective

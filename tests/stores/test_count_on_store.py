@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lapis
 from cli_run import Run
 from counting.enumerated_worlds import worlds
-from lapis.counting.complete_world import extend
+from lapis.counting.complete_world import add_derived
 from lapis.errors import LapisError
 from lapis.relational.interpretation import build_interpretation
 from lapis.stores import Store, fetch_all, open_store
@@ -169,7 +169,7 @@ def test_derived_relations_are_tables_with_the_same_rows(store: Store, data: st.
     world = data.draw(worlds().filter(lambda world: bool(world.definitions)))
     here = build_interpretation(world.model.predicates, world.domains, world.relations)
     relations = {name: store_extension(store, own) for name, own in here.relations.items()}
-    there = extend(StoredWorld(here.domains, relations, store), world.definitions)
+    there = add_derived(StoredWorld(here.domains, relations, store), world.definitions)
     for definition in world.definitions:
         name = definition.predicate.name
         found, known = there.relations[name], world.extensions.relations[name]
@@ -266,7 +266,7 @@ def test_an_engine_is_named_on_the_command_line(run: Run, tmp_path: Path) -> Non
         ),
         (
             ["d.db", "--engine", "duckdb", "--counts", "ijgp"],
-            "an engine counts exactly\n    leave out --counts, or --engine",
+            "--counts ijgp cannot be combined with --engine\n    leave out one of them; an engine counts exactly",
         ),
     ],
 )

@@ -13,14 +13,14 @@ import lapis
 import oracle
 from counting.small_worlds import Small, small_problems
 from counting.test_classes_blocks import variants
-from lapis.counting.differences.atom_differences import list_tuples, open_differences
-from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
-from lapis.counting.differences.classes import (
+from lapis.counting.differences.atom_classes import (
     DifferenceClasses,
     find_difference_classes,
     pseudo_log_likelihood,
 )
-from lapis.counting.rule_counts import world_of
+from lapis.counting.differences.atom_differences import list_tuples, open_differences
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
+from lapis.counting.rule_counts import build_closed_world
 from lapis.counting.totals import count_feature
 from lapis.problem.problem import Problem
 from lapis.stores import Store, open_store
@@ -86,7 +86,7 @@ def test_quantifiers(store: Store, small: Small) -> None:
     placed = place_problem(small.problem, store)
     for name in small.problem.model.predicates:
         assert_same(find_classes(placed, name), find_classes(small.problem, name))
-    there, here = world_of(placed), world_of(small.problem)
+    there, here = build_closed_world(placed), build_closed_world(small.problem)
     for feature in small.problem.normal_form.features:
         assert count_feature(feature, there) == count_feature(feature, here)
 

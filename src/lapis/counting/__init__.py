@@ -1,7 +1,8 @@
-"""clause × world → number of true groundings, in total or per ground atom.
+"""Clause × world → number of true groundings, in total or per ground atom.
 
-Totals read in this order: `totals` (every rule of a model) → `relational.compile` (a conjunction
-becomes signed terms of `relational.algebra`) → an engine. `derived` adds quantified subformulas to
-the world, `path_counts` has sign patterns, `differences` what each ground atom changes; `ijgp`
-guesses.
+- `complete_world`: the relations of a world, with quantified subformulas as derived predicates
+- `totals`: exact counts of every rule, through plans of `relational`; `rule_counts` reports them
+- `differences/`: how the counts change with each ground atom, in classes of equal atoms
+- `flipping_world`: exact counts of a world whose atoms flip one at a time (`nested_loops`, kernels)
+- `ijgp/`: estimated counts
 """

@@ -1,17 +1,15 @@
-"""One complete world of a problem, as sorted relations; derived predicates by their witnesses.
+"""The complete world of a problem as relations, with quantified subformulas as derived predicates.
 
-The extensions of derived predicates: quantified subformulas, decided by counting.
-
-A derived atom D(x) ⇔ ∃y: cube₁ ∨ … is true when its number of witnesses
+A derived atom D(x) ⇔ ∃y: cube₁ ∨ … is true if its number of witnesses
 
     W(x) = Σ_cubes #{y : the cube is true}
 
-is positive; W is one more sum-product, kept by x.
+is positive. W is a sum-product that keeps x.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -29,25 +27,25 @@ from lapis.relational.plan import QueryPlan, list_answer_rows
 
 @runtime_checkable
 class WorldSource(Protocol):
-    """Rows of facts that have a world of their own, as tables of a database do."""
+    """Facts that are stored elsewhere, such as in the tables of a database."""
 
     def open_world(self, problem: Problem) -> Interpretation:
-        """The world of the problem's true facts."""
+        """Return the world of the problem's true facts."""
 
 
 def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) -> Interpretation:
-    """The closed world of a problem's evidence, or of `world`, over the base predicates.
+    """Return the closed world of a problem's evidence, or of `world`, over the base predicates.
 
-    A predicate that `world` leaves out is false throughout. Raises a `LapisError` where the
-    evidence leaves an atom unknown: counts in a world need all truth values.
+    Predicates missing in `world` have no true atom. Raise `incomplete-world` if the evidence leaves
+    an atom unknown.
     """
     if world is None:
         for name, evidence in problem.evidence.items():
             if evidence.open or len(evidence.unknown):
                 raise LapisError(
-                    f"the data leaves atoms of '{name}' unknown",
+                    f"atoms of '{name}' are unknown; counting needs a complete world",
                     code="incomplete-world",
-                    hint="counting needs a complete world: close the predicate or give its facts",
+                    hint="close the predicate, or give its facts",
                 )
         return closed_world(problem)
     empty = np.empty((0, 0), np.int32)
@@ -64,7 +62,7 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
 
 
 def closed_world(problem: Problem) -> Interpretation:
-    """The world in which the atoms that the evidence makes true are true, and no others."""
+    """Return the world in which exactly the atoms that the evidence makes true are true."""
     for evidence in problem.evidence.values():
         if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, WorldSource):
             return evidence.rows.open_world(problem)
@@ -73,23 +71,23 @@ def closed_world(problem: Problem) -> Interpretation:
 
 
 def _sort_tuples(rows: np.ndarray, arity: int) -> np.ndarray:
-    """int32[n, arity], sorted and unique; a nullary atom is true if it has any row."""
+    """Return int32[n, arity], sorted and unique; a nullary atom is true if it has a row."""
     if arity == 0:
         return np.empty((min(1, len(rows)), 0), np.int32)
     return sorted_unique(rows.reshape(-1, arity))
 
 
 def name_level(predicate: str, witnesses: int) -> str:
-    """The name of the relation of derived atoms with exactly this many witnesses."""
+    """Name the relation of derived atoms with exactly this many witnesses."""
     return f"{predicate}#{witnesses}"
 
 
 def add_derived(
     world: Interpretation, definitions: tuple[Definition, ...], levels: int = 0
 ) -> Interpretation:
-    """Adds the extensions of the derived predicates, in dependency order.
+    """Add the extensions of the derived predicates, in order of dependence.
 
-    With `levels` = k also the relations `name_level(D, m)` for m = 1…k.
+    With `levels` = k also add the relations `name_level(D, m)` for m = 1…k.
     """
     for definition in definitions:
         name, types = definition.predicate.name, definition.predicate.types
@@ -104,24 +102,17 @@ def add_derived(
     return world
 
 
-def extend(world: Interpretation, definitions: Sequence[Definition]) -> Interpretation:
-    """The world with the derived predicates added, in their order of dependence."""
-    for definition in definitions:
-        world = world.with_relation(definition.predicate.name, derive_extension(definition, world))
-    return world
-
-
 def derive_extension(definition: Definition, world: Interpretation) -> Extension:
-    """predicate(x) ⇔ ∃ bound: some cube is true."""
+    """Find the true atoms of predicate(x) ⇔ ∃ bound: some cube is true."""
     return world.find_positive(
         _plan_witnesses(definition, world, False), definition.predicate.types
     )
 
 
 def count_witnesses(definition: Definition, world: Interpretation) -> Factor:
-    """W as a factor over the definition's variables; its rows are the true derived atoms.
+    """Return W as a factor over the definition's variables; its rows are the true derived atoms.
 
-    `world` holds the base predicates and the earlier derived ones.
+    `world` contains the base predicates and the earlier derived ones.
     """
     plan = _plan_witnesses(definition, world, listed=True)
     return list_answer_rows(plan, world.run(plan))

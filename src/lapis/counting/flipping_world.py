@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.counting.complete_world import base_world, count_witnesses
-from lapis.counting.differences.differences import (
+from lapis.counting.differences.signed_conjunctions import (
     FlipTarget,
     SignedConjunctions,
     clause_difference,

@@ -1,6 +1,6 @@
-"""Counts of rules for people: one row for each weight, added up over worlds.
+"""Count the rules of a model, one row for each weight, summed over worlds.
 
-A hard rule is counted as one formula here, not as the clauses that must each hold.
+A hard rule is counted as one formula, not as the clauses that must each hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lapis.counting.complete_world import closed_world, extend
+from lapis.counting.complete_world import add_derived, closed_world
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.counting.totals import count_feature, plan_feature
 from lapis.data.database import Database
@@ -25,7 +25,7 @@ from lapis.relational.plan import explain_plan
 from lapis.results.answer import Counts, RuleCount
 from lapis.runtime.progress import Progress, Report
 
-Place = Callable[[Problem], Problem]  # puts the facts of a problem elsewhere, as in a database
+Place = Callable[[Problem], Problem]  # moves the facts of a problem, for example to a database
 
 
 def count_rules(
@@ -38,14 +38,16 @@ def count_rules(
     place: Place | None = None,
     progress: Report | None = None,
 ) -> Counts:
-    """Counts of every weight's formula, added over the worlds.
+    """Count the formula of every weight, summed over the worlds.
 
-    With counts="ijgp" they are estimates by IJGP, exact where its clusters hold whole formulas;
-    `measure_error` counts exactly too and compares. `place` is applied to each world's problem.
+    counts="ijgp" estimates by IJGP, which is exact for formulas that fit in one cluster;
+    `measure_error` also counts exactly and compares. `place` is applied to each world's problem.
     """
     if place is not None and counts != "exact":
         raise LapisError(
-            "an engine counts exactly", code="option-value", hint="leave out --counts, or --engine"
+            "--counts ijgp cannot be combined with --engine",
+            code="option-value",
+            hint="leave out one of them; an engine counts exactly",
         )
     method = find_method("counts", counts)
     count = method.load()
@@ -64,7 +66,7 @@ def count_rules(
                 progress(Progress("counting", done, total, seconds, text=row.formula))
             before = totals.get((rule, row.formula))
             totals[rule, row.formula] = row if before is None else add_rule_counts(before, row)
-    # A later world may have more constants of a + variable: their rows belong to their rule.
+    # A later world may add constants of a plus variable: their rows follow their rule.
     return Counts(tuple(totals[key] for key in sorted(totals, key=lambda key: key[0])))
 
 
@@ -79,7 +81,7 @@ def build_complete_problem(model: Model, world: Database, place: Place | None = 
 
 
 def add_rule_counts(one: RuleCount, other: RuleCount) -> RuleCount:
-    """The counts of two worlds together; measured errors are weighted by size."""
+    """Add the counts of two worlds; measured errors are weighted by count."""
     error = None
     if one.relative_error is not None and other.relative_error is not None:
         total = max(1, one.true + other.true)
@@ -98,7 +100,7 @@ def add_rule_counts(one: RuleCount, other: RuleCount) -> RuleCount:
 
 
 def count_exactly(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
-    world = world_of(problem)
+    world = build_closed_world(problem)
     for feature in problem.normal_form.features:
         rule = problem.model.rules[feature.rule]
         counted = count_feature(feature, world)
@@ -108,7 +110,7 @@ def count_exactly(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
 
 
 def rule_weights(problem: Problem, rule: int) -> list[float] | list[None]:
-    """The weights that a rule has in a world, one for each of its names; None: to be learned."""
+    """Return the weights of a rule, one for each of its names; None if they are not known yet."""
     table = problem.weight_table
     own: list[float] = table.value[table.offset[rule] : table.offset[rule + 1]].tolist()
     return [None] * len(own) if problem.model.rules[rule].weight is None else own
@@ -141,11 +143,11 @@ def estimate_by_ijgp(
 
 
 def explain_counts(model: Model, worlds: Sequence[Database], place: Place | None = None) -> str:
-    """The count plans of every clause of every rule, as text, with the SQL that runs them."""
+    """Format the count plan of every clause of every rule, with the SQL that runs it."""
     lines: list[str] = []
     for world in worlds:
         problem = build_complete_problem(make_rules_soft(model), world, place)
-        interpretation = world_of(problem)
+        interpretation = build_closed_world(problem)
         for feature in problem.normal_form.features:
             lines.append(problem.model.rules[feature.rule].text)
             for plan in plan_feature(feature, interpretation):
@@ -159,6 +161,6 @@ def true_tuples(problem: Problem) -> dict[str, Any]:
     return {name: evidence.true for name, evidence in problem.evidence.items()}
 
 
-def world_of(problem: Problem) -> Interpretation:
-    """The extensions of all base and derived predicates."""
-    return extend(closed_world(problem), problem.normal_form.definitions)
+def build_closed_world(problem: Problem) -> Interpretation:
+    """Build the extensions of all base and derived predicates from the evidence."""
+    return add_derived(closed_world(problem), problem.normal_form.definitions)

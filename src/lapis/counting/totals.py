@@ -5,19 +5,16 @@
 with N the number of groundings; for a rule with plus variables one such number for each
 combination of their constants, all from the same grouped sums.
 
-All sign patterns of a path at the price of its positive sub-joins.
-
-Structure learning tries every clause over the same k atoms. Let N(S) be the number of groundings
-in which the literals in S hold, whatever the others do: a positive sub-join. The number in which
-exactly the literals in p hold follows by Möbius inversion over supersets,
+`count_sign_patterns` counts all sign patterns of a path, since structure learning tries every
+clause over the same k atoms. Let N(S) be the number of groundings in which the literals in S hold:
+a positive sub-join. The number in which exactly the literals in p hold follows by Möbius inversion
+over supersets,
 
     n(p) = Σ_{S ⊇ p} (−1)^{|S∖p|} N(S),
 
-k·2^(k−1) subtractions for all 2^k patterns together. N(S) is the product of the counts of S's
-connected parts and of the domains of variables that S does not mention, so only connected sets
-of atoms are ever joined, each once, and their subexpressions are shared among all of them.
-
-Which weight a grounding counts for, and whether a world keeps the hard rules.
+with k·2^(k−1) subtractions for all 2^k patterns. N(S) is the product of the counts of the connected
+parts of S and of the domains of variables that S does not mention. So only connected sets of atoms
+are joined, each once, and they share subexpressions.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.complete_world import extend
+from lapis.counting.complete_world import add_derived
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
@@ -54,7 +51,7 @@ def count_true_groundings(
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],  # the true tuples, int32[num_true, arity], by predicate
 ) -> tuple[list[int], list[int]]:
-    """True groundings and groundings of each weight, numbered as in `WeightTable`."""
+    """Return true groundings and groundings of each weight, numbered as in `WeightTable`."""
     true: list[int] = []
     groundings: list[int] = []
     for feature, counted in zip(
@@ -72,7 +69,7 @@ def count_features(
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
 ) -> list[FeatureCount]:
-    """The counts of every rule, hard ones too."""
+    """Count every rule, including hard ones."""
     world = build_complete_world(normal_form, model, domains, relations)
     return [count_feature(feature, world) for feature in normal_form.features]
 
@@ -83,14 +80,14 @@ def build_complete_world(
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
 ) -> Interpretation:
-    """The extensions of all base and derived predicates."""
-    return extend(
+    """Build the extensions of all base and derived predicates from true tuples."""
+    return add_derived(
         build_interpretation(model.predicates, domains, relations), normal_form.definitions
     )
 
 
 def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
-    """constant · N + Σ_clauses (N − violations), for each weight of the feature."""
+    """Compute constant · N + Σ_clauses (N − violations) for each weight of the feature."""
     plans = plan_feature(feature, world)
     keep = weight_variables(feature)
     types = dict(feature.variables)
@@ -105,20 +102,20 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
 
 
 def plan_feature(feature: Feature, world: Interpretation) -> list[QueryPlan]:
-    """One plan for each clause: the groundings that violate it, for each weight."""
+    """Plan for each clause the number of groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
 
 
 def weight_variables(feature: Feature) -> tuple[str, ...]:
-    """The variables whose constants select a weight; a hard feature has no weights to select."""
+    """Return the variables whose constants select a weight; none for a hard feature."""
     return () if feature.hard else feature.plus
 
 
 def count_sign_patterns(
     literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
-    """For each of the 2^k patterns the number of groundings of `variables` that show it.
+    """Count for each of the 2^k patterns the groundings of `variables` that have it.
 
     In pattern p, literal i holds exactly if bit i of p is set.
     """
@@ -141,7 +138,7 @@ def count_sign_patterns(
 def _count_subsets(
     atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
-    """N(S) for every set S of atoms, as a bit mask."""
+    """Compute N(S) for every set S of atoms, given as a bit mask."""
     components = [_connected_masks(subset, atoms) for subset in range(1 << len(atoms))]
     plans = {
         component: _plan_component(component, atoms, world)
@@ -168,7 +165,7 @@ def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretati
 
 
 def _connected_masks(subset: int, atoms: Sequence[Tuples]) -> list[int]:
-    """The subset as masks of atoms connected by shared variables."""
+    """Split the subset into masks of atoms that are connected by shared variables."""
     bits = [bit for bit in range(len(atoms)) if subset >> bit & 1]
     return [
         sum(1 << bit for bit in part)
@@ -196,7 +193,7 @@ class WeightKeys(NamedTuple):
 
     @property
     def hard(self) -> int:
-        """The id under which all hard rules are counted together."""
+        """The id of all hard rules together."""
         return self.num_weights
 
 
@@ -218,7 +215,7 @@ def number_weights(problem: Problem) -> WeightKeys:
 def count_weights(
     features: Sequence[Feature], keys: WeightKeys, interpretation: Interpretation
 ) -> list[int]:
-    """True groundings of each weight; zero for the weights of other rules."""
+    """Count the true groundings of each weight; zero for the weights of other rules."""
     counts = [0] * keys.num_weights
     for feature in features:
         if not feature.hard:
@@ -229,7 +226,7 @@ def count_weights(
 
 
 def count_violations(feature: Feature, interpretation: Interpretation) -> int:
-    """Σ over the clauses of the number of groundings in which the clause is false."""
+    """Sum over the clauses the number of groundings in which the clause is false."""
     counted = count_feature(feature, interpretation)
     always = (feature.constant + len(feature.clauses)) * counted.groundings
     return sum(always - true for true in counted.true)
@@ -238,7 +235,7 @@ def count_violations(feature: Feature, interpretation: Interpretation) -> int:
 def find_violated_rules(
     features: Sequence[Feature], interpretation: Interpretation
 ) -> tuple[int, ...]:
-    """The hard rules that some grounding violates in this world."""
+    """Find the hard rules that some grounding violates in this world."""
     return tuple(
         feature.rule
         for feature in features

@@ -137,8 +137,11 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
     Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
     classes of atoms.
     """
+    from lapis.counting.differences.atom_classes import (
+        find_difference_classes,
+        pseudo_log_likelihood,
+    )
     from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
-    from lapis.counting.differences.classes import find_difference_classes, pseudo_log_likelihood
     from lapis.grounding.bottom_up import ground
 
     problem.require_complete()

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.differences.classes import AtomStack
+from lapis.counting.differences.atom_classes import AtomStack
 from lapis.learning.fit import name_some
 from lapis.learning.objectives.pseudo import PseudoObjective
 

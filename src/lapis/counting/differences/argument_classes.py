@@ -1,16 +1,17 @@
-"""Count the tuples of a product of domains by what functions say of them, without listing them.
+"""Count the tuples of a product of domains by the values of functions, without listing them.
 
 Given functions on subsets of the axes (argument positions), each zero outside a sparse support,
 `count_signatures` returns every combination of function values that occurs on D₁ × … × D_k, and
-on how many tuples. Functions of one axis split that axis into classes, and tuples of classes
-count as products of their sizes. A function f of several axes is split off by its support S:
+the number of tuples with it. Functions of one axis split that axis into classes, and a tuple of
+classes has as many tuples as the product of their sizes. A function f of several axes is split off
+by its support S:
 
     H(f) = H(f ≡ 0) − H(f ≡ 0 on S) + H(f on S)
 
 where "on S" makes the axes of f one axis, whose points are the rows of S. Both parts have one
-function fewer, so the recursion ends with functions of single axes. Starting with functions of
-all axes, as we do, costs one pass over their supports; joins of supports are only needed where
-functions of different, overlapping proper subsets meet (arity three and more).
+function fewer, so the recursion ends with functions of single axes. Functions of all axes come
+first: they cost one pass over their supports. Supports are joined only if functions of different,
+overlapping proper subsets occur (arity three and more).
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Function(NamedTuple):
 
 
 class Signatures(NamedTuple):
-    """Each combination of function values that occurs, and how often."""
+    """Each combination of function values that occurs, and its number of tuples."""
 
     value: np.ndarray  # int64[num_signatures, num_functions]
-    multiplicity: np.ndarray  # int64[num_signatures]; object where 64 bits do not suffice
+    multiplicity: np.ndarray  # int64[num_signatures]; object if 64 bits do not suffice
 
 
 class _Axis(NamedTuple):
@@ -50,18 +51,18 @@ class _Axis(NamedTuple):
 
 
 def count_signatures(functions: Sequence[Function], sizes: Sequence[int]) -> Signatures:
-    """How many tuples of the product of ranges `sizes` have each combination of values."""
+    """Count the tuples of the product of ranges `sizes` with each combination of values."""
     axes = {number: _Axis(size, {}) for number, size in enumerate(sizes)}
     return merge_signatures([_count_recursively(axes, dict(enumerate(functions)), len(functions))])
 
 
 def evaluate_function(function: Function, rows: np.ndarray) -> np.ndarray:
-    """int64[len(rows)], the function at full tuples int32[n, k]."""
+    """Return int64[n], the function at full tuples int32[n, k]."""
     return _values_at(function, rows[:, list(function.axes)])
 
 
 def _values_at(function: Function, points: np.ndarray) -> np.ndarray:
-    """int64[len(points)], the function at points given by its own axes."""
+    """Return int64[num_points], the function at points of its own axes."""
     num_known, num_points = len(function.rows), len(points)
     both = np.concatenate([function.rows, points])
     columns = [both[:, position] for position in range(both.shape[1])]
@@ -100,7 +101,7 @@ def _count_recursively(
 def _restrict_to_support(
     axes: dict[int, _Axis], functions: dict[int, Function], split: Function, chosen: int
 ) -> tuple[dict[int, _Axis], dict[int, Function]]:
-    """The axes of `split` as one axis, whose points are its rows."""
+    """Replace the axes of `split` by one axis, whose points are its rows."""
     joint = max(axes) + 1
     values = {chosen: split.value}
     for position, number in enumerate(split.axes):
@@ -122,7 +123,7 @@ def _restrict_to_support(
 
 
 def _join_support(function: Function, split: Function, joint: int) -> Function:
-    """The function over its other axes and the joint one."""
+    """Return the function over its other axes and the joint one."""
     points = np.arange(len(split.rows), dtype=np.int32)[:, None]
     left = Factor(
         (*map(str, split.axes), "joint"),
@@ -137,7 +138,7 @@ def _join_support(function: Function, split: Function, joint: int) -> Function:
 
 
 def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
-    """All combinations of the axes' classes; counts multiply."""
+    """List all combinations of the axes' classes; their sizes multiply."""
     result = Signatures(np.zeros((1, width), np.int64), np.ones(1, np.int64))
     for axis in axes.values():
         first, number = number_rows(list(axis.values.values()), axis.size)
@@ -167,7 +168,7 @@ def multiply_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def merge_signatures(parts: Sequence[Signatures]) -> Signatures:
-    """Adds the counts of equal signatures, and drops those that do not occur."""
+    """Add the counts of equal signatures and drop those with count 0."""
     value = np.concatenate([part.value for part in parts])
     count = np.concatenate([part.multiplicity for part in parts])
     first, number = number_rows([value[:, j] for j in range(value.shape[1])], len(value))

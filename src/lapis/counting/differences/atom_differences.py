@@ -1,33 +1,22 @@
-"""The differences of all ground atoms of a predicate, ready to be asked for.
+"""The differences d(g) = n(g = 1) − n(g = 0) of all ground atoms of a predicate.
 
-`open_differences` takes the closed form of `counting.differences` where every rule allows
-it, and the atom-by-atom path of `lapis.counting.differences.atom_differences` otherwise.
+The closed form of `signed_conjunctions` applies if every rule allows it (`AtomDifferences`). A
+signed conjunction, summed over all variables but the kept ones, is a product of groups
 
-The difference vector of a ground atom, as a function of few numbers that classify its arguments.
+    coefficient · Π_j G_j(kept variables of group j),
 
-The terms of `difference_terms` are products of groups, each a function of some
-argument positions whose values are sparse vectors over plus variables (numbers, without them).
-All groups of the same positions make one integer-valued `Function`: the number of the combination
-of their values. The tuple of these numbers is the atom's signature, and determines its vector
+one for each part that is connected through summed variables. Multiplying the groups over all kept
+variables would be a large cross product, so they stay separate. A group is a function of some
+argument positions; its values are sparse vectors over plus variables (numbers, without them). All
+groups over the same positions form one integer-valued `Function`: the number of the combination of
+their values. The tuple of these numbers is the atom's signature and determines its vector
 
     d(g)[w] = Σ_terms coefficient · Π_groups G(g's arguments)[plus constants of w].
 
 Vectors are computed once for each distinct signature.
 
-Differences evaluated into products of small sparse factors.
-
-A conjunction, summed over all variables but the kept ones, is
-
-    coefficient · Π_j G_j(kept variables of group j)
-
-where the groups are the parts of the conjunction that hang together through summed variables.
-Multiplying the groups out over all kept variables would be the cross product that is to be
-avoided; `lapis.counting.differences.argument_classes` works on the groups as they are.
-
-Differences atom by atom, for formulas whose quantifiers have no closed form.
-
-An incremental `FlippingWorld` gives each atom's difference exactly, in time proportional to its
-neighbourhood; it just has to be asked for every atom.
+Formulas whose quantifiers have no closed form are evaluated atom by atom (`ListedDifferences`): a
+`FlippingWorld` gives each difference exactly, in time proportional to the atom's neighbourhood.
 """
 
 from __future__ import annotations
@@ -41,7 +30,7 @@ import numpy as np
 
 from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.argument_classes import Function, evaluate_function
-from lapis.counting.differences.differences import (
+from lapis.counting.differences.signed_conjunctions import (
     FlipTarget,
     SignedConjunctions,
     clause_difference,
@@ -70,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Differences(Protocol):
-    """What both ways offer."""
+    """The differences of one predicate's atoms, by either method."""
 
     @property
     def target(self) -> FlipTarget: ...
@@ -83,49 +72,49 @@ class Differences(Protocol):
 
     @property
     def violated(self) -> tuple[int, ...]:
-        """The hard rules that the data breaks."""
+        """The hard rules that the data violate."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The domain size of each argument."""
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
-        """The difference vectors of atoms int32[n, arity], and their truth values.
+        """Return the difference vectors of atoms int32[n, arity], and their truth values.
 
-        The entry in column `keys.hard` counts all hard rules together.
+        Column `keys.hard` counts all hard rules together.
         """
 
 
 class CountedDifferences(Differences, Protocol):
-    """Differences that are counted where the data is, as in a database."""
+    """Differences that are counted inside a store."""
 
     def count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
-        """Vectors, truth values and how many atoms have them; not yet grouped."""
+        """Return vectors, truth values and the number of atoms that have them, not merged."""
 
     def count_candidates(self) -> BlockCandidates:
-        """The values of all blocks."""
+        """Return the candidates of all blocks."""
 
 
 @runtime_checkable
 class DifferenceSource(Protocol):
-    """A world that finds differences by itself."""
+    """A world that computes differences itself, such as one in a store."""
 
     def differences(
         self, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
     ) -> CountedDifferences:
-        """The differences of features that all are direct."""
+        """Return the differences of features that all are direct."""
 
 
 @dataclass(frozen=True)
 class AtomDifferences:
-    """d(g) of every ground atom g of a predicate, for g true and for g false in the data."""
+    """Differences of every ground atom of a predicate, for atoms true and false in the data."""
 
     target: FlipTarget
     interpretation: Interpretation
     keys: WeightKeys
     when_false: AtomVectors
     when_true: AtomVectors
-    violated: tuple[int, ...]  # hard rules that the data breaks
+    violated: tuple[int, ...]  # hard rules that the data violate
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -133,11 +122,11 @@ class AtomDifferences:
 
     @property
     def true_rows(self) -> np.ndarray:
-        """int32[num_true, arity], the atoms that are true in the data."""
+        """The atoms that are true in the data, int32[num_true, arity]."""
         return self.interpretation.relations[self.target.predicate.name].tuples
 
     def truth(self, atoms: np.ndarray) -> np.ndarray:
-        """bool[len(atoms)]."""
+        """Return bool[num_atoms], whether each atom is true in the data."""
         return contains(self.true_rows, atoms)
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
@@ -150,7 +139,7 @@ class AtomDifferences:
 def open_differences(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> AtomDifferences | ListedDifferences | CountedDifferences:
-    """The differences of one predicate's atoms."""
+    """Return the differences of one predicate's atoms."""
     target = build_flip_target(problem, predicate)
     features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
@@ -162,7 +151,7 @@ def open_differences(
 def evaluate_differences(
     problem: Problem, target: FlipTarget, world: Mapping[str, np.ndarray] | None
 ) -> AtomDifferences | CountedDifferences:
-    """Evaluates the difference terms of features that all are direct, where the world is."""
+    """Evaluate the difference terms of features that all are direct."""
     features = problem.normal_form.features
     interpretation = add_derived(
         base_world(problem, world), problem.normal_form.definitions, num_levels(target)
@@ -176,7 +165,7 @@ def evaluate_differences(
 def evaluate_in_memory(
     world: Interpretation, target: FlipTarget, features: Sequence[Feature], keys: WeightKeys
 ) -> AtomDifferences:
-    """The differences in a world in memory, of features that all are direct."""
+    """Evaluate the differences in a world in memory, for features that all are direct."""
     when_false: list[DifferenceTerm] = []
     when_true: list[DifferenceTerm] = []
     for feature in features:
@@ -200,9 +189,9 @@ EMPTY_VECTOR = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.em
 
 
 class _Group(NamedTuple):
-    """A factor as a function of positions with values among numbered vectors; 0 is the empty one.
+    """A factor as a function of positions whose values are numbered vectors; 0 is the empty one.
 
-    A vector's column is the mixed-radix value of its constants of `plus`.
+    A vector's column is the mixed-radix value of the constants of `plus`.
     """
 
     positions: tuple[int, ...]
@@ -213,7 +202,7 @@ class _Group(NamedTuple):
 
 
 class TermGroup(NamedTuple):
-    """A term's group: the function that its value is read off, and the table to read it."""
+    """A group of a term: a function of the atom, and the vector of each function value."""
 
     function: int  # −1 for a group without positions
     vector_of: np.ndarray  # int64[largest function value + 1]
@@ -229,7 +218,7 @@ class AtomVectors:
     terms: tuple[tuple[int, tuple[TermGroup, ...], WeightKey], ...]
 
     def at_signatures(self, signatures: np.ndarray) -> SparseVectors:
-        """The vector of each signature int64[n, num_functions]."""
+        """Return the vector of each signature int64[n, num_functions]."""
         num_signatures = len(signatures)
         every, parts_found = np.arange(num_signatures), []
         for coefficient, parts, key in self.terms:
@@ -249,7 +238,7 @@ class AtomVectors:
         return place_vectors(num_signatures, parts_found)
 
     def at_rows(self, atoms: np.ndarray) -> SparseVectors:
-        """The vector of each atom int32[n, arity]."""
+        """Return the vector of each atom int32[n, arity]."""
         columns = [evaluate_function(function, atoms) for function in self.functions]
         first, number = number_rows(columns, len(atoms))
         distinct = np.empty((len(first), len(columns)), np.int64)
@@ -263,9 +252,9 @@ def build_atom_vectors(
     when_true: Sequence[DifferenceTerm],
     positions: tuple[str, ...],
 ) -> tuple[AtomVectors, AtomVectors]:
-    """Numbers the values of the terms' groups, for false and for true atoms.
+    """Number the values of the terms' groups, for false and for true atoms.
 
-    Factors are told apart by identity: terms that were evaluated once share them.
+    Factors are compared by identity: terms that were evaluated together share them.
     """
     groups: dict[int, _Group] = {}
     for term in (*when_false, *when_true):
@@ -319,7 +308,7 @@ def _number_group(factor: Factor, positions: tuple[str, ...], key: WeightKey) ->
 def _combine_groups(
     axes: tuple[int, ...], groups: Sequence[_Group]
 ) -> tuple[Function, list[np.ndarray]]:
-    """One function for all groups of the same positions, and for each group its vector by value."""
+    """Return one function for groups over the same positions, and each group's vector by value."""
     points = np.concatenate([group.rows for group in groups])
     first, row = number_rows([points[:, column] for column in range(len(axes))], len(points))
     columns = []
@@ -337,7 +326,7 @@ def _combine_groups(
 def _multiply_groups(
     coefficient: int, parts: Sequence[TermGroup], chosen: Sequence[np.ndarray], key: WeightKey
 ) -> Factor:
-    """coefficient · Π parts as a factor over "@row" and the plus variables, sorted by row."""
+    """Return coefficient · Π parts as a factor over "@row" and the plus variables, by row."""
     num_rows = len(chosen[0]) if chosen else 1
     sizes = {"@row": num_rows, **dict(zip(key.plus, key.shape, strict=True))}
     rows = np.arange(num_rows, dtype=np.int32)[:, None]
@@ -353,12 +342,12 @@ def _multiply_groups(
 
 
 def _pack_columns(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """int64[num_rows], the key of the variables' constants."""
+    """Return int64[num_rows], the key of the variables' constants."""
     return pack([factor.column(name) for name in variables], shape, len(factor))
 
 
 class DifferenceTerm(NamedTuple):
-    """coefficient · Π groups, added to the weight that `key` selects."""
+    """A summand coefficient · Π groups of the weight that `key` selects."""
 
     coefficient: int
     groups: tuple[Factor, ...]
@@ -368,9 +357,9 @@ class DifferenceTerm(NamedTuple):
 def evaluate_difference(
     difference: SignedConjunctions, target: FlipTarget, key: WeightKey, world: Interpretation
 ) -> tuple[list[DifferenceTerm], list[DifferenceTerm]]:
-    """The terms of d(g) for false and for true atoms, over positions and plus variables.
+    """Return the terms of d(g) for false and for true atoms, over positions and plus variables.
 
-    Equal groups are one and the same factor.
+    Equal groups are the same factor object.
     """
     wanted = PlanOutput((*target.positions, *key.plus), key.plus, True, difference.determined)
     variables = tuple(difference.variables.items())
@@ -391,7 +380,7 @@ def evaluate_difference(
 
 @dataclass(frozen=True)
 class ListedDifferences:
-    """d(g) by asking a world; the same offer as `AtomDifferences`."""
+    """Differences computed atom by atom in a `FlippingWorld`."""
 
     target: FlipTarget
     interpretation: Interpretation  # of the base predicates
@@ -408,7 +397,7 @@ class ListedDifferences:
         return SparseVectors(found.start, found.column, narrow_integers(found.value)), found.truth
 
     def at_cleared_block(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
-        """The same for all atoms of one block, with every one of them false meanwhile."""
+        """Return the same for all atoms of one block, computed with all of them false."""
         name = self.target.predicate.name
         truth = self.world.look([(name, atoms)]).truth
         self.world.flip_all([(name, atoms[truth])])
@@ -427,5 +416,5 @@ def list_differences(
 
 
 def list_tuples(sizes: tuple[int, ...]) -> np.ndarray:
-    """int32[Π sizes, len(sizes)], all tuples in lexicographic order."""
+    """Return int32[Π sizes, len(sizes)], all tuples in lexicographic order."""
     return np.ascontiguousarray(np.indices(sizes, np.int32).reshape(len(sizes), prod(sizes)).T)

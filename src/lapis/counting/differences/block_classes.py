@@ -1,16 +1,16 @@
-"""The blocks of a predicate in classes: what each value of `arg!` would add to the counts.
+"""The blocks of a predicate in classes: what each value of `arg!` adds to the counts.
 
 The atoms of a block share their unmarked arguments, and at most (or exactly) one is true. Given
 all other blocks, value v has probability proportional to exp(w · D(v)), where
 
-    D(v) = n(the block holds only v) − n(the block is empty),
+    D(v) = n(only v is true in the block) − n(the block is empty).
 
-so a block matters only through the multiset of its candidates' vectors D and the vector of the
-value it has. `find_block_classes` lists the distinct combinations.
+So the likelihood of a block depends on the multiset of its candidates' vectors D and the vector of
+its observed value. `find_block_classes` lists the distinct combinations.
 
-Candidates are counted as atoms are (`argument_classes`), with one more function that tells blocks
-apart. Blocks that no relation across marked and unmarked arguments mentions differ only in
-functions of their own arguments, so they are merged before candidates are looked at.
+Candidates are counted as atoms are (`argument_classes`), with one more function that identifies the
+block. Blocks that no function over both marked and unmarked arguments mentions differ only in
+functions of their own arguments; equal ones are merged before their candidates are counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor, join_factors
 
 MAX_BLOCKS = 20_000_000
-MAX_LISTED = 5_000_000  # candidates gone through one by one
+MAX_LISTED = 5_000_000  # candidates evaluated one by one
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class BlockClasses:
     difference[i] at weight_id[i] for vector_start[k] ≤ i < vector_start[k + 1]. A predicate whose
     blocks may be empty has the empty block, D = 0, as a further candidate that is not listed.
 
-    `hard[k]` is D of the hard rules together. Where the data keeps them, the values that do are
-    those with the same `hard` as the value in the data.
+    `hard[k]` is D of the hard rules together. If the data satisfy the hard rules, the values that
+    satisfy them are those with the same `hard` as the observed value.
     """
 
     predicate: str
@@ -70,15 +70,15 @@ class BlockClasses:
     num_weights: int
     vector_start: np.ndarray  # int64[num_vectors + 1]
     weight_id: np.ndarray  # int64[num_entries], increasing within a vector
-    difference: np.ndarray  # int64[num_entries], nonzero; object where 64 bits do not suffice
+    difference: np.ndarray  # int64[num_entries], nonzero; object if 64 bits do not suffice
     hard: np.ndarray  # int64[num_vectors]
     class_start: np.ndarray  # int64[num_classes + 1]
     candidate_vector: np.ndarray  # int64[num_candidates]
     candidate_count: np.ndarray  # int64[num_candidates]
-    observed: np.ndarray  # int64[num_classes], the data's candidate j; −1 where the block is empty
+    observed: np.ndarray  # int64[num_classes], the observed candidate j; −1 for an empty block
     multiplicity: np.ndarray  # int64[num_classes], blocks in the class
     broken_blocks: int  # blocks in the data with too many or too few true atoms
-    violated_rules: tuple[int, ...]  # hard rules that the data breaks
+    violated_rules: tuple[int, ...]  # hard rules that the data violate
 
     def __len__(self) -> int:
         return len(self.multiplicity)
@@ -101,7 +101,7 @@ class BlockCandidates(NamedTuple):
 def find_block_classes(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> BlockClasses:
-    """All blocks of a predicate with marked arguments, in classes; `world` is in place of the data.
+    """Group all blocks of a predicate with marked arguments; `world` replaces the data.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -138,7 +138,7 @@ def find_block_classes(
 
 
 def count_candidates(differences: AtomDifferences) -> BlockCandidates:
-    """The candidates of all blocks, blocks merged that no crossing relation mentions."""
+    """Count the candidates of all blocks; merge equal blocks that no crossing function mentions."""
     predicate = differences.target.predicate
     marked = predicate.block
     unmarked = tuple(place for place in range(predicate.arity) if place not in marked)
@@ -211,7 +211,7 @@ def _list_blocks(sizes: Sequence[int]) -> np.ndarray:
 def _has_rows_in_block(
     function: Function, unmarked: tuple[int, ...], full: np.ndarray
 ) -> np.ndarray:
-    """bool[len(full)], whether some row of the function is in the block of each tuple."""
+    """Return bool[num_tuples], whether the function has a row in the block of each tuple."""
     shared = [place for place in function.axes if place in unmarked]
     points = function.rows[:, [function.axes.index(place) for place in shared]]
     first, _ = number_rows([points[:, column] for column in range(len(shared))], len(points))
@@ -219,7 +219,7 @@ def _has_rows_in_block(
 
 
 def _renumber(function: Function, numbered: Factor, axis_of: Mapping[int, int]) -> Function:
-    """The function over the axis of block numbers and the marked axes."""
+    """Return the function over the axis of block numbers and the marked axes."""
     factor = Factor(tuple(map(str, function.axes)), function.rows, function.value)
     marked = [place for place in function.axes if place in axis_of]
     extra = tuple(name for name in factor.variables if name not in numbered.variables)
@@ -233,9 +233,9 @@ def _list_block_candidates(listed: ListedDifferences) -> BlockCandidates:
     num_atoms = listed.interpretation.num_atoms(predicate.name)
     if num_atoms > MAX_LISTED:
         raise TooLarge(
-            f"{num_atoms:,} values of '{predicate.name}' would have to be gone through one by one",
+            f"{num_atoms:,} values of '{predicate.name}' would have to be evaluated one by one",
             code="too-many-atoms",
-            hint="quantifiers over a predicate with marked arguments rule counting out here",
+            hint="avoid quantifiers over a predicate with marked arguments",
         )
     unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
     blocks = list_tuples(tuple(listed.sizes[place] for place in unmarked))
@@ -262,7 +262,7 @@ def _list_block_candidates(listed: ListedDifferences) -> BlockCandidates:
 def _group_blocks(
     candidates: BlockCandidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
 ) -> BlockClasses:
-    """Merges equal candidates of a block, then equal blocks."""
+    """Merge equal candidates of a block, then equal blocks."""
     num_blocks = len(candidates.num_blocks)
     first, vector = number_vectors(candidates.vectors)
     soft, hard = split_column(candidates.vectors.take(first), num_weights)

@@ -1,4 +1,4 @@
-"""Many sparse integer vectors as one CSR array: adding entries, telling equal vectors apart."""
+"""Many sparse integer vectors as one CSR array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from lapis.data.keys import number_rows
 from lapis.relational.exact_sums import narrow_integers
 
-_SHORT = 3  # entries up to which vectors are told apart by sorting
+_SHORT = 3  # entries up to which vectors are compared by sorting
 _SAFE = 2.0**62  # sums estimated below this cannot overflow int64
 
 
@@ -19,10 +19,10 @@ class SparseVectors(NamedTuple):
 
     start: np.ndarray  # int64[num_vectors + 1]
     column: np.ndarray  # int64[num_entries], increasing within a vector
-    value: np.ndarray  # int64[num_entries]; object (Python ints) where 64 bits do not suffice
+    value: np.ndarray  # int64[num_entries]; object (Python ints) if 64 bits do not suffice
 
     def take(self, vectors: np.ndarray) -> SparseVectors:
-        """The vectors with these numbers, in this order."""
+        """Return the vectors with these numbers, in this order."""
         start, entries = gather_ranges(self.start[vectors], self.start[vectors + 1])
         return SparseVectors(start, self.column[entries], self.value[entries])
 
@@ -33,13 +33,13 @@ class SparseVectors(NamedTuple):
 
 
 def gather_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row starts, and the concatenation of the ranges begin[i] … end[i] − 1."""
+    """Return row starts and the concatenated ranges begin[i] … end[i] − 1."""
     start = row_starts(end - begin)
     return start, np.arange(start[-1]) + np.repeat(begin - start[:-1], end - begin)
 
 
 def row_starts(lengths: np.ndarray) -> np.ndarray:
-    """int64[num_rows + 1], where rows of these lengths start."""
+    """Return int64[num_rows + 1], the starts of rows of these lengths."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
@@ -48,7 +48,7 @@ def row_starts(lengths: np.ndarray) -> np.ndarray:
 def add_entries(
     num_vectors: int, row: np.ndarray, column: np.ndarray, value: np.ndarray
 ) -> SparseVectors:
-    """Vectors with Σ value over the entries of the same row and column."""
+    """Build vectors, summing the values with the same row and column."""
     order = np.lexsort((column, row))
     row, column, value = row[order], column[order], value[order]
     if len(row):
@@ -64,7 +64,7 @@ def add_entries(
 def place_vectors(
     num_vectors: int, parts: Sequence[tuple[np.ndarray, SparseVectors]]
 ) -> SparseVectors:
-    """So many vectors: the sum of those that parts have at each place, int64[...]."""
+    """Build `num_vectors` vectors: each is the sum of the parts' vectors at its place."""
     none = [np.empty(0, np.int64)]
     return add_entries(
         num_vectors,
@@ -75,14 +75,14 @@ def place_vectors(
 
 
 def widen_integers(value: np.ndarray) -> np.ndarray:
-    """The same integers, as Python's where their sum might not fit into 64 bits."""
+    """Convert to Python integers if the sum might not fit into 64 bits."""
     if value.dtype != object and np.abs(value.astype(np.float64)).sum() >= _SAFE:
         return value.astype(object)
     return value
 
 
 def stack_vectors(parts: Sequence[SparseVectors]) -> SparseVectors:
-    """All vectors of the parts, one part after the other."""
+    """Concatenate the vectors of the parts."""
     return SparseVectors(
         row_starts(np.concatenate([np.diff(part.start) for part in parts])),
         np.concatenate([part.column for part in parts]),
@@ -91,14 +91,14 @@ def stack_vectors(parts: Sequence[SparseVectors]) -> SparseVectors:
 
 
 def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers equal vectors (with equal int64 keys) alike.
+    """Give equal vectors with equal int64 keys the same number.
 
-    Returns the first vector with each number, and int64[num_vectors], the number of each.
+    Return the first vector with each number, and int64[num_vectors], the number of each vector.
     """
     num_vectors = len(vectors.start) - 1
     lengths = np.diff(vectors.start)
     column, value = vectors.column, vectors.value
-    if value.dtype == object:  # ranks stand for numbers beyond 64 bits
+    if value.dtype == object:  # ranks replace numbers beyond 64 bits
         value = np.unique(value, return_inverse=True)[1]
     number = np.zeros(num_vectors, np.int64)
     firsts: list[np.ndarray] = []
@@ -122,10 +122,10 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
 
 
 def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each.
+    """Give equal rows the same number by hashing their bytes, which is faster for many columns.
 
-    Numbers follow the order of the bytes, not of the rows: sums over classes are then taken in
-    the same order, whoever found the classes.
+    Numbers follow the order of the bytes, not of the rows, so that sums over classes are taken in
+    the same order on every engine.
     """
     table = np.ascontiguousarray(table, np.int64)
     width = table.shape[1] * table.itemsize
@@ -140,7 +140,7 @@ def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:
-    """The vectors without the entries from `column` on, and those at `column`."""
+    """Return the vectors without the entries from `column` on, and the entries at `column`."""
     inside = vectors.column < column
     last = np.zeros(len(vectors.start) - 1, vectors.value.dtype)
     if inside.all():

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lapis.counting.complete_world import extend
+from lapis.counting.complete_world import add_derived
 from lapis.counting.ijgp.contraction import to_dense
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
@@ -247,7 +247,7 @@ class IjgpCounter:
     def count(self, world: Mapping[str, np.ndarray]) -> IjgpEstimate:
         """Estimates in a world given by its true tuples (int32[num_true, arity] per predicate)."""
         base = build_interpretation(self._predicates, self.domains, world)
-        self._world = extend(base, self.normal_form.definitions)
+        self._world = add_derived(base, self.normal_form.definitions)
         self._counters = [
             [
                 new_cube_counter(feature, clause, self._world, self.settings)
@@ -318,7 +318,7 @@ class IjgpCounter:
 
     def _update_derived(self, before: Interpretation, base: Interpretation) -> None:
         """Carry a change of the base predicates over to the derived ones."""
-        self._world = extend(base, self.normal_form.definitions)
+        self._world = add_derived(base, self.normal_form.definitions)
         for definition in self.normal_form.definitions:
             name = definition.predicate.name
             old, new = before.relations[name], self._world.relations[name]

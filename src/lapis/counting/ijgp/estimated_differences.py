@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.counting.complete_world import extend
+from lapis.counting.complete_world import add_derived
 from lapis.counting.ijgp.contraction import sum_all
 from lapis.counting.ijgp.counter import IjgpCounter, new_cube_counter, num_weights, set_atom
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
@@ -173,7 +173,7 @@ class DifferenceEstimator:
         base = build_interpretation(problem.model.predicates, problem.domains, world)
         for number, row in enumerate(rows):
             without, with_atom = (
-                extend(set_atom(base, predicate, row, value), problem.normal_form.definitions)
+                add_derived(set_atom(base, predicate, row, value), problem.normal_form.definitions)
                 for value in (False, True)
             )
             for feature, offset in zip(problem.normal_form.features, self._offset, strict=False):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.differences.classes import AtomRows, BlockStack, comparable, to_matrix
+from lapis.counting.differences.atom_classes import AtomRows, BlockStack, comparable, to_matrix
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.estimated_differences import (

@@ -36,9 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.differences.atom_differences import Differences, open_differences
-from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
-from lapis.counting.differences.classes import (
+from lapis.counting.differences.atom_classes import (
     AtomRows,
     AtomStack,
     BlockStack,
@@ -47,9 +45,11 @@ from lapis.counting.differences.classes import (
     stack_atoms,
     stack_blocks,
 )
-from lapis.counting.differences.differences import FlipTarget
+from lapis.counting.differences.atom_differences import Differences, open_differences
+from lapis.counting.differences.block_classes import BlockClasses, find_block_classes
+from lapis.counting.differences.signed_conjunctions import FlipTarget
 from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
-from lapis.counting.rule_counts import world_of
+from lapis.counting.rule_counts import build_closed_world
 from lapis.counting.totals import count_feature
 from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge, raise_all
@@ -346,7 +346,7 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
     Every asked literal counts as open, also where two of them (P v !P) make the grounding true
     whatever the values, and so does a quantified part that mentions an asked predicate.
     """
-    world = world_of(problem)
+    world = build_closed_world(problem)
     derived = problem.normal_form.derived
     targets = [
         FlipTarget(problem.model.predicates[name], derived, problem.domains) for name in asked

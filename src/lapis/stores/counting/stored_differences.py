@@ -42,7 +42,11 @@ from lapis.counting.differences.argument_classes import (
 )
 from lapis.counting.differences.atom_differences import AtomVectors, TermGroup, evaluate_in_memory
 from lapis.counting.differences.block_classes import BlockCandidates, count_candidates
-from lapis.counting.differences.differences import FlipTarget, SignedConjunctions, clause_difference
+from lapis.counting.differences.signed_conjunctions import (
+    FlipTarget,
+    SignedConjunctions,
+    clause_difference,
+)
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,

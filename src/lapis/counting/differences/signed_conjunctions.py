@@ -1,37 +1,36 @@
-"""What one ground atom changes: n(g = 1) − n(g = 0), for all atoms g of a predicate at once.
+"""Differences d(g) = n(g = 1) − n(g = 0) as signed conjunctions, for all atoms g of a predicate.
 
-A clause is false when all its literals are; write L_i for 1[literal i is false] in the world at
-hand, in which g has the truth value p, and δ_i for L_i(g = 1) − L_i(g = 0). Flipping g turns L_i
-into L_i + (1 − 2p) δ_i, so the number of true groundings differs by
+A clause is false if all its literals are. Write L_i for 1[literal i is false] in the current world,
+in which g has the truth value p, and δ_i for L_i(g = 1) − L_i(g = 0). Flipping g turns L_i into
+L_i + (1 − 2p) δ_i, so the number of true groundings differs by
 
-    d(g) = − Σ_{∅ ≠ U} (1 − 2p)^{|U|+1} Σ_θ Π_{i∈U} δ_i · Π_{i∉U} L_i,
+    d(g) = − Σ_{∅ ≠ U} (1 − 2p)^{|U|+1} Σ_θ Π_{i∈U} δ_i · Π_{i∉U} L_i
 
-U running over sets of literals that g may touch. For a literal of g's own predicate
-δ_i = ∓1[its atom is g], so U says which literals are unified with g: this *is* the shattering into
-"x = y" and "x ≠ y" cases, with the inequalities expanded away, and it is exact for literals that
-unify with the same or with the opposite sign. Only the world at hand occurs; p enters through
-signs alone (U of size one does not depend on p, which is why most clauses need one sum for both).
+over the sets U of literals that g may change. For a literal of g's own predicate
+δ_i = ∓1[its atom is g], so U is the set of literals that unify with g: this is shattering into the
+cases "x = y" and "x ≠ y" with the inequalities expanded, and it is exact for literals of equal and
+of opposite sign. Only the current world occurs, and p only in signs; terms with |U| = 1 do not
+depend on p, so most clauses need one sum for both values.
 
-A literal of a derived predicate D changes when the witnesses of D(x) appear or vanish
-(`lapis.counting.complete_world`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U,
-where z_U is the indicator that the cube's literals U are g and its others hold. Since W + e ≥ 0
-always,
+A literal of a derived predicate D changes if the first witness of D(x) appears or the last one
+disappears (`complete_world`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U, where z_U
+is the indicator that the cube's literals U are g and the others hold. Since W + e ≥ 0 always,
 
     D(g = 1) − D(g = 0) = (1 − 2p) · (1[W = 0] 1[e ≥ 1] − Σ_{m ≥ 1} 1[W = m] 1[e = −m]),
 
 and 1[e ≥ 1], 1[e = −m] are polynomials in the z_U (Möbius inversion over their 2^k values). So
 everything stays a signed sum of conjunctions, over the relations {x : W(x) = m}.
 
-The values of a block (`arg!`) exclude each other, so there the question is what each value adds to
-the block left empty, D(v) = n(only v) − n(none). That is d of the atom in the world with its block
+The values of a block (`arg!`) exclude each other, so the difference of a value is what it adds to
+the empty block, D(v) = n(only v) − n(none). That is d of the atom in the world with its block
 cleared: p = 0, and each other literal of the predicate loses its matches inside the block
 (`FlipTarget.clears_block`).
 
-The sums over definitions need z_U to be an indicator: g and x must determine the witness. A
-quantifier below another one, or a bound variable that g does not mention, breaks it; `is_direct`
-says so, and such formulas go through `lapis.counting.flipping_world`, atom by atom.
+The sums over definitions need z_U to be an indicator: g and x must determine the witness. A nested
+quantifier, or a bound variable that g does not mention, violates this; `is_direct` checks it, and
+such formulas are evaluated atom by atom (`flipping_world`).
 
-Subsets double with each literal, so their number is known, and refused, before any is written.
+The number of subsets doubles with each literal, so it is computed and limited beforehand.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ from lapis.relational.conjunction import (
     unify,
 )
 
-MAX_CHANGES = 6  # ways an atom may change the number of a definition's witnesses
-MAX_TERMS = 2048  # conjunctions that the difference of one clause may become
+MAX_CHANGES = 6  # ways in which an atom may change the witnesses of a definition
+MAX_TERMS = 2048  # conjunctions in the difference of one clause
 
 
 class FlipTarget(NamedTuple):
@@ -73,7 +72,7 @@ class FlipTarget(NamedTuple):
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """Names of the arguments of the flipped atom; no variable of a rule starts with @."""
+        """The names of the flipped atom's arguments; no variable of a rule starts with @."""
         return tuple(f"@{number}" for number in range(self.predicate.arity))
 
     @property
@@ -85,7 +84,7 @@ class FlipTarget(NamedTuple):
         return dict(zip(self.positions, self.predicate.types, strict=True))
 
     def touches(self, name: str) -> bool:
-        """Whether flipping an atom of the target may change an atom of this predicate."""
+        """Return whether flipping an atom of the target may change an atom of this predicate."""
         if name == self.predicate.name:
             return True
         definition = self.definitions.get(name)
@@ -108,7 +107,7 @@ class SignedConjunctions(NamedTuple):
 def clause_difference(
     clause: Clause, variables: Sequence[TypedVariable], target: FlipTarget
 ) -> SignedConjunctions:
-    """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
+    """Return d(g) of one clause as conjunctions, to be summed over all variables but positions."""
     falsified = [literal.negate() for literal in clause.literals]
     conditions = require_conditions(clause.conditions, False)
     found = _difference(falsified, conditions, variables, target)
@@ -119,16 +118,16 @@ def clause_difference(
 def cube_difference(
     cube: Cube, variables: Sequence[TypedVariable], target: FlipTarget
 ) -> SignedConjunctions:
-    """As `clause_difference`, for the number of groundings in which a cube is true."""
+    """Return the same for the number of groundings in which a cube is true."""
     conditions = require_conditions(cube.conditions, True)
     return _difference(cube.literals, conditions, variables, target)
 
 
 def is_direct(clause: Clause, target: FlipTarget) -> bool:
-    """Whether `clause_difference` applies: every touched definition has determined witnesses.
+    """Return whether `clause_difference` applies: all changed definitions determine witnesses.
 
-    Not more than MAX_CHANGES of them, as n ways of changing W expand into up to 3^n products, and
-    not more than MAX_TERMS together.
+    There may be at most MAX_CHANGES ways to change W, since n ways expand into up to 3^n products,
+    and at most MAX_TERMS terms.
     """
     touched = {
         literal.predicate
@@ -144,8 +143,8 @@ def is_direct(clause: Clause, target: FlipTarget) -> bool:
 
 
 def num_terms(literals: Sequence[Literal], target: FlipTarget) -> int:
-    """How many conjunctions the difference of these literals becomes, at most."""
-    own = 1 + target.clears_block  # what `_hold` makes of a literal of the target's predicate
+    """Bound the number of conjunctions in the difference of these literals."""
+    own = 1 + target.clears_block  # terms of `_hold` for a literal of the target's predicate
 
     def ways(literal: Literal) -> int:
         if literal.predicate == target.predicate.name:
@@ -162,21 +161,21 @@ def _refuse_terms(literals: Sequence[Literal], target: FlipTarget) -> None:
     terms = num_terms(literals, target)
     if terms > MAX_TERMS:
         raise TooLarge(
-            f"what an atom of {target.predicate.name!r} changes in a formula would be a sum of "
-            f"about {terms:,} terms; at most {MAX_TERMS:,} are possible",
+            f"the difference of a formula with an atom of {target.predicate.name!r} has about "
+            f"{terms:,} terms; the limit is {MAX_TERMS:,}",
             code="too-many-terms",
             hint=f"write the formula with fewer literals of {target.predicate.name!r}",
         )
 
 
 def num_levels(target: FlipTarget) -> int:
-    """The largest m for which the relations {x : W(x) = m} occur."""
+    """Return the largest m for which the relations {x : W(x) = m} occur."""
     touched = [d for d in target.definitions.values() if target.touches(d.predicate.name)]
     return max((_num_changes(definition, target) for definition in touched), default=0)
 
 
 def _num_changes(definition: Definition, target: FlipTarget) -> int:
-    """In how many ways an atom changes the number of witnesses: subsets of literals, by cube."""
+    """Count the ways in which an atom changes the witnesses: subsets of literals of each cube."""
     return sum(2 ** len(_touched(cube.literals, target)) - 1 for cube in definition.cubes)
 
 
@@ -199,7 +198,7 @@ def _difference(
     variables: Sequence[TypedVariable],
     target: FlipTarget,
 ) -> SignedConjunctions:
-    """1[all literals and conditions hold], with g = 1, minus that with g = 0."""
+    """Return 1[all literals and conditions hold] with g = 1 minus that with g = 0."""
     _refuse_terms(literals, target)
     fresh = _FreshNames()
     sides = [
@@ -216,7 +215,7 @@ def _difference(
 def _flip_together(
     literals: Sequence[Literal], flipped: tuple[int, ...], flip: _Flip
 ) -> list[Conjunction]:
-    """The term of U = flipped: (1 − 2p)^{|U|+1} Π_U δ · Π_rest L."""
+    """Return the term of U = flipped: (1 − 2p)^{|U|+1} Π_U δ · Π_rest L."""
     changes = [Conjunction(flip.turn ** (len(flipped) + 1))]
     for number, literal in enumerate(literals):
         if number not in flipped:
@@ -230,7 +229,7 @@ def _flip_together(
 
 
 def _hold(literal: Literal, target: FlipTarget) -> list[Conjunction]:
-    """1[the literal holds], in the data or with the flipped atom's block cleared.
+    """Return 1[the literal holds], with the flipped atom's block cleared if the target says so.
 
     Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
     """
@@ -249,7 +248,7 @@ def _hold(literal: Literal, target: FlipTarget) -> list[Conjunction]:
 
 
 def _flip_atom(literal: Literal, flip: _Flip) -> list[Conjunction]:
-    """The atom's truth with g = 1, minus that with g = 0."""
+    """Return the atom's truth with g = 1 minus that with g = 0."""
     if literal.predicate == flip.target.predicate.name:
         return [equate_terms(literal.terms, flip.target.atom)]
     return _flip_derived(flip.target.definitions[literal.predicate], literal.terms, flip)
@@ -258,7 +257,7 @@ def _flip_atom(literal: Literal, flip: _Flip) -> list[Conjunction]:
 def _flip_derived(
     definition: Definition, terms: tuple[SimpleTerm, ...], flip: _Flip
 ) -> list[Conjunction]:
-    """The formula in the essay above, at D(terms)."""
+    """Return D(g = 1) − D(g = 0) at D(terms), by the formula in the module's docstring."""
     turn, name = flip.turn, definition.predicate.name
     changes = list(_witness_changes(definition, terms, flip))
     signs = [turn * change.coefficient for change in changes]
@@ -276,7 +275,7 @@ def _flip_derived(
 
 
 def _polynomial(signs: Sequence[int], level: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """1[Σ signs·z ≥ 1] for level 0, else 1[Σ signs·z = −level], as Σ coefficient · Π_chosen z."""
+    """Expand 1[Σ signs·z ≥ 1] (level 0) or 1[Σ signs·z = −level] as Σ coefficient · Π_chosen z."""
 
     def value(chosen: Sequence[int]) -> int:
         total = sum(signs[number] for number in chosen)
@@ -295,7 +294,7 @@ def _polynomial(signs: Sequence[int], level: int) -> Iterator[tuple[tuple[int, .
 def _witness_changes(
     definition: Definition, terms: tuple[SimpleTerm, ...], flip: _Flip
 ) -> Iterator[Conjunction]:
-    """W(g = 1) − W(g = 0) at x = terms, as signed indicators; bound variables get fresh names."""
+    """Yield W(g = 1) − W(g = 0) at x = terms as signed indicators with fresh bound variables."""
     for cube in definition.cubes:
         for flipped in _subsets(_touched(cube.literals, flip.target)):
             heads = (name for name, _ in definition.variables)
@@ -310,7 +309,7 @@ def _witness_changes(
 
 
 def _has_determined_witnesses(definition: Definition, target: FlipTarget) -> bool:
-    """Whether g and x leave at most one witness for every way of touching a cube."""
+    """Return whether g and x determine the witness for every set of changed literals of a cube."""
     types = {**dict(definition.variables), **dict(definition.bound), **target.types}
     heads = tuple(name for name, _ in definition.variables)
     scope = Scope(types, (*target.positions, *heads), target.domains)
@@ -345,13 +344,13 @@ def _touched(literals: Sequence[Literal], target: FlipTarget) -> list[int]:
 
 
 def _subsets(members: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All non-empty subsets."""
+    """Yield all non-empty subsets."""
     for size in range(1, len(members) + 1):
         yield from combinations(members, size)
 
 
 class _FreshNames:
-    """Names for the bound variables of a definition that is used in a clause."""
+    """Generates names for the bound variables of definitions used in a clause."""
 
     def __init__(self) -> None:
         self.types: dict[str, str] = {}

@@ -1,34 +1,33 @@
-"""The ground atoms of a predicate in classes: equal difference vector, equal truth value.
+"""The ground atoms of a predicate in classes, and the pseudo-log-likelihood from classes.
 
 Pseudo-likelihood learning (Besag 1975; Kok & Domingos 2005) sees a ground atom only through its
 truth value and d(g) = n(g = 1) − n(g = 0), one number for each weight. `find_difference_classes`
 lists the distinct pairs and how many atoms share each:
 
-- the true atoms are listed as they are (they are rows of the data);
-- the false ones are counted by `argument_classes`, minus the true ones, so their number never
-  shows in time or memory.
+- the true atoms are listed (they are rows of the data);
+- the false ones are counted by `argument_classes`, minus the true ones, so that time and memory do
+  not depend on their number.
 
-Where a formula's quantifiers rule the closed form out (`differences.is_direct`), the atoms are
-gone through one by one in an incremental `World`, up to `MAX_LISTED` of them.
+If a formula's quantifiers have no closed form (`signed_conjunctions.is_direct`), the atoms are
+evaluated one by one in a `FlippingWorld`, up to `MAX_LISTED` of them.
 
-Pseudo-log-likelihood from classes: each class once, times its multiplicity.
+The pseudo-log-likelihood evaluates each class once:
 
     Σ_classes multiplicity · log P(value in the data | everything else)
 
 For an atom the log-odds of being true are w · d, so P = σ(m · w) with the margin vector m = d for
-a true atom and −d for a false one. For a block the values compete: P(v) ∝ exp(w · D(v)). Where a
-hard rule excludes all other values the probability is 1; where the data itself breaks a hard rule,
-or a block, the pseudo-log-likelihood is −∞.
+a true atom and −d for a false one. For a block, P(v) ∝ exp(w · D(v)) over its values v. If a hard
+rule excludes all other values, the probability is 1; if the data violate a hard rule or a block,
+the pseudo-log-likelihood is −∞.
 
-`stack_atoms` and `stack_blocks` put the classes of any number of worlds into one matrix, equal
-ones merged. A stack at weights w knows its value, its gradient and its curvature (minus the
-Hessian, the covariance of the counts), each for a few products with that matrix:
+`stack_atoms` and `stack_blocks` merge the classes of any number of worlds into one matrix. The
+value, gradient and curvature (minus the Hessian, the covariance of the counts) at weights w need a
+few products with that matrix:
 
     atoms    gradient   Mᵀ (c · σ(−Mw))            curvature  Mᵀ diag(c · σ(Mw) σ(−Mw)) M
     blocks   gradient   Σ_c c (D(data) − E[D])     curvature  Σ_c c Cov[D]
 
-The matrix is dense where that is small: with a handful of weights a sparse one costs more to
-import than to use.
+A small matrix is dense, which saves importing scipy.sparse.
 """
 
 from __future__ import annotations
@@ -65,28 +64,28 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-MAX_LISTED = 5_000_000  # atoms gone through one by one
+MAX_LISTED = 5_000_000  # atoms evaluated one by one
 
 
 @dataclass(frozen=True)
 class DifferenceClasses:
     """Class c has difference[j] at weight_id[j] for class_start[c] ≤ j < class_start[c + 1].
 
-    Where the data keeps the hard rules, `hard_true_violations` is the number of hard groundings
-    that the atom being true violates, and `hard_false_violations` the same for false. An atom of
-    a class in which the other value violates any is forced: its conditional probability is 1.
+    If the data satisfy the hard rules, `hard_true_violations` is the number of hard groundings that
+    are violated if the atom is true, and `hard_false_violations` that if it is false. An atom whose
+    other value violates some is forced: its conditional probability is 1.
     """
 
     predicate: str
     num_weights: int
     class_start: np.ndarray  # int64[num_classes + 1]
     weight_id: np.ndarray  # int64[num_entries], increasing within a class
-    difference: np.ndarray  # int64[num_entries], nonzero; object where 64 bits do not suffice
+    difference: np.ndarray  # int64[num_entries], nonzero; object if 64 bits do not suffice
     truth: np.ndarray  # bool[num_classes], the atoms' value in the data
-    multiplicity: np.ndarray  # int64[num_classes]; object where 64 bits do not suffice
+    multiplicity: np.ndarray  # int64[num_classes]; object if 64 bits do not suffice
     hard_true_violations: np.ndarray  # int64[num_classes]
     hard_false_violations: np.ndarray  # int64[num_classes]
-    violated_rules: tuple[int, ...]  # hard rules that the data breaks: no world has probability 0
+    violated_rules: tuple[int, ...]  # hard rules that the data violate
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -97,14 +96,14 @@ class DifferenceClasses:
 
     @property
     def is_forced(self) -> np.ndarray:
-        """bool[num_classes], whether the hard rules leave the atoms only their value."""
+        """Whether the hard rules exclude the other value, bool[num_classes]."""
         return np.where(self.truth, self.hard_false_violations > 0, self.hard_true_violations > 0)
 
 
 def find_difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
-    """All ground atoms of a predicate, in classes.
+    """Group all ground atoms of a predicate by difference vector and truth value.
 
-    Raises `TooLarge` where the atoms fall into too many classes to be listed.
+    Raise `TooLarge` if there are too many classes.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -129,9 +128,9 @@ def find_difference_classes(problem: Problem, predicate: str) -> DifferenceClass
         num_atoms = differences.interpretation.num_atoms(predicate)
         if num_atoms > MAX_LISTED:
             raise TooLarge(
-                f"{num_atoms:,} atoms of '{predicate}' would have to be gone through one by one",
+                f"{num_atoms:,} atoms of '{predicate}' would have to be evaluated one by one",
                 code="too-many-atoms",
-                hint="nested quantifiers rule classes out here: use a sample of the atoms",
+                hint="avoid nested quantifiers, or use a sample of the atoms",
             )
         atoms = list_tuples(differences.sizes)
         vectors, truth = differences.at_rows(atoms)
@@ -144,7 +143,7 @@ def find_difference_classes(problem: Problem, predicate: str) -> DifferenceClass
 def _count_atoms(
     differences: AtomDifferences,
 ) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
-    """Vectors, truth values and how many atoms have them; not yet grouped."""
+    """Return vectors, truth values and the number of atoms that have them, not merged."""
     true_rows = differences.true_rows
     functions = differences.when_false.functions
     axes = tuple(range(len(differences.sizes)))
@@ -190,18 +189,18 @@ def _group_atoms(
 Matrix: TypeAlias = "np.ndarray | csr_array"
 
 DENSE_ENTRIES = 1_000_000  # up to this size a matrix is dense
-DENSE_RATIO = 4  # beyond it, dense where at least one entry in so many is not zero
+DENSE_RATIO = 4  # beyond it, dense if at least one entry in four is not zero
 
 
 class ClassLikelihood(NamedTuple):
     value: float
-    gradient: np.ndarray  # float64[num_weights]; zero where the value is −∞
+    gradient: np.ndarray  # float64[num_weights]; zero if the value is −∞
 
 
 def pseudo_log_likelihood(
     classes: DifferenceClasses | BlockClasses, weights: np.ndarray
 ) -> ClassLikelihood:
-    """Value and gradient at weights float64[num_weights]."""
+    """Compute value and gradient at weights float64[num_weights]."""
     if classes.violated_rules or (isinstance(classes, BlockClasses) and classes.broken_blocks):
         return ClassLikelihood(-np.inf, np.zeros(classes.num_weights))
     found = (
@@ -213,15 +212,15 @@ def pseudo_log_likelihood(
 
 
 class AtomRows(NamedTuple):
-    """Some atoms, or classes of them, that the hard rules leave a choice."""
+    """Atoms, or classes of atoms, that the hard rules do not force."""
 
-    vectors: SparseVectors  # d of each; may hold floats where differences are estimates
+    vectors: SparseVectors  # d of each; floats if differences are estimates
     truth: np.ndarray  # bool[num_rows]
     multiplicity: np.ndarray  # float64[num_rows]
 
 
 def atom_rows(classes: DifferenceClasses) -> AtomRows:
-    """The classes that are not forced; the others have probability 1 at any weights."""
+    """Return the classes that are not forced; the others have probability 1 at any weights."""
     kept = np.flatnonzero(~classes.is_forced)
     return AtomRows(
         classes.vectors.take(kept),
@@ -278,7 +277,7 @@ class AtomsAt:
 
 
 def stack_atoms(parts: Sequence[AtomRows], num_weights: int) -> AtomStack:
-    """The atoms of all parts; a true atom with d and a false one with −d are the same here."""
+    """Merge the atoms of all parts; a true atom with d and a false one with −d are equal."""
     vectors = stack_vectors([part.vectors for part in parts])
     truth = np.concatenate([part.truth for part in parts])
     multiplicity = np.concatenate([part.multiplicity for part in parts])
