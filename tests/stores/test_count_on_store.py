@@ -266,7 +266,8 @@ def test_an_engine_is_named_on_the_command_line(run: Run, tmp_path: Path) -> Non
         ),
         (
             ["d.db", "--engine", "duckdb", "--counts", "ijgp"],
-            "--counts ijgp cannot be combined with --engine\n    leave out one of them; an engine counts exactly",
+            "--counts ijgp cannot be combined with --engine\n"
+            "    leave out one of them; an engine counts exactly",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.differences.differences import FlipTarget
+from lapis.counting.differences.signed_conjunctions import FlipTarget
 from lapis.counting.totals import WeightKeys
 from lapis.data.lazy_database import LazyDomain
 from lapis.errors import TooLarge
