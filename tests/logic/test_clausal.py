@@ -110,9 +110,9 @@ def test_a_clause_without_a_plus_variable_is_refused(run: Run) -> None:
     code, _, err = run("check", "c.mln", "--cnf")
     assert code == 1
     assert err == (
-        "c.mln:5:1: as clauses, 'H(+x) ^ S(y)' has one without '+x', which has no weight of its "
-        "own\n    1 H(+x) ^ S(y)\n    ^^^^^^^^^^^^^^\n"
-        "    write its clauses as formulas, each with a weight\n"
+        "c.mln:5:1: 'H(+x) ^ S(y)' has a clause without '+x', so its weight is not determined\n"
+        "    1 H(+x) ^ S(y)\n    ^^^^^^^^^^^^^^\n"
+        "    write each clause as a formula with a weight\n"
     )
 
 

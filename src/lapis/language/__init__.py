@@ -1,4 +1,4 @@
-"""Text ↔ formulas: grammar, syntax tree with source spans, printer, errors."""
+"""Text ↔ syntax tree → model: lexer, parser, printer, resolution of names and types."""
 
 from lapis.language.parser import parse_formula, parse_program
 from lapis.language.printer import print_formula, print_program

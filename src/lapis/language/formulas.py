@@ -1,15 +1,15 @@
 """Parse the tokens of formulas (by precedence climbing), cardinality constraints and weights.
 
-    formula     operands joined by ^ (tightest), v, =>, <=>, all grouping to the left as in Alchemy
+    formula     operands joined by ^ (tightest), v, =>, <=>, all left-associative as in Alchemy
     operand     ! operand
-              | EXIST x, y formula | FORALL x, y formula      to the right as far as they can reach
+              | EXIST x, y formula | FORALL x, y formula      as far right as possible
               | EXIST{>= 3} x formula
               | * P(terms) | P(terms) | P() | P
               | term = term, and with != < > <= >=
               | ( formula ) | [ formula ]
     term        x | +x | x + 1 | x - 1 | A | 12 | -12 | "a string" | F(terms)
 
-Weights, marks and the final period of a statement are removed before. A cardinality constraint is
+The weight, marks and final period of a statement are removed before. A cardinality constraint is
 hard and compares numbers of true atoms, as in |Boss| - 2 |Works| = 3. A weight is a number, or
 arithmetic over numbers with log, exp and sqrt.
 """
@@ -48,7 +48,7 @@ from lapis.language.syntax import (
     map_terms,
 )
 
-# Trees deeper than this would overflow the recursive passes; nobody writes them by hand.
+# Deeper trees would overflow the stack in recursive passes.
 MAX_DEPTH = 100
 MAX_COUNT = 1_000_000
 
@@ -60,7 +60,7 @@ COMPARISONS: dict[str, ComparisonOperator] = {
 CLOSES = {"RPAR": "LPAR", "RSQB": "LSQB", "RBRACE": "LBRACE"}
 CLOSED_BY = {"LPAR": "RPAR", "LSQB": "RSQB"}
 
-# What may follow, as hints say it.
+# Hints: what may stand at a place.
 FORMULA = "a formula is expected here"
 NAME = "expected a name"
 TERM = "expected a name or a number or a string"
@@ -77,7 +77,7 @@ def starts_lower(name: str) -> bool:
 def parse_formula_tokens(
     tokens: Sequence[Token], source: Source, is_variable: IsVariable = starts_lower
 ) -> Formula:
-    """The tree of a formula; raises a located LapisError where the grammar is left."""
+    """Parse the tokens of a formula; raise a LapisError with the span of a syntax error."""
     check_brackets(tokens, source)
     check_depth(tokens, source)
     parser = FormulaParser(tokens, source, is_variable)
@@ -109,7 +109,7 @@ def check_brackets(tokens: Sequence[Token], source: Source) -> None:
 
 
 def check_depth(tokens: Sequence[Token], source: Source) -> None:
-    """Refuse formulas that nest too deeply; counts an upper bound of the tree's depth."""
+    """Raise if an upper bound of the tree's depth exceeds `MAX_DEPTH`."""
     depth = negations = 0
     for token in tokens:
         depth += token.kind in ("LPAR", "IMPLIES", "IFF", "EXISTS", "FORALL", "LSQB")
@@ -125,7 +125,7 @@ def check_depth(tokens: Sequence[Token], source: Source) -> None:
 
 
 class FormulaParser:
-    """Reads tokens from left to right; `place` is the next one."""
+    """A parser that reads tokens from left to right; `place` is the next one."""
 
     def __init__(self, tokens: Sequence[Token], source: Source, is_variable: IsVariable) -> None:
         self.tokens = tokens
@@ -135,7 +135,7 @@ class FormulaParser:
         self.place = 0
 
     def span(self, first: int) -> Span:
-        """From a token to the last one that was read."""
+        """Return the span from a token to the last one that was read."""
         return Span(self.source, self.tokens[first].start, self.tokens[self.place - 1].end)
 
     def take(self, kind: str, hint: str | None) -> Token:
@@ -145,7 +145,7 @@ class FormulaParser:
         return self.tokens[self.place - 1]
 
     def formula(self, lowest: int = 1) -> Formula:
-        """Operands joined by connectives that bind at least as tightly as the lowest."""
+        """Parse operands joined by connectives of precedence `lowest` or higher."""
         first = self.place
         left = self.operand()
         while PRECEDENCE.get(self.kinds[self.place], 0) >= lowest:
@@ -189,7 +189,7 @@ class FormulaParser:
         self.fail(FORMULA)
 
     def atom_or_comparison(self) -> Formula:
-        """P, P(), P(terms), or a term that is compared."""
+        """Parse P, P(), P(terms), or a comparison that starts with a term."""
         first, following = self.place, self.kinds[self.place + 1]
         name = self.tokens[first].text
         if following == "LPAR" and self.kinds[first + 2] == "RPAR":
@@ -239,12 +239,12 @@ class FormulaParser:
         return variable_name(token.text)
 
     def quantified(self) -> Formula:
-        """What a quantifier is about, after a colon or without one."""
+        """Parse the body of a quantifier, after an optional colon."""
         self.place += self.kinds[self.place] == "COLON"
         return self.formula()
 
     def count_exists(self, first: int) -> Formula:
-        """∃ with a number: < and > as ≤ and ≥ of the next number, ≠ as the negation of =."""
+        """Parse ∃ with a number; < and > become ≥ and its negation, ≠ the negation of =."""
         self.place += self.kinds[self.place] == "UNDERSCORE"
         self.take("LBRACE", "expected '{'")
         operator = COMPARISONS.get(self.kinds[self.place])
@@ -275,7 +275,7 @@ class FormulaParser:
                 return CountExists(variables, body, operator, bound, span)
 
     def terms(self, hint: str) -> tuple[Term, ...]:
-        """Arguments up to the closing bracket; the opening one was read."""
+        """Parse arguments up to the closing bracket; the opening one was read."""
         found = [self.term(hint)]
         while self.kinds[self.place] == "COMMA":
             self.place += 1
@@ -307,7 +307,7 @@ class FormulaParser:
         self.fail(hint)
 
     def named_term(self, token: Token, first: int) -> Term:
-        """x, A, F(terms), x + 1 or x - 1; the name was read."""
+        """Parse x, A, F(terms), x + 1 or x - 1; the name was read."""
         following = self.kinds[self.place]
         if following == "LPAR":
             self.place += 1
@@ -345,7 +345,7 @@ class FormulaParser:
         return Variable(name.name, True, span)
 
     def fail(self, hint: str | None) -> NoReturn:
-        """Raise the error of the next token; `hint` says what may stand here, None: connectives."""
+        """Raise an error at the next token; `hint` is what may stand there, None: a connective."""
         if self.place >= len(self.tokens):
             last = self.tokens[-1]
             raise LapisError(
@@ -370,7 +370,7 @@ class FormulaParser:
 
 
 def variable_name(text: str) -> str:
-    """Variables of files in which they are upper-case become ours."""
+    """Lower the first letter: WFOMC files have upper-case variables."""
     return text[0].lower() + text[1:]
 
 
@@ -406,7 +406,7 @@ def is_cardinality(tokens: list[Token]) -> bool:
 
 
 def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
-    """2 |P| - |Q| = 3"""
+    """Parse a constraint such as 2 |P| - |Q| = 3."""
     place = next((i for i, token in enumerate(tokens) if token.kind in COMPARISONS), len(tokens))
     sides = ["".join(f"{t.text} " for t in side) for side in (tokens[:place], tokens[place + 1 :])]
     parts: list[tuple[int, str]] = []
@@ -424,7 +424,8 @@ def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
     return Cardinality(tuple(parts), COMPARISONS[tokens[place].kind], number, span)
 
 
-LARGEST = 1e9  # of weights: where two of that size cancel, nine digits of a third are left
+LARGEST = 1e9  # of weights: if two of this size cancel, a third keeps nine digits
+NO_VALUE = "this weight has no finite value"
 FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "log": math.log,
     "ln": math.log,
@@ -436,7 +437,7 @@ MAX_NESTING = 50
 
 
 def weight_length(tokens: Sequence[Token]) -> int:
-    """How many tokens at the start of a statement are its weight; 0 if it has none."""
+    """Return the number of tokens at the start of a statement that are its weight, or 0."""
     index = operand_end(tokens, 0)
     while index and index < len(tokens) and tokens[index].kind in OPERATORS:
         following = operand_end(tokens, index + 1)
@@ -449,7 +450,7 @@ def weight_length(tokens: Sequence[Token]) -> int:
 
 
 def operand_end(tokens: Sequence[Token], index: int) -> int:
-    """Index after the number, function call or bracket that starts at `index`, or 0."""
+    """Return the index after the number, function call or bracket at `index`, or 0."""
     while index < len(tokens) and tokens[index].kind in ("MINUS", "PLUS"):
         index += 1
     if index >= len(tokens):
@@ -480,7 +481,6 @@ def operand_end(tokens: Sequence[Token], index: int) -> int:
 
 
 def weight_and_period_error(period: Span) -> LapisError:
-    """A formula is soft or hard, not both."""
     return LapisError(
         "a formula has a weight or a final period, not both",
         code="weight-and-period",
@@ -490,66 +490,77 @@ def weight_and_period_error(period: Span) -> LapisError:
 
 
 def evaluate_weight(tokens: Sequence[Token], source: Source) -> float:
-    """The value of a weight expression: sums of products of signed operands."""
-    position = 0
+    """Return the value of a weight expression."""
     whole = Span(source, tokens[0].start, tokens[-1].end)
-
-    def fail(message: str) -> LapisError:
-        return LapisError(message, code="weight", span=whole)
-
-    def kind() -> str:
-        return tokens[position].kind if position < len(tokens) else "END"
-
-    def advance() -> Token:
-        nonlocal position
-        position += 1
-        return tokens[position - 1]
-
-    def total(depth: int) -> float:
-        value = product(depth)
-        while kind() in ("PLUS", "MINUS"):
-            sign = 1.0 if advance().kind == "PLUS" else -1.0
-            value += sign * product(depth)
-        return value
-
-    def product(depth: int) -> float:
-        value = operand(depth)
-        while kind() in ("STAR", "SLASH"):
-            if advance().kind == "STAR":
-                value *= operand(depth)
-            else:
-                value /= operand(depth)
-        return value
-
-    def operand(depth: int) -> float:
-        sign = 1.0
-        while kind() in ("MINUS", "PLUS"):
-            sign = -sign if advance().kind == "MINUS" else sign
-        if depth > MAX_NESTING:
-            raise fail("this weight nests too deeply")
-        if kind() == "NUMBER":
-            return sign * float(advance().text)
-        function = FUNCTIONS[advance().text] if kind() == "NAME" else float
-        if kind() != "LPAR":
-            raise fail("this weight is not a number or an arithmetic expression")
-        advance()
-        value = total(depth + 1)
-        if kind() != "RPAR":
-            raise fail("this weight is not a number or an arithmetic expression")
-        advance()
-        return sign * function(value)
-
+    reader = WeightReader(tokens, whole)
     try:
-        value = total(0)
+        value = reader.sum(0)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise fail("this weight has no finite value") from None
-    if position != len(tokens) or not math.isfinite(value):
-        raise fail("this weight has no finite value")
+        raise LapisError(NO_VALUE, code="weight", span=whole) from None
+    if reader.place != len(tokens) or not math.isfinite(value):
+        raise LapisError(NO_VALUE, code="weight", span=whole)
     if abs(value) > LARGEST:
         raise LapisError(
-            f"a weight beyond {LARGEST:g} in size leaves too few digits for others",
+            f"a weight larger than {LARGEST:g} leaves too few digits for other weights",
             code="weight",
             span=whole,
-            hint="what must hold in every world is a hard formula, with a period at its end",
+            hint="write a hard formula (with a final period) if it must hold in every world",
         )
     return value
+
+
+class WeightReader:
+    """Evaluate a weight from left to right: sums of products of signed operands."""
+
+    def __init__(self, tokens: Sequence[Token], whole: Span) -> None:
+        self.tokens = tokens
+        self.whole = whole
+        self.place = 0  # the next token
+
+    @property
+    def kind(self) -> str:
+        return self.tokens[self.place].kind if self.place < len(self.tokens) else "END"
+
+    def take(self) -> Token:
+        self.place += 1
+        return self.tokens[self.place - 1]
+
+    def sum(self, depth: int) -> float:
+        value = self.product(depth)
+        while self.kind in ("PLUS", "MINUS"):
+            sign = 1.0 if self.take().kind == "PLUS" else -1.0
+            value += sign * self.product(depth)
+        return value
+
+    def product(self, depth: int) -> float:
+        value = self.operand(depth)
+        while self.kind in ("STAR", "SLASH"):
+            if self.take().kind == "STAR":
+                value *= self.operand(depth)
+            else:
+                value /= self.operand(depth)
+        return value
+
+    def operand(self, depth: int) -> float:
+        """Read a number, a function call or a bracket, after any signs."""
+        sign = 1.0
+        while self.kind in ("MINUS", "PLUS"):
+            sign = -sign if self.take().kind == "MINUS" else sign
+        if depth > MAX_NESTING:
+            raise LapisError("this weight nests too deeply", code="weight", span=self.whole)
+        if self.kind == "NUMBER":
+            return sign * float(self.take().text)
+        function = FUNCTIONS[self.take().text] if self.kind == "NAME" else float
+        self.expect("LPAR")
+        value = self.sum(depth + 1)
+        self.expect("RPAR")
+        return sign * function(value)
+
+    def expect(self, kind: str) -> None:
+        if self.kind != kind:
+            raise LapisError(
+                "this weight is not a number or an arithmetic expression",
+                code="weight",
+                span=self.whole,
+            )
+        self.place += 1

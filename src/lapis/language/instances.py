@@ -1,25 +1,23 @@
-"""Ground instances of formulas: of + variables, and by name.
+"""Instances of formulas: names of ground instances, and rules gathered from instances.
 
-A formula with a + variable stands for one formula for each constant. Each ground atom and ground
-formula has one canonical name, so that answers can be looked up. In facts, queries and lookups a
-name is a constant, quoted or not: `Smokes(anna)`, `Smokes( "anna" )` and `Smokes("anna")` are the
-same atom.
+**Names.** A formula with a + variable stands for one formula for each constant. Each ground atom
+and ground formula has one canonical name, by which answers are looked up. In facts, queries and
+lookups a name is a constant, quoted or not: `Smokes(anna)`, `Smokes( "anna" )` and `Smokes("anna")`
+are the same atom.
 
-Many formulas that differ in constants only, taken together as one rule with plus variables.
-
-A learned model has a formula for each word: `0.7 Has(p,Java) => Course(p)`, and thousands more.
-Each would be grounded by a join of its own. Gathered, they are one rule `Has(p,+c) => Course(p)`
-with a table of weights, and one join. Constants without a formula have weight 0, so the meaning
-is the same.
+**Gathering.** A learned model may have thousands of formulas that differ only in constants:
+`0.7 Has(p,Java) => Course(p)`. Each would need a join. Gathered, they are one rule
+`Has(p,+c) => Course(p)` with a table of weights, and one join. Constants without a formula have
+weight 0, so the meaning is the same.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lapis.errors import LapisError
 from lapis.language.model import InstanceWeights, Model, Rule
@@ -48,7 +46,7 @@ from lapis.language.syntax import (
 
 
 def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
-    """The texts of a rule for each combination of constants of its plus variables."""
+    """Print a rule for each combination of constants of its plus variables."""
     rows = list(itertools.product(*constants))
     formula = parse_formula(rule.text)
     if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
@@ -56,7 +54,7 @@ def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]
             print_formula(substitute(formula, dict(zip(rule.plus, row, strict=True))))
             for row in rows
         ]
-    # Printed once with placeholders and then filled in: there may be many thousands.
+    # Print once with placeholders and fill them in: there may be many thousands.
     marks = [f"\0{i}\0" for i in range(len(rule.plus))]
     template = print_formula(substitute(formula, dict(zip(rule.plus, marks, strict=True))))
     for mark in marks:
@@ -75,7 +73,7 @@ def moved_by_offset(node: Formula, names: Sequence[str]) -> bool:
 
 
 def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:
-    """Constants for the free occurrences of variables."""
+    """Replace free occurrences of variables by constants."""
     if isinstance(formula, Quantifier):
         values = {name: value for name, value in values.items() if name not in formula.variables}
     inner = map_children(formula, lambda child: substitute(child, values))
@@ -97,13 +95,13 @@ def require_number(constant: str) -> float:
     value = read_number(constant)
     if isnan(value):
         raise LapisError(
-            f"{constant!r} is not a number, so nothing can be added to it", code="not-a-number"
+            f"{constant!r} is not a number, so no offset can be added", code="not-a-number"
         )
     return value
 
 
 def canonical_name(text: str) -> str:
-    """The name that an answer gives to the ground atom or formula written so.
+    """Return the canonical name of a ground atom or formula.
 
     >>> canonical_name('Friends( anna, "Bob, the second" )')
     'Friends("anna","Bob, the second")'
@@ -120,7 +118,7 @@ def canonical_name(text: str) -> str:
 
 
 def ground_name(formula: Formula) -> str:
-    """A ground atom as facts are written, another formula as it is printed."""
+    """Format a ground atom as a fact; print any other formula."""
     atom = as_atom(formula)
     if atom is not None:
         constants = [term.name for term in atom.terms if isinstance(term, Constant)]
@@ -130,7 +128,7 @@ def ground_name(formula: Formula) -> str:
 
 
 def as_atom(formula: Formula) -> Atom | None:
-    """The formula as one atom; `Value = f(x)` is that of the function's graph, value last."""
+    """Return the formula as an atom, `Value = f(x)` as f(x, Value); None if it is no atom."""
     if isinstance(formula, Comparison) and formula.operator == "=":
         value, application = formula.left, formula.right
         if isinstance(value, Application):
@@ -141,14 +139,14 @@ def as_atom(formula: Formula) -> Atom | None:
 
 
 MIN_GATHERED = 8
-MAX_EMPTY = 64  # weights in the table for each formula gathered
+MAX_TABLE_RATIO = 64  # entries of the table per gathered formula
 
 
-Form = Any  # nested tuples: predicates, terms and connectives
+Form = Hashable  # nested tuples: predicates, terms and connectives
 
 
 class Skeleton(NamedTuple):
-    """A formula with the constants in its atoms left out."""
+    """A formula without the constants in its atoms."""
 
     form: Form
     variables: tuple[tuple[str, str], ...]
@@ -156,22 +154,22 @@ class Skeleton(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """A model with rules gathered, and where each rule of the model before went."""
+    """A model with gathered rules, and the place of each original rule in it."""
 
     model: Model
-    # For each rule before: the rule it is in, and there the constants of the plus variables;
-    # None where it is a rule as before.
+    # For each original rule: its rule in `model`, and the constants of the plus variables there
+    # (None if the rule is unchanged).
     places: tuple[tuple[int, tuple[str, ...] | None], ...]
 
 
 def gather_instances(
     model: Model, sizes: Mapping[str, int] | None = None, *, over_constants: bool = True
 ) -> Gathered:
-    """The model with formulas of the same form gathered, in the place of the first.
+    """Gather formulas of the same form into one rule, at the place of the first.
 
-    `sizes` are the numbers of constants that data may add to each type: a table much larger than
-    the formulas it holds is not made. Rules `over_constants`, without variables, are best left
-    alone by those who ground them: they need no join.
+    `sizes` are the numbers of constants that data may add to each type; formulas stay apart if the
+    table would be too sparse. `over_constants` also gathers rules without variables. Grounding
+    leaves these alone, since they need no join.
 
     >>> from lapis.language import parse_model
     >>> words = "".join(f"0.{i} Has(p,W{i}) => Course(p)\\n" for i in range(1, 10))
@@ -211,7 +209,7 @@ def gather_instances(
 
 
 def can_be_gathered(rule: Rule) -> bool:
-    """Soft, weighted and without weights for constants already."""
+    """Return whether a rule is soft, weighted and without plus variables."""
     plain = rule.weight is not None and not rule.hard and rule.utility is None
     return plain and not rule.plus and not rule.fixed
 
@@ -219,9 +217,9 @@ def can_be_gathered(rule: Rule) -> bool:
 def take_constants(
     formula: Formula, constants: list[str], known: dict[int, tuple[Form, tuple[str, ...]]]
 ) -> Form:
-    """The formula without the constants of its atoms, which are added to those given.
+    """Return the form of a formula without the constants in its atoms; append these to `constants`.
 
-    `known` remembers atoms by identity: rules read from alike lines share theirs.
+    `known` caches atoms by identity.
     """
     if isinstance(formula, Atom):
         found = known.get(id(formula))
@@ -252,9 +250,9 @@ def gather_rules(
     members: list[tuple[int, tuple[str, ...]]],
     sizes: Mapping[str, int],
 ) -> tuple[Rule, list[tuple[str, ...]]] | None:
-    """One rule for all members, and each one's constants; None where it would be mostly empty."""
+    """Return one rule for all members and their constants; None if its table is too sparse."""
     first = model.rules[members[0][0]]
-    if print_formula(first.formula) != first.text:  # sugar, of which the constants are part
+    if print_formula(first.formula) != first.text:  # its sugar contains constants
         return None
     columns = list(zip(*(constants for _, constants in members), strict=True))
     varying = [place for place, column in enumerate(columns) if len(set(column)) > 1]
@@ -283,7 +281,7 @@ def gather_rules(
     for name in names:
         own = len(model.types[type_of[name]])
         table_size *= own + sizes.get(type_of[name], 0)
-    if table_size > MAX_EMPTY * len(members):
+    if table_size > MAX_TABLE_RATIO * len(members):
         return None
     weight: dict[tuple[str, ...], float] = {}
     formula = without_plus(marked)

@@ -1,8 +1,8 @@
-"""Text to tokens, and tokens to statements.
+"""Split text into tokens, and tokens into statements.
 
 A statement ends with its line, unless a bracket is open, the line ends with a connective or a
-comma, or the next line starts with a connective. Splitting first, and parsing each statement
-by itself, is what lets a file report all of its mistakes and not only the first.
+comma, or the next line starts with a connective. Each statement is parsed by itself, so all errors
+of a file are reported, not only the first.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ DANGLING = CONTINUING | {"NOT", "BAR"}
 
 
 def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token | LapisError]:
-    """The tokens of a text, newlines included; mistakes are yielded in place."""
+    """Yield the tokens of a text, newlines included, and errors in their places."""
     for match in TOKEN.finditer(source.text):
         kind = match.lastgroup or "OTHER"
         if kind == "COMMENT" or (kind == "HASH" and hash_comments):
@@ -88,7 +88,7 @@ def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token |
 
 
 def token_kind(name: str) -> str:
-    """Quantifiers are known in any case; the connective v and the mark _ only as they are."""
+    """Return the kind of a name: quantifiers in any case, `v` and `_` in lower case only."""
     return KEYWORDS.get(name) or QUANTIFIERS.get(name.lower(), "NAME")
 
 
@@ -102,7 +102,7 @@ def describe_bad_token(piece: str, span: Span) -> LapisError:
             f"unknown directive {piece.split()[0]!r}",
             code="unknown-directive",
             span=span,
-            hint='only #include "file" is known; comments start with //',
+            hint='the only directive is #include "file"; comments start with //',
         )
     return LapisError(f"unexpected character {piece!r}", code="unexpected-character", span=span)
 
@@ -112,8 +112,8 @@ def split_statements(
 ) -> Iterator[list[Token | LapisError]]:
     """Group tokens into statements.
 
-    A bracket that is never closed would swallow the rest of the file; then the statement is
-    taken to end with its first line, so that the others are still read.
+    If a bracket is never closed, the statement ends with its first line, so that the rest of the
+    file is still read.
     """
     first = 0
     while first < len(tokens):
@@ -129,7 +129,7 @@ def split_statements(
 
 
 def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | None:
-    """Index of the newline (or the end) that closes the statement, None if brackets stay open."""
+    """Return the index of the newline that closes the statement, None if brackets are open."""
     depth, last = 0, "NEWLINE"
     for index in range(first, len(tokens)):
         token = tokens[index]
@@ -143,7 +143,7 @@ def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | Non
 
 
 def continues_statement(tokens: Sequence[Token | LapisError], index: int) -> bool:
-    """Whether the line after a newline goes on with the statement before it."""
+    """Return whether the line after a newline continues the statement."""
     following: list[str] = []
     while index < len(tokens) and len(following) < 3:
         token = tokens[index]

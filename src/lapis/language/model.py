@@ -1,4 +1,4 @@
-"""A model: what a Markov logic file means once every name in it is resolved."""
+"""A model: predicates, types and weighted rules with all names resolved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class InstanceWeights:
-    """The weights of a rule with plus variables, where they differ by constants."""
+    """The weights of a rule with plus variables, by the constants of these variables."""
 
     constants: tuple[tuple[str, ...], ...]  # of the plus variables, in the order of `Rule.plus`
     value: tuple[float, ...]
@@ -39,9 +39,9 @@ class InstanceWeights:
 class Rule:
     """A formula with its weight.
 
-    In `formula` every term is a variable or a constant (offsets stand in comparisons only),
-    no atom is starred, and no two quantifiers bind the same name. Each assignment of constants
-    to `variables` is one Boolean feature.
+    In `formula` every term is a variable or a constant (offsets occur in comparisons only), no atom
+    is starred, and no two quantifiers bind the same name. Each assignment of constants to
+    `variables` is one Boolean feature.
     """
 
     formula: Formula
@@ -54,7 +54,7 @@ class Rule:
     fixed: bool = False
     utility: float | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
-    # Learned weights of a rule with plus variables; `weight` is that of all other constants.
+    # Weights of a rule with plus variables; all other constants have `weight`.
     instance_weights: InstanceWeights | None = None
 
 
@@ -62,8 +62,8 @@ class Rule:
 class Model:
     """Types, predicates and weighted rules.
 
-    `types` maps every type to the constants that the model itself names, in order; data may
-    add more.
+    `types` maps every type to the constants that the model itself names, in order; data may add
+    more.
     """
 
     types: Mapping[str, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""How names of predicates and constants are written, in models and in data alike."""
+"""Format and parse names of predicates and constants, the same in models and in data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# A constant is written bare if no reader could take it for a variable, a quantifier or punctuation.
+# A constant is written without quotes unless it looks like a variable, quantifier or punctuation.
 BARE_CONSTANT = re.compile(r"(?!(?i:exists?|forall)\Z)[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -17,7 +17,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def format_constant(name: str) -> str:
-    r"""A constant as it is written: bare where that is clear, otherwise quoted.
+    r"""Format a constant, in quotes if it needs them.
 
     >>> print(format_constant("Ann"), format_constant("-3.5"), format_constant('a "b"'))
     Ann -3.5 "a \"b\""
@@ -26,9 +26,9 @@ def format_constant(name: str) -> str:
 
 
 def read_number(name: str) -> float:
-    """The number that a constant's name is, NaN where it is none, as every engine has it.
+    """Return the number that a constant denotes, NaN if it is none.
 
-    Python alone takes 1_000 and digits of other scripts for numbers.
+    1_000 and digits of other scripts are no numbers, as in SQL engines.
 
     >>> read_number("-1.5e3"), read_number("1_000"), read_number("Ann")
     (-1500.0, nan, nan)
@@ -40,12 +40,12 @@ def read_number(name: str) -> float:
 
 
 def quote_text(text: str) -> str:
-    """A text as a string literal."""
+    """Return a string literal of a text."""
     return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], text) + '"'
 
 
 def parse_constant(text: str) -> str:
-    """The constant that a bare or quoted text stands for; inverse of `format_constant`."""
+    """Return the constant of a bare or quoted text: the inverse of `format_constant`."""
     if not text.startswith('"'):
         return text
     if "\\" not in text:
@@ -54,7 +54,7 @@ def parse_constant(text: str) -> str:
 
 
 def format_atom(predicate: str, constants: Sequence[str], function: bool = False) -> str:
-    """A ground atom as it is written; a function's value is the last of the constants.
+    """Format a ground atom; a function's value is the last of the constants.
 
     >>> format_atom("Friends", ["Ann", "Bob"])
     'Friends(Ann,Bob)'
@@ -68,14 +68,14 @@ def format_atom(predicate: str, constants: Sequence[str], function: bool = False
 
 
 class AtomPattern(NamedTuple):
-    """How the atoms of a predicate are written."""
+    """A template for the atoms of a predicate."""
 
     text: str  # a %s for each constant
     order: tuple[int, ...]  # the argument that each %s stands for
 
 
 def atom_pattern(predicate: str, arity: int, function: bool = False) -> AtomPattern:
-    """How atoms of a predicate are written; a function's value is its last argument.
+    """Return the template for atoms of a predicate; a function's value is its last argument.
 
     >>> atom_pattern("MotherOf", 2, function=True)
     AtomPattern(text='%s = MotherOf(%s)', order=(1, 0))

@@ -1,4 +1,4 @@
-"""Text to syntax tree: statement by statement, all mistakes of a file reported together."""
+"""Parse text to a syntax tree, statement by statement, and report all errors together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = {f"NAME EQ {kinds}" for kinds in ("NAME", "NUMBER", "STRING", "MINUS 
 
 
 def parse_program(text: str, name: str = "<text>") -> Program:
-    """The statements of a file, includes left as they stand.
+    """Parse the statements of a text; includes are not followed.
 
     >>> parse_program("Smokes(person)\\n1.5 Smokes(x)").statements[1].weight
     1.5
@@ -47,7 +47,7 @@ def parse_program(text: str, name: str = "<text>") -> Program:
 
 
 def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], list[LapisError]]:
-    """The statements that can be read, and the mistakes of the others."""
+    """Parse a text; return its statements, and the errors of those that are wrong."""
     from lapis.language import wfomc
 
     source = Source(name, text)
@@ -73,7 +73,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], 
 
 
 def parse_formula(text: str, name: str = "<formula>") -> Formula:
-    """One formula, as in a query.
+    """Parse one formula, as in a query.
 
     >>> from lapis.language.printer import print_formula
     >>> print_formula(parse_formula("smokes(x) => (cancer(x) v !friends(x, y))"))
@@ -92,7 +92,7 @@ def keep_tokens(tokens: Sequence[Token | LapisError]) -> list[Token]:
 
 
 def read_model_text(path: Path) -> str:
-    """The text of a model file; raises a LapisError if there is none."""
+    """Read a model file; raise LapisError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -159,7 +159,7 @@ def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclarati
 
 
 def parse_constants(tokens: list[Token], source: Source) -> tuple[str, ...]:
-    """A, B, "c d" or 1, ..., 10; commas may be left out, as in Alchemy."""
+    """Parse constants such as A, B, "c d" or 1, ..., 10; commas are optional, as in Alchemy."""
     constants: dict[str, None] = {}
     items = [token for token in tokens if token.kind != "COMMA"]
     index = 0
@@ -193,7 +193,7 @@ def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
     around = [items[i].text for i in (index - 1, index + 1) if 0 <= i < len(items)]
     if index == 0 or len(around) < 2 or not all(text.isdecimal() for text in around):
         raise LapisError(
-            "a range stands between two whole numbers, as in {1, ..., 10}", code="range", span=span
+            "a range needs two whole numbers, as in {1, ..., 10}", code="range", span=span
         )
     first, last = int(around[0]), int(around[1])
     if last < first:
@@ -216,7 +216,7 @@ def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
             f"{value.text!r} is neither a number nor a type",
             code="bad-number",
             span=replace(span, end=value.end),
-            hint="a weight is a number, as in 1.5; a formula with a final period holds always",
+            hint="a weight is a number, as in 1.5; a final period makes a formula hard",
         )
     parameters = parse_parameters(tokens[3:-1])
     if parameters is None or not parameters or any(p.mark for p in parameters):
@@ -230,7 +230,7 @@ def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
 
 
 def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | None:
-    """P(type, type!), *P(type), P, or P(type) 2.5 1.0; None if it is a formula."""
+    """Parse P(type, type!), *P(type), P, or P(type) 2.5 1.0; None if it is a formula."""
     closed = tokens[0].kind == "STAR"
     rest = tokens[1:] if closed else tokens
     if not rest or rest[0].kind != "NAME":
@@ -247,7 +247,7 @@ def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | N
 
 
 def trailing_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, list[Token]]:
-    """Split off the two numbers that may follow a declaration in Forclift's files."""
+    """Split off the two numbers that may follow a declaration in files of Forclift."""
     end = len(tokens)
     values: list[float] = []
     while len(values) < 2 and end >= 2 and tokens[end - 1].kind == "NUMBER":
@@ -260,7 +260,7 @@ def trailing_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, l
 
 
 def parse_parameters(tokens: list[Token]) -> tuple[Parameter, ...] | None:
-    """Type names separated by commas, each perhaps marked ! or ?; None if it is not that."""
+    """Parse type names with optional marks ! or ?, separated by commas; None if there is more."""
     parameters: list[Parameter] = []
     index = 0
     while index < len(tokens):
@@ -286,21 +286,8 @@ def has_marks(declaration: PredicateDeclaration) -> bool:
 
 
 def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedFormula:
-    """[@fixed] [weight] [:utility] formula [.] [@ x = A, …]"""
-    fixed = False
-    if tokens[0].kind == "AT":
-        fixed = True
-        named = (
-            len(tokens) > 1 and tokens[1].kind == "NAME" and tokens[1].text not in ("log", "exp")
-        )
-        if named and tokens[1].text != "fixed":
-            raise LapisError(
-                f"unknown mark '@{tokens[1].text}'",
-                code="unknown-mark",
-                span=Span(source, tokens[0].start, tokens[1].end),
-                hint="@fixed keeps a weight as it is while others are learned",
-            )
-        tokens = tokens[2:] if named else tokens[1:]
+    """Parse `[@fixed] [weight] [:utility] formula [.] [@ x = A, …]`."""
+    tokens, fixed = split_fixed(tokens, source)
     tokens, at = split_settings(tokens, source)
     weight, weight_text, utility = None, None, None
     length = weight_length(tokens)
@@ -311,32 +298,54 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
     if tokens and tokens[0].kind == "COLON":
         length = weight_length(tokens[1:])
         if not length:
-            raise LapisError("a utility is a number", code="utility", span=span)
+            raise LapisError("a utility must be a number", code="utility", span=span)
         utility = evaluate_weight(tokens[1 : 1 + length], source)
         tokens = tokens[1 + length :]
     hard = bool(tokens) and tokens[-1].kind == "PERIOD"
     if hard:
-        period = Span(source, tokens[-1].start, tokens[-1].end)
-        tokens = tokens[:-1]
         if weight is not None:
-            raise weight_and_period_error(period)
+            raise weight_and_period_error(Span(source, tokens[-1].start, tokens[-1].end))
+        tokens = tokens[:-1]
     if not tokens:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
-    if fixed and weight is None:
-        raise LapisError("@fixed needs a weight", code="fixed-without-weight", span=span)
-    if at and weight is None:
-        raise LapisError(
-            "a weight is needed here: '@' says which constants it is for",
-            code="settings-without-weight",
-            span=at[0].span,
-            hint="without '@' a weight is learned for each constant",
-        )
+    if weight is None:
+        refuse_without_weight(fixed, at, span)
     formula = parse_formula_tokens(tokens, source)
     return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span)
 
 
+def split_fixed(tokens: list[Token], source: Source) -> tuple[list[Token], bool]:
+    """Remove a leading `@fixed` or `@`; return the rest and whether there was one."""
+    if tokens[0].kind != "AT":
+        return tokens, False
+    word = tokens[1].text if len(tokens) > 1 and tokens[1].kind == "NAME" else None
+    if word is None or word in ("log", "exp"):
+        return tokens[1:], True
+    if word != "fixed":
+        raise LapisError(
+            f"unknown mark '@{word}'",
+            code="unknown-mark",
+            span=Span(source, tokens[0].start, tokens[1].end),
+            hint="@fixed excludes a weight from learning",
+        )
+    return tokens[2:], True
+
+
+def refuse_without_weight(fixed: bool, at: tuple[Setting, ...], span: Span) -> None:
+    """Raise if a formula without a weight has marks that need one."""
+    if fixed:
+        raise LapisError("@fixed needs a weight", code="fixed-without-weight", span=span)
+    if at:
+        raise LapisError(
+            "'@' needs a weight: it gives the constants that the weight is for",
+            code="settings-without-weight",
+            span=at[0].span,
+            hint="without '@' a weight is learned for each constant",
+        )
+
+
 def split_settings(tokens: list[Token], source: Source) -> tuple[list[Token], tuple[Setting, ...]]:
-    """A statement without what stands behind @, and that: x = A, y = "b c"."""
+    """Split a statement at @ into its formula and the settings x = A, y = "b c"."""
     kinds = [token.kind for token in tokens]
     if "AT" not in kinds:
         return tokens, ()

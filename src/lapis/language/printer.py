@@ -1,10 +1,9 @@
-"""Syntax tree to text. Printing, then parsing, gives the same tree back.
+"""Print syntax trees and models.
 
-A model as the text of a file: declarations, then formulas with their weights.
-
-Reading the text gives a model of the same meaning. Rules with plus variables whose weights differ
-by constants are written out, a line for each; those of weight 0, which mean nothing, are only
-counted. Constants stand behind @, not in the formula, which would add them to worlds without them.
+Parsing the text gives the same tree, or a model of the same meaning. A rule whose weights differ by
+the constants of plus variables becomes a line for each weight. Lines of weight 0 have no effect and
+are only counted. The constants follow @; in the formula they would become constants of every
+world.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from lapis.language.syntax import (
     Parameter,
     PredicateDeclaration,
     Program,
+    Quantifier,
     Statement,
     Term,
     Truth,
@@ -44,8 +44,8 @@ from lapis.language.syntax import (
     WeightedFormula,
 )
 
-# Binding strength, loosest first. A quantifier swallows all that follows it, so it is bracketed
-# wherever something may follow.
+# Binding strength, loosest first. A quantifier extends to the end of its surroundings, so it is
+# bracketed if something may follow.
 QUANTIFIER, IFF, IMPLIES, OR, AND, NOT, ATOM = range(7)
 
 
@@ -67,7 +67,7 @@ def print_program(program: Program) -> str:
 def reads_as_declaration(
     statement: WeightedFormula, declared: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Whether a bare atom, printed as it is, would declare its predicate."""
+    """Return whether the text of an atom would be read as a declaration of its predicate."""
     atom = statement.formula
     if not isinstance(atom, Atom) or statement != WeightedFormula(atom):
         return False
@@ -108,13 +108,13 @@ def print_weighted(statement: WeightedFormula) -> str:
 
 
 def print_settings(settings: Iterable[tuple[str, str]]) -> str:
-    """The constants that a weight is for, as they stand behind its formula; nothing if none."""
+    """Print the constants that a weight is for, as in "  @ w = Java"; empty if there are none."""
     parts = [f"{variable} = {format_constant(constant)}" for variable, constant in settings]
     return f"  @ {', '.join(parts)}" if parts else ""
 
 
 def print_constants(constants: tuple[str, ...]) -> str:
-    """Constants of a type; consecutive integers, if more than two, as a range."""
+    """Print the constants of a type; three or more consecutive integers become a range."""
     if len(constants) > 2 and constants[0].isdecimal():
         first = int(constants[0])
         if constants == tuple(str(first + i) for i in range(len(constants))):
@@ -133,16 +133,17 @@ def print_cardinalities(parts: tuple[tuple[int, str], ...]) -> str:
 
 
 def print_formula(formula: Formula) -> str:
-    return print_bracketed(formula, QUANTIFIER)
+    return print_within(formula, QUANTIFIER)
 
 
-def print_bracketed(formula: Formula, outer: int) -> str:
-    """The formula, in brackets where it binds looser than its surroundings."""
-    text, strength = print_unbracketed(formula)
+def print_within(formula: Formula, outer: int) -> str:
+    """Print a formula, in brackets if it binds looser than its surroundings."""
+    text, strength = print_alone(formula)
     return f"({text})" if strength < outer else text
 
 
-def print_unbracketed(formula: Formula) -> tuple[str, int]:
+def print_alone(formula: Formula) -> tuple[str, int]:
+    """Print a formula without brackets around it; return the text and its binding strength."""
     match formula:
         case Atom(predicate, terms, starred):
             return f"{'*' if starred else ''}{predicate}{print_arguments(terms)}", ATOM
@@ -151,29 +152,36 @@ def print_unbracketed(formula: Formula) -> tuple[str, int]:
         case Truth(value):
             return ("true" if value else "false"), ATOM
         case Not(body):
-            return f"!{print_bracketed(body, ATOM if isinstance(body, Comparison) else NOT)}", NOT
+            return f"!{print_within(body, ATOM if isinstance(body, Comparison) else NOT)}", NOT
         case And(parts):
-            return " ^ ".join(
-                [print_bracketed(parts[0], AND), *(print_bracketed(p, NOT) for p in parts[1:])]
-            ), AND
+            return print_chain(parts, " ^ ", AND), AND
         case Or(parts):
-            return " v ".join(
-                [print_bracketed(parts[0], OR), *(print_bracketed(p, AND) for p in parts[1:])]
-            ), OR
+            return print_chain(parts, " v ", OR), OR
         case Implies(premise, conclusion):
-            return (
-                f"{print_bracketed(premise, IMPLIES)} => {print_bracketed(conclusion, OR)}",
-                IMPLIES,
-            )
+            return print_chain((premise, conclusion), " => ", IMPLIES), IMPLIES
         case Iff(left, right):
-            return f"{print_bracketed(left, IFF)} <=> {print_bracketed(right, IMPLIES)}", IFF
-        case Exists(variables, body):
-            return f"EXIST {','.join(variables)} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
-        case CountExists(variables, body, operator, bound):
-            head = f"EXIST{{{operator}{bound}}} {variables[0]}"
-            return f"{head} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
-        case ForAll(variables, body):
-            return f"FORALL {','.join(variables)} {print_bracketed(body, QUANTIFIER)}", QUANTIFIER
+            return print_chain((left, right), " <=> ", IFF), IFF
+        case _:
+            return print_quantifier(formula), QUANTIFIER
+
+
+def print_chain(parts: tuple[Formula, ...], connective: str, strength: int) -> str:
+    """Print operands of a left-associative connective."""
+    first, *others = parts
+    texts = [print_within(first, strength), *(print_within(p, strength + 1) for p in others)]
+    return connective.join(texts)
+
+
+def print_quantifier(formula: Quantifier) -> str:
+    names = ",".join(formula.variables)
+    match formula:
+        case Exists():
+            head = f"EXIST {names}"
+        case ForAll():
+            head = f"FORALL {names}"
+        case CountExists():
+            head = f"EXIST{{{formula.operator}{formula.bound}}} {names}"
+    return f"{head} {print_within(formula.body, QUANTIFIER)}"
 
 
 def print_arguments(terms: tuple[Term, ...]) -> str:
@@ -193,7 +201,7 @@ def print_term(term: Term) -> str:
 
 
 def declare_predicate(predicate: Predicate) -> Statement:
-    """A statement that declares the predicate again."""
+    """Return the statement that declares a predicate."""
     if predicate.function:
         *arguments, value = predicate.types
         return FunctionDeclaration(value, predicate.name, tuple(arguments), predicate.span)
@@ -207,14 +215,14 @@ def declare_predicate(predicate: Predicate) -> Statement:
     )
 
 
-WIDTH = 19  # of the weights' column
+WEIGHT_WIDTH = 19  # of the column of weights
 
 
 def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]] = ()) -> str:
-    """The text of a model.
+    """Print a model: declarations, then formulas with their weights.
 
-    `notes` holds, for each rule, a comment for each of its weights: one, or in the order of
-    `instance_weights`. `title` is put in front, as comments.
+    `notes` has a comment for each weight of each rule, in the order of `instance_weights`. `title`
+    becomes comments at the top.
 
     >>> from lapis.language import parse_model
     >>> text = "person = {Ann}\\nSmokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)"
@@ -248,7 +256,7 @@ def print_rule(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
     if rule.instance_weights is None:
         yield print_rule_line(rule, rule.text, rule.weight, notes[0] if notes else "")
         return
-    # Constants without a weight of their own keep the rule's; where that is 0 nothing is lost.
+    # A weight of 0 may be dropped if constants without a line have weight 0 too.
     table = rule.instance_weights
     chosen = notes or [""] * len(table.value)
     dropped = 0
@@ -272,10 +280,10 @@ def print_rule_line(rule: Rule, text: str, weight: float | None, note: str) -> s
     head = f"{'@fixed ' if rule.fixed else ''}{format_weight(weight)}"
     if rule.utility is not None:
         head += f":{rule.utility!r}"
-    return f"{head:<{WIDTH}}  {text}{comment}"
+    return f"{head:<{WEIGHT_WIDTH}}  {text}{comment}"
 
 
 def format_weight(weight: float) -> str:
-    """As short as reads back to the same number."""
+    """Return the shortest text that is read as the same number."""
     short = f"{weight:.10g}"
     return short if float(short) == weight else repr(float(weight))

@@ -1,13 +1,12 @@
-"""Resolve a syntax tree to a model: gather declarations, infer types, remove sugar.
+"""Resolve a syntax tree to a model: collect declarations, infer types, remove sugar.
 
-Sugar: includes (replaced by the statements of their files), starred atoms (one rule for each choice
-of signs), functions (the predicate of their graph, `P(f(x))` meaning ∃v (f(x)=v ∧ P(v))), and
-offsets in atoms (`P(i+1)` meaning ∀j (j = i+1 ⇒ …) around the scope of i, so true where i+1 is no
-constant). `with_statements` adds rules to a model and checks them against its declarations.
+    #include "file"    becomes the statements of the file
+    *P(x)              one rule for each choice of signs
+    f(x) = t           the atom f(x,t) of the predicate of the function's graph
+    P(f(x))            ∃v (f(x,v) ∧ P(v))
+    P(i+1)             ∀j (j = i+1 ⇒ P(j)) around the scope of i: true if i+1 is no constant
 
-Functions in formulas, compiled to the predicates of their graphs.
-
-P(f(x)) means ∃v (f(x,v) ∧ P(v)), and f(x) = t is the atom f(x,t).
+`with_statements` adds rules to a model and checks them against its declarations.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from lapis.errors import (
     LapisError,
-    Warning,
     did_you_mean,
     misplaced_file_error,
     raise_all,
@@ -64,7 +62,7 @@ from lapis.language.syntax import (
 from lapis.language.type_inference import Declarations, TypeInference, lower_first_letter
 from lapis.runtime.processes import pause_collector
 
-# What names data, though facts without signs would be read as declarations.
+# Files of data. Their facts would be read as declarations.
 DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
 
 
@@ -87,7 +85,7 @@ def parse_model(text: str, name: str = "<text>") -> Model:
     Raises
     ------
     LapisError
-        If the text is wrong; all mistakes are reported together.
+        If the text has errors; all are reported together.
 
     Examples
     --------
@@ -105,7 +103,7 @@ def read_model(path: str | Path) -> Model:
     Parameters
     ----------
     path
-        Of the file, `.mln`; includes are read relative to it.
+        The `.mln` file; paths of includes are relative to it.
 
     Returns
     -------
@@ -131,7 +129,7 @@ def resolve_statements(
     name: str = "<text>",
     folder: Path | None = None,
 ) -> Model:
-    """Check and resolve all statements; raises their mistakes together with those given."""
+    """Check and resolve statements; raise their errors together with those given."""
     declared = Declarations(list(errors))
     includes = IncludeReader(declared.errors)
     statements = list(includes.expand(statements, folder or Path(), [Path(name).resolve()]))
@@ -169,20 +167,20 @@ TableKey = tuple[Formula, tuple[str, ...], bool, float | None]
 
 @dataclass
 class Resolver:
-    """Turns formulas into rules, once all declarations are known."""
+    """Turn formulas into rules, after all declarations."""
 
     declared: Declarations
     inference: TypeInference
     num_formulas: int = 0
-    # of each formula with constants behind @: the weights by these, as its variables are named
+    # For each formula with settings (@ x = A): the weights by their constants.
     tables: dict[TableKey, dict[tuple[str, ...], float]] = field(default_factory=dict)
 
     def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
-        """Check a formula and unify its types; the rules follow once all types are known."""
-        if statement.at and self.in_table(statement):
+        """Check a formula and unify its types; return functions that make its rules later."""
+        if statement.at and self.add_to_table(statement):
             return []
         before = len(self.declared.errors)
-        original = self.drop_unused(self.spell_predicates(statement.formula))
+        original = self.drop_unused(self.correct_case(statement.formula))
         expanded = self.without_sugar(original) if has_sugar(original) else [original]
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
@@ -193,11 +191,11 @@ class Resolver:
             self.inference.unify(formula, scope)
             self.check_plus(original, formula, statement)
             text = print_formula(formula if len(expanded) > 1 else original)
-            finished.append(self.finisher(statement, formula, scope, text))
+            finished.append(self.make_finisher(statement, formula, scope, text))
         return finished if len(self.declared.errors) == before else []
 
     def without_sugar(self, formula: Formula) -> list[Formula]:
-        """One formula for each choice of signs, with quantified names apart and plain terms."""
+        """Return formulas without stars, functions and offsets, with unique quantified names."""
         found = []
         for signed in expand_stars(formula, self.declared.errors):
             apart = rename_apart(signed)
@@ -205,8 +203,8 @@ class Resolver:
             found.append(rename_apart(compile_offsets(flat)))
         return found
 
-    def in_table(self, statement: WeightedFormula) -> bool:
-        """Note the weight at its constants; whether the rule that it belongs to is known."""
+    def add_to_table(self, statement: WeightedFormula) -> bool:
+        """Record the weight at its constants; return whether its rule exists already."""
         key = table_key(statement)
         known = key in self.tables
         table = self.tables.setdefault(key, {})
@@ -214,35 +212,31 @@ class Resolver:
         table[constants] = table.get(constants, 0.0) + (statement.weight or 0.0)
         return known
 
-    def spell_predicates(self, formula: Formula) -> Formula:
+    def correct_case(self, formula: Formula) -> Formula:
         """Resolve predicates whose spelling differs from the declared one in case only."""
         if isinstance(formula, Atom) and formula.predicate not in self.declared.predicates:
             close = did_you_mean(formula.predicate, self.declared.predicates)
             if close and close.lower() == formula.predicate.lower():
-                self.declared.warnings.append(
-                    Warning(
-                        f"{formula.predicate!r} is read as the declared predicate {close!r}",
-                        "case",
-                        formula.span,
-                    )
+                self.declared.warn(
+                    f"{formula.predicate!r} is read as the declared predicate {close!r}",
+                    "case",
+                    formula.span,
                 )
                 return replace(formula, predicate=close)
-        return map_children(formula, self.spell_predicates)
+        return map_children(formula, self.correct_case)
 
     def drop_unused(self, formula: Formula) -> Formula:
-        """Leave out quantified variables that do nothing: they have no type either."""
+        """Drop quantified variables that do not occur in the body: they have no type."""
         formula = map_children(formula, self.drop_unused)
         if not isinstance(formula, Exists | ForAll):
             return formula
         used = set(free_variables(formula.body))
         for name in formula.variables:
             if name not in used:
-                self.declared.warnings.append(
-                    Warning(
-                        f"variable {name!r} is used only in its quantifier, which is left out",
-                        "unused-variable",
-                        formula.span,
-                    )
+                self.declared.warn(
+                    f"variable {name!r} is used only in its quantifier, which is dropped",
+                    "unused-variable",
+                    formula.span,
                 )
         kept = tuple(name for name in formula.variables if name in used)
         return replace(formula, variables=kept) if kept else formula.body
@@ -258,7 +252,7 @@ class Resolver:
                 )
             elif statement.hard:
                 self.declared.fail(
-                    "a hard formula has no weights to tell apart by '+'", "plus-hard", variable.span
+                    "a hard formula has no weights, so it takes no '+'", "plus-hard", variable.span
                 )
             elif statement.at and variable.name not in (s.variable for s in statement.at):
                 self.declared.fail(
@@ -274,14 +268,14 @@ class Resolver:
                 self.declared.fail(problem, "settings", setting.span)
             seen.add(setting.variable)
 
-    def finisher(
+    def make_finisher(
         self, statement: WeightedFormula, formula: Formula, scope: str, text: str
     ) -> Callable[[], Rule]:
         def type_of(name: str) -> tuple[str, str]:
             known = self.inference.slots.type_of(("variable", scope, name))
             if known is None:
                 raise LapisError(
-                    f"nothing tells the type of variable {name!r}",
+                    f"cannot infer the type of variable {name!r}",
                     code="untyped-variable",
                     span=statement.span,
                     hint="use it in an atom of a declared predicate",
@@ -311,7 +305,7 @@ class Resolver:
         return finish
 
     def weights_at(self, statement: WeightedFormula, plus: Sequence[str]) -> InstanceWeights:
-        """The weights of all statements of this form, by the constants of `plus`."""
+        """Return the weights of all statements of this formula, by the constants of `plus`."""
         names = [setting.variable for setting in statement.at]
         order = [names.index(name) for name in plus]
         table = self.tables[table_key(statement)]
@@ -320,13 +314,13 @@ class Resolver:
 
 
 def table_key(statement: WeightedFormula) -> TableKey:
-    """What statements have in common that differ in the constants behind @ only."""
+    """Return a key that is equal for statements that differ only in their settings and weight."""
     names = tuple([setting.variable for setting in statement.at])
     return statement.formula, names, statement.fixed, statement.utility
 
 
 def with_statements(model: Model, *added: Statement) -> Model:
-    """The model with further declarations and formulas, resolved like those of a file.
+    """Add declarations and formulas to a model, resolved like those of a file.
 
     >>> from lapis.language import parse_formula, parse_model
     >>> from lapis.language.syntax import WeightedFormula
@@ -352,7 +346,7 @@ def with_statements(model: Model, *added: Statement) -> Model:
 
 @dataclass
 class IncludeReader:
-    """Replaces includes by the statements of their files."""
+    """Replace includes by the statements of their files."""
 
     errors: list[LapisError]
 
@@ -380,7 +374,7 @@ class IncludeReader:
         elif path.suffix == ".cpp":
             refusal = "functions linked in from C++ are not supported"
         elif path.suffix in (".db", ".gz"):
-            refusal = "a model includes models; give data files to the command instead"
+            refusal = "a model includes only models; pass data files to the command"
         elif path.resolve() in open_files:
             refusal = f"{statement.path!r} includes itself"
         if refusal:
@@ -392,7 +386,7 @@ class IncludeReader:
 
 
 def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> Formula:
-    """Functions in atoms and comparisons to the predicates of their graphs."""
+    """Replace functions in atoms and comparisons by the predicates of their graphs."""
     formula = map_children(formula, lambda child: compile_terms(declared, child, taken))
     if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
         graph = compile_equation(declared, formula)
@@ -419,7 +413,7 @@ def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> 
 
 
 def compile_equation(declared: Declarations, formula: Comparison) -> Formula | None:
-    """f(x) = t as the atom f(x,t)."""
+    """Return f(x) = t as the atom f(x,t); None if no side is a function."""
     left, right = formula.left, formula.right
     if not isinstance(left, Application):
         left, right = right, left

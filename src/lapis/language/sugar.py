@@ -1,7 +1,7 @@
-"""Rewrite sugar in formulas: starred atoms, clashing names, offsets, WFOMC weights, linear orders.
+"""Remove syntactic sugar: starred atoms, clashing names, offsets, WFOMC weights, linear orders.
 
-WFOMC weights of a predicate's atoms become two fixed unit rules. The predicate names LEQ, PRED and
-SUC of counting files are axiomatised as linear orders in first-order logic.
+WFOMC weights of a predicate's atoms become two fixed unit rules. For the predicates LEQ, PRED and
+SUC of WFOMC files, axioms of linear orders are added.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bound_variables(node: Formula) -> tuple[str, ...]:
 
 
 def has_sugar(formula: Formula) -> bool:
-    """Whether there are quantifiers, starred atoms, functions or offsets to be compiled."""
+    """Return whether a formula has quantifiers, starred atoms, functions or offsets."""
     return any(
         isinstance(node, Quantifier)
         or (isinstance(node, Atom) and node.starred)
@@ -80,7 +80,7 @@ def without_plus(formula: Formula) -> Formula:
 
 
 def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
-    """One formula for each choice of signs of the starred atoms."""
+    """Return a formula for each choice of signs of the starred atoms."""
     starred = list(dict.fromkeys(atom for atom in atoms(formula) if atom.starred))
     if len(starred) > MAX_STARS:
         errors.append(
@@ -103,13 +103,13 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
 
 
 def fresh_name(name: str, taken: Container[str]) -> str:
-    """The name itself if it is free, otherwise with a number behind it."""
+    """Return the name, followed by a number if it is taken."""
     candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
 def all_variables(formula: Formula) -> set[str]:
-    """Names of all variables, free and quantified."""
+    """Return the names of all variables, free and quantified."""
     found: set[str] = set()
     for node in subformulas(formula):
         found.update(bound_variables(node))
@@ -119,7 +119,7 @@ def all_variables(formula: Formula) -> set[str]:
 
 
 def rename_apart(formula: Formula) -> Formula:
-    """Give every quantified variable a name of its own."""
+    """Give every quantified variable a unique name."""
     taken = set(free_variables(formula))
 
     def fresh(name: str) -> str:
@@ -132,7 +132,7 @@ def rename_apart(formula: Formula) -> Formula:
             body = node.body
             names = list(dict.fromkeys(node.variables))
             new_names = [fresh(name) for name in names]
-            # Through names no user can write, so that swapped names do not collide.
+            # By way of names that no file can contain, so that swapped names do not collide.
             for i, old in enumerate(names):
                 body = rename_variable(body, old, f"\0{i}")
             for i, new in enumerate(new_names):
@@ -144,7 +144,7 @@ def rename_apart(formula: Formula) -> Formula:
 
 
 def compile_offsets(formula: Formula) -> Formula:
-    """Offsets in atoms to universally quantified variables around the scope of theirs."""
+    """Replace offsets in atoms by variables quantified around the scope of their variable."""
     taken = all_variables(formula)
 
     def visit(node: Formula) -> Formula:
@@ -157,7 +157,7 @@ def compile_offsets(formula: Formula) -> Formula:
 
 
 def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Formula:
-    """∀j (j = i+1 ⇒ body with j for i+1), for the offsets of the variables given."""
+    """Return ∀j (j = i+1 ⇒ body with j for i+1), for the offsets of the given variables."""
     found: dict[tuple[str, int], str] = {}
 
     def replace_offset(term: Term) -> Term:
@@ -188,7 +188,7 @@ def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Fo
 
 
 def factor_rules(predicates: Iterable[Predicate]) -> list[Rule]:
-    """WFOMC weights of a predicate's atoms as two fixed unit rules: log t on P, log f on ¬P."""
+    """Return WFOMC weights as fixed unit rules: log t on P, log f on ¬P."""
     rules: list[Rule] = []
     for predicate in predicates:
         if predicate.factors is None or min(predicate.factors) <= 0:
@@ -209,7 +209,7 @@ def factor_rules(predicates: Iterable[Predicate]) -> list[Rule]:
 
 
 def without_factors(predicate: Predicate) -> Predicate:
-    """Positive factors have become rules; others have no Markov logic meaning and stay."""
+    """Drop positive factors, which became rules; others have no Markov logic meaning and stay."""
     if predicate.factors is None or min(predicate.factors) <= 0:
         return predicate
     return replace(predicate, factors=None)
@@ -220,7 +220,7 @@ DISTANCE = re.compile(r"PRED(\d*)")
 
 
 def linear_order(name: str) -> tuple[Formula, ...]:
-    """Total and reflexive, antisymmetric, transitive."""
+    """Return axioms: total and reflexive, antisymmetric, transitive."""
     return (
         Or((Atom(name, (X, Y)), Atom(name, (Y, X)))),
         Implies(And((Atom(name, (X, Y)), Atom(name, (Y, X)))), Comparison("=", X, Y)),
@@ -229,7 +229,7 @@ def linear_order(name: str) -> tuple[Formula, ...]:
 
 
 def steps_apart(order: str, distance: int) -> Formula:
-    """y comes `distance` places after x: `distance` constants z have x < z ≤ y."""
+    """Return "y is `distance` places after x": `distance` constants z have x < z ≤ y."""
     between = Comparison("!=", Z, X), Atom(order, (X, Z)), Atom(order, (Z, Y))
     return CountExists(("z",), And(between), "=", distance)
 
@@ -239,16 +239,16 @@ def predecessor(name: str, order: str, distance: int = 1) -> Formula:
 
 
 def circular_predecessor(name: str, order: str) -> Formula:
-    """The next one, and the first after the last."""
+    """Return the axiom of a predecessor relation in which the first follows the last."""
     last, first = ForAll(("z",), Atom(order, (Z, X))), ForAll(("w",), Atom(order, (Y, W)))
     return Iff(Atom(name, (X, Y)), Or((steps_apart(order, 1), And((last, first)))))
 
 
 def order_axioms(names: Iterable[str]) -> list[Formula]:
-    """What must hold of the predicates named, as far as they speak of orders.
+    """Return the axioms of the order predicates among the given names.
 
-    LEQ is a linear order, PRED and PRED1 hold of neighbours in it, PREDk of those k places apart,
-    CIRCULAR_PRED of neighbours in a circle. SUC holds of neighbours in another order.
+    LEQ is a linear order. PRED and PRED1 relate neighbours in it, PREDk constants k places apart,
+    CIRCULAR_PRED neighbours on a circle. SUC relates neighbours in a second order.
     """
     found: list[Formula] = []
     for name in sorted(set(names)):

@@ -7,9 +7,9 @@
                 | Exists | ForAll | CountExists
     term        = Variable | Constant | Application | Offset
 
-Nodes are frozen and hashable; two nodes are equal when they say the same thing, wherever
-they stand (spans do not count). `And` and `Or` hold two or more parts and never nest in
-themselves on the left, so `a ^ b ^ c` is one node and printing then parsing gives it back.
+Nodes are frozen and hashable. Equality ignores spans. `And` and `Or` have two or more parts and
+never nest in themselves on the left, so `a ^ b ^ c` is one node, and parsing its text gives it
+back.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Term = Variable | Constant | Application | Offset
 class Atom:
     predicate: str
     terms: tuple[Term, ...]
-    starred: bool = False  # written *P(x): the formula is meant with both signs
+    starred: bool = False  # written *P(x): one formula for each sign
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -128,7 +128,7 @@ class ForAll:
 
 @dataclass(frozen=True, slots=True)
 class CountExists:
-    """How many values of one variable satisfy the body: EXIST{=2} y F(x, y)."""
+    """A bound on the number of values that satisfy the body: EXIST{=2} y F(x, y)."""
 
     variables: tuple[str, ...]  # one
     body: Formula
@@ -166,7 +166,7 @@ class Parameter:
 class PredicateDeclaration:
     name: str
     parameters: tuple[Parameter, ...]
-    closed: bool = False  # written *P(t): evidence, false where the data is silent
+    closed: bool = False  # written *P(t): evidence, false unless the data states it
     factors: tuple[float, float] | None = None  # weights of a true and of a false atom (WFOMC)
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -190,15 +190,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class WeightedFormula:
-    """A formula as it stands in a file. Without weight and not hard, it is to be learned."""
+    """A formula of a file. If it has no weight and is not hard, its weight is to be learned."""
 
     formula: Formula
     weight: float | None = None
     weight_text: str | None = None  # as written, e.g. log(3)/2
     hard: bool = False
-    fixed: bool = False  # written @fixed: learning leaves the weight alone
+    fixed: bool = False  # written @fixed: not learned
     utility: float | None = None  # written weight:utility (decision problems)
-    at: tuple[Setting, ...] = ()  # written F @ w = Java: the weight is that of these constants
+    at: tuple[Setting, ...] = ()  # written F @ w = Java: the constants that the weight is for
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -227,7 +227,7 @@ class Program:
     statements: tuple[Statement, ...]
 
 
-# A table rather than a match: every pass walks through it, rule by rule.
+# A table: it is faster than a match statement, and every pass uses it for every node.
 _CHILDREN: dict[type, Callable[..., tuple[Formula, ...]]] = {
     And: attrgetter("parts"),
     Or: attrgetter("parts"),
@@ -244,12 +244,12 @@ _CHILDREN: dict[type, Callable[..., tuple[Formula, ...]]] = {
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:
-    """The direct subformulas."""
+    """Return the direct subformulas."""
     return _CHILDREN[type(formula)](formula)
 
 
 def map_children(formula: Formula, function: Callable[[Formula], Formula]) -> Formula:
-    """The node with its direct subformulas replaced; the same node if none changes."""
+    """Replace the direct subformulas; return the same node if none changes."""
     before = children(formula)
     after = tuple(map(function, before))
     if all(map(is_, before, after)):
@@ -268,7 +268,7 @@ def map_children(formula: Formula, function: Callable[[Formula], Formula]) -> Fo
 
 
 def map_terms(formula: Formula, function: Callable[[Term], Term]) -> Formula:
-    """The node with its own terms replaced; subformulas are left alone."""
+    """Replace the terms of an atom or comparison; subformulas stay."""
     before = terms_of(formula)
     after = tuple(map(function, before))
     if all(map(is_, before, after)):
@@ -280,7 +280,7 @@ def map_terms(formula: Formula, function: Callable[[Term], Term]) -> Formula:
 
 
 def subformulas(formula: Formula) -> Iterator[Formula]:
-    """The formula and all below it, in reading order."""
+    """Yield the formula and all its subformulas in reading order."""
     pending = [formula]
     while pending:
         node = pending.pop()
@@ -293,7 +293,7 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 
 
 def terms_of(node: Formula) -> tuple[Term, ...]:
-    """The terms of an atom or comparison, none of other nodes."""
+    """Return the terms of an atom or comparison; other nodes have none."""
     if isinstance(node, Atom):
         return node.terms
     return (node.left, node.right) if isinstance(node, Comparison) else ()
@@ -311,7 +311,7 @@ def term_variables(term: Term) -> Iterator[Variable]:
 
 
 def free_variables(formula: Formula) -> tuple[str, ...]:
-    """Names of the free variables, in order of first occurrence."""
+    """Return the names of the free variables in order of first occurrence."""
     seen: dict[str, None] = {}
     nothing: frozenset[str] = frozenset()
     pending = [(formula, nothing)]

@@ -1,7 +1,7 @@
-"""Declarations of a model, and types inferred by unification where nothing is declared.
+"""Collect the declarations of a model, and infer undeclared types by unification.
 
-Every argument position and every variable of a formula is a slot. Declared positions carry a
-type; slots that must agree are merged; merging two different types is the user's mistake.
+Every argument position and every variable of a formula is a slot. Declared positions have a type.
+Slots that must agree are merged; merging two different types is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Slot = tuple[str, ...]  # ("type", name), ("argument", predicate, position), ("v
 
 @dataclass
 class TypeSlots:
-    """Union–find over slots; a class that holds a declared type is of that type."""
+    """Union–find over slots; a class that contains a declared type is of that type."""
 
     parent: dict[Slot, Slot] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class TypeSlots:
         return root[1] if root[0] == "type" else None
 
     def unify(self, first: Slot, second: Slot) -> tuple[str, str] | None:
-        """Merge two slots; returns the two types if they clash."""
+        """Merge two slots; return the two types if they clash."""
         a, b = self.find(first), self.find(second)
         if a == b:
             return None
@@ -61,7 +61,7 @@ class TypeSlots:
         return None
 
     def name_rest(self, slot: Slot, name: str) -> str:
-        """The type of a slot, naming its class if it has none yet."""
+        """Return the type of a slot; if it has none, its class becomes the type `name`."""
         known = self.type_of(slot)
         if known is not None:
             return known
@@ -71,7 +71,7 @@ class TypeSlots:
 
 @dataclass
 class Declarations:
-    """What is declared, and the mistakes and warnings met so far."""
+    """The declarations, errors and warnings so far."""
 
     errors: list[LapisError]
     warnings: list[Warning] = field(default_factory=list)
@@ -81,6 +81,9 @@ class Declarations:
 
     def fail(self, message: str, code: str, span: Span | None, **more: object) -> None:
         self.errors.append(LapisError(message, code=code, span=span, **more))  # type: ignore[arg-type]
+
+    def warn(self, message: str, code: str, span: Span | None, hint: str | None = None) -> None:
+        self.warnings.append(Warning(message, code, span, hint))
 
     def declare(self, statement: Statement) -> None:
         match statement:
@@ -116,13 +119,11 @@ class Declarations:
                 notes=[Note("it was first declared here", earlier.span)],
             )
         elif earlier is not predicate and not predicate.types and in_one_file(earlier, predicate):
-            self.warnings.append(
-                Warning(
-                    f"{predicate.name!r} is declared already: this line says nothing",
-                    "repeated-declaration",
-                    predicate.span,
-                    f"the formula without a weight is written ({predicate.name})",
-                )
+            self.warn(
+                f"{predicate.name!r} is declared already: this line has no effect",
+                "repeated-declaration",
+                predicate.span,
+                f"a formula without a weight is written ({predicate.name})",
             )
 
     def check_cardinality(self, statement: Cardinality) -> None:
@@ -145,7 +146,7 @@ def in_one_file(first: Predicate, second: Predicate) -> bool:
 
 @dataclass
 class TypeInference:
-    """Slots of arguments and variables, unified formula by formula."""
+    """Type inference: slots of arguments and variables, unified formula by formula."""
 
     declared: Declarations
     undeclared: dict[str, Atom] = field(default_factory=dict)
@@ -160,7 +161,7 @@ class TypeInference:
                 self.slots.unify(argument_slot(predicate.name, position), ("type", type_name))
 
     def unify(self, formula: Formula, scope: str) -> None:
-        """Give every variable of a formula the type of the positions it stands in."""
+        """Unify every variable of a formula with the positions in which it occurs."""
         for node in subformulas(formula):
             if isinstance(node, Atom):
                 self.unify_atom(node, scope)
@@ -205,7 +206,7 @@ class TypeInference:
                 )
 
     def unify_sides(self, comparison: Comparison, scope: str) -> None:
-        """Both sides of a comparison are of one type; a bound of numbers need not be of any."""
+        """Unify both sides of a comparison; a number that is compared by < needs no type."""
         terms = (comparison.left, comparison.right)
         variables = [variable for term in terms for variable in term_variables(term)]
         if not variables:
@@ -217,7 +218,7 @@ class TypeInference:
                 self.unify_term(term, slot, scope)
 
     def finish_predicates(self) -> dict[str, Predicate]:
-        """Name the types nothing determined, add the constants of formulas to their types."""
+        """Name undetermined types, add constants of formulas to their types, return predicates."""
         predicates = dict(self.declared.predicates)
         for name, atom in self.undeclared.items():
             types = tuple(
@@ -228,10 +229,8 @@ class TypeInference:
             for type_name in types:
                 self.declared.types.setdefault(type_name, {})
             shape = f"{name}({', '.join(types)})" if types else name
-            self.declared.warnings.append(
-                Warning(
-                    f"predicate {name!r} is not declared; taken as {shape}", "undeclared", atom.span
-                )
+            self.declared.warn(
+                f"predicate {name!r} is not declared; taken as {shape}", "undeclared", atom.span
             )
         for constant, slot, span in self.constants:
             owner = self.slots.type_of(slot)
@@ -239,13 +238,11 @@ class TypeInference:
                 continue
             known = self.declared.types.setdefault(owner, {})
             if owner in self.declared.listed and constant not in known:
-                self.declared.warnings.append(
-                    Warning(
-                        f"{constant!r} is not among the constants listed for type {owner!r}",
-                        "unlisted-constant",
-                        span,
-                        suggestion(constant, known),
-                    )
+                self.declared.warn(
+                    f"{constant!r} is not among the constants listed for type {owner!r}",
+                    "unlisted-constant",
+                    span,
+                    suggestion(constant, known),
                 )
             known.setdefault(constant)
         return predicates
@@ -256,7 +253,7 @@ def argument_slot(predicate: str, position: int) -> Slot:
 
 
 def name_span(atom: Atom) -> Span | None:
-    """Where the predicate's name stands."""
+    """Return the span of the predicate's name."""
     span = atom.span
     return span and replace(span, end=span.start + len(atom.predicate))
 
@@ -266,6 +263,6 @@ def format_count(number: int, noun: str) -> str:
 
 
 def lower_first_letter(name: str) -> str:
-    """A name that starts with a lower-case letter, as those of variables and types do."""
+    """Return a name that starts with a lower-case letter, as variables and types do."""
     found = name[0].lower() + name[1:]
     return found if found[0].islower() else f"t{found}"

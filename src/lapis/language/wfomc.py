@@ -1,13 +1,15 @@
-"""Files of the weighted first-order model counting tools, read as Markov logic.
+"""Parse files of weighted first-order model counting (WFOMC) tools.
 
-They differ from Alchemy's in that variables are upper-case and constants lower-case, comments
-start with #, the one domain is given by its size (`person = 3`, constants person0…person2) or its
-constants, predicates are not declared, a formula without weight and period is hard, and there are
-cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of a
-predicate's true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and names that speak of a linear
-order (sugar.py). All of it is translated into our statements; a statement of the size,
-or a quantified upper-case variable, is what gives such a file away. Names that are no constants of
-the domain are refused: a file of ours that states a size is full of them.
+They differ from Alchemy's format:
+
+- variables are upper-case, constants lower-case, and comments start with #;
+- the one domain is given by its size (`person = 3`, constants person0…person2) or its constants;
+- predicates are not declared, and a formula without weight and period is hard;
+- there are cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of
+  true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and predicates of linear orders (sugar.py).
+
+A file is read in this format if it states a size or quantifies an upper-case variable. Names that
+are no constants of the domain are errors: they show that the file is in Alchemy's format.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ MAX_SIZE = 10_000_000
 
 
 def is_wfomc(source: Source) -> bool:
-    """Whether a statement is of these files; comments and parts of formulas do not tell."""
+    """Return whether a statement gives a domain size or quantifies an upper-case variable."""
     if not (SIZE.search(source.text) or QUANTIFIED.search(source.text)):
         return False
     statements = split_statements(list(tokenize(source, hash_comments=True)))
@@ -64,7 +66,7 @@ def is_quantifier(token: Token | LapisError, source: Source) -> bool:
 
 
 def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
-    """Declarations inferred from use, then the file's statements in order."""
+    """Return declarations inferred from use and the statements in order, and the errors."""
     types: list[TypeDeclaration] = []
     body: list[Statement] = []
     errors: list[LapisError] = []
@@ -91,7 +93,7 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
             errors.append(error)
     if len(types) > 1:
         errors.append(
-            LapisError("these files have one domain", code="several-domains", span=types[1].span)
+            LapisError("a WFOMC file has one domain", code="several-domains", span=types[1].span)
         )
     if not types and not errors:
         whole = Span(source, 0, len(source.text))
@@ -109,7 +111,7 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
 
 
 def find_unknown_constants(body: Sequence[Statement], domain: TypeDeclaration) -> list[LapisError]:
-    """Names in formulas that are no constants of the domain, each where it stands first."""
+    """Return an error for each name in formulas that is no constant of the domain."""
     first: dict[str, Span | None] = {}
     for statement in body:
         if isinstance(statement, WeightedFormula):
@@ -122,15 +124,15 @@ def find_unknown_constants(body: Sequence[Statement], domain: TypeDeclaration) -
             f"{name!r} is no constant of the domain {domain.name!r}",
             code="outside-domain",
             span=span,
-            hint="this is read as a file of the WFOMC tools, whose variables are upper-case; "
-            f"elsewhere the constants of a type are listed, as in {domain.name} = {{A, B, C}}",
+            hint="this is read as a WFOMC file, whose variables are upper-case; "
+            f"in other files list the constants of a type, as in {domain.name} = {{A, B, C}}",
         )
         for name, span in first.items()
     ]
 
 
 def parse_domain_size(tokens: list[Token], span: Span) -> TypeDeclaration:
-    """`d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
+    """Parse `d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
     name, size = variable_name(tokens[0].text), tokens[2].text
     if not size.isdecimal() or int(size) > MAX_SIZE:
         raise LapisError(
@@ -141,7 +143,7 @@ def parse_domain_size(tokens: list[Token], span: Span) -> TypeDeclaration:
 
 
 def parse_domain(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
-    """`d = {a, b, c}`"""
+    """Parse `d = {a, b, c}`."""
     found = parse_type(tokens, source, span)
     return TypeDeclaration(type_name(found.name, span), found.constants, span)
 
@@ -150,11 +152,11 @@ def type_name(text: str, span: Span) -> str:
     name = variable_name(text)
     if not name[0].islower():
         raise LapisError(f"{text!r} cannot name a domain", code="domain-name", span=span)
-    return "v_" if name == "v" else name  # v is our disjunction
+    return "v_" if name == "v" else name  # v is a disjunction
 
 
 def read_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, str]:
-    """`2.7 1 p`: the weights of true and of false atoms of p."""
+    """Parse `2.7 1 p`, the weights of true and of false atoms of p; None if it is not that."""
     values: list[float] = []
     sign = 1.0
     for token in tokens[:-1]:
@@ -194,7 +196,7 @@ def starts_upper(name: str) -> bool:
 
 
 def parse_evidence(tokens: list[Token], source: Source) -> Formula:
-    """p(a), ~q(b) as a conjunction."""
+    """Parse p(a), ~q(b) as a conjunction."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -206,7 +208,7 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
     if not all(parts):
         comma = tokens[-1]
         raise LapisError(
-            "a literal is expected on both sides of a comma",
+            "expected a literal on both sides of a comma",
             code="evidence",
             span=Span(source, comma.start, comma.end),
         )
@@ -218,7 +220,7 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
 
 
 def expand_exactly_one(tokens: list[Token], span: Span) -> list[Token]:
-    """ExactlyOne[P, Q] as ((P(X) | Q(X)) & ~(P(X) & Q(X))), where it stands."""
+    """Replace ExactlyOne[P, Q] by ((P(X) | Q(X)) & ~(P(X) & Q(X)))."""
     found: list[Token] = []
     index = 0
     while index < len(tokens):
@@ -252,7 +254,7 @@ def declare_predicates(
     type_name: str,
     weights: Mapping[str, tuple[tuple[float, float], Span]],
 ) -> list[PredicateDeclaration]:
-    """A declaration for each predicate used, over the one domain."""
+    """Return a declaration for each predicate used, over the one domain."""
     found: dict[str, PredicateDeclaration] = {}
     for statement in body:
         if isinstance(statement, WeightedFormula):

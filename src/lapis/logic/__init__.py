@@ -1,1 +1,1 @@
-"""Formulas → clauses: rewriting, disjoint cubes, quantifiers."""
+"""Formulas → clauses with tied weights: rewriting passes, disjoint cubes, definitions."""

@@ -1,13 +1,12 @@
-"""A model as Alchemy reads it: formulas split into clauses that share their weight.
+"""Convert a model to Alchemy's semantics: formulas split into clauses that share their weight.
 
 A formula of weight w whose conjunctive normal form has k clauses becomes k rules of weight w / k,
-each over the variables that it mentions; a weight to be learned becomes k of them. That is another
-distribution than the model's own, in which a formula is one feature: `1 H(i) ^ S(o)` gives every
-H(i) and every S(o) a half, however many pairs there are. It is for comparisons with systems that
-do so.
+each over the variables that it mentions. A weight to be learned becomes k weights. This is another
+distribution: here a formula is one feature, but as clauses `1 H(i) ^ S(o)` gives weight 1/2 to
+every H(i) and every S(o), however many pairs there are. It is for comparisons with Alchemy.
 
-∀ outside of ∃ is a variable of its clauses. An ∃ stays one literal, where Alchemy writes out its
-constants; if its body is a disjunction of literals, both mean the same.
+A variable of ∀ outside of ∃ becomes a variable of the clauses. An ∃ stays one literal, where
+Alchemy writes out its constants; both mean the same if its body is a disjunction of literals.
 """
 
 from __future__ import annotations
@@ -86,16 +85,15 @@ def split_rule(rule: Rule) -> list[Rule]:
 
 
 def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
-    """The rule of one of so many clauses."""
+    """Return the rule of one of `number` clauses."""
     types, free = dict(rule.variables + rule.bound), free_variables(clause)
     missing = [name for name in rule.plus if name not in free]
     if missing:
         raise LapisError(
-            f"as clauses, {rule.text!r} has one without '+{missing[0]}', which has no weight of "
-            "its own",
+            f"{rule.text!r} has a clause without '+{missing[0]}', so its weight is not determined",
             code="clause-plus",
             span=rule.span,
-            hint="write its clauses as formulas, each with a weight",
+            hint="write each clause as a formula with a weight",
         )
     bound = [name for node in subformulas(clause) for name in bound_variables(node)]
     table = rule.instance_weights
@@ -112,9 +110,9 @@ def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
 
 
 def to_clauses(formula: Formula) -> list[Formula]:
-    """Disjunctions of literals, comparisons and quantified parts, which hold together iff F does.
+    """Return disjunctions of literals, comparisons and quantified parts whose conjunction is F.
 
-    Raises TooLarge where there are more than `MAX_CLAUSES`.
+    Raises TooLarge if there are more than `MAX_CLAUSES`.
     """
     match push_negations(tidy(formula)):
         case And(parts):
@@ -136,7 +134,7 @@ def to_clauses(formula: Formula) -> list[Formula]:
 
 
 def mark_plus(formula: Formula, plus: tuple[str, ...]) -> Formula:
-    """With + before these variables."""
+    """Mark variables with +."""
     return map_terms(
         map_children(formula, lambda part: mark_plus(part, plus)),
         lambda t: replace(t, plus=True) if isinstance(t, Variable) and t.name in plus else t,

@@ -1,4 +1,4 @@
-"""What formulas become: clauses with tied weights, and definitions of quantified parts.
+"""Clauses with tied weights, and definitions of quantified subformulas.
 
 A rule with formula F, free variables x and weight w contributes w·Σ_x 1[F(x)] to the score of
 a world. Writing ¬F as disjoint cubes c₁ ⊎ … ⊎ c_J gives
@@ -6,12 +6,12 @@ a world. Writing ¬F as disjoint cubes c₁ ⊎ … ⊎ c_J gives
     1[F] = (1 − J) + Σ_j 1[¬c_j],
 
 so a `Feature` is the integer `constant` = 1 − J and the J clauses ¬c_j, all with weight w, all
-over the rule's full list of variables. A quantified subformula counts as one atom of a derived
-predicate, whose `Definition` says when it is true:
+over the rule's full list of variables. A quantified subformula becomes an atom of a derived
+predicate with a `Definition`:
 
     derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …
 
-Definitions come in an order in which each uses only base predicates and earlier definitions.
+Each definition uses only base predicates and earlier definitions.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Literal(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """left operator right + offset. Known for each grounding, never an unknown.
+    """A comparison, left operator right + offset, which every grounding decides.
 
-    With operator = or != and offset 0 it compares constants; otherwise their numeric values.
-    A grounding in which a constant is not a number makes a numeric comparison false.
+    With operator = or != and offset 0 it compares constants, otherwise numeric values. A numeric
+    comparison is false if a constant is not a number.
     """
 
     operator: ComparisonOperator
@@ -58,7 +58,7 @@ class Cube(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
     def substitute(self, terms: Mapping[str, SimpleTerm]) -> Cube:
-        """The same with variables replaced; those without a term stay."""
+        """Replace variables by terms; variables without a term stay."""
 
         def value(term: SimpleTerm) -> SimpleTerm:
             return terms.get(term.name, term) if isinstance(term, Variable) else term
@@ -81,14 +81,14 @@ class Clause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One rule as clauses: its count in a world is constant·groundings + Σ_clauses true count."""
+    """A rule as clauses: its count in a world is constant·groundings + Σ_clauses true count."""
 
     rule: int  # index in Model.rules
     variables: tuple[TypedVariable, ...]  # each assignment to these is one grounding
     plus: tuple[str, ...]  # the variables that select the weight
     clauses: tuple[Clause, ...]
     constant: int
-    hard: bool  # then every clause must be true in every grounding
+    hard: bool  # every clause must be true in every grounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,17 @@
-"""Normalise a model to clauses with tied weights (see clauses.py for what that means).
+"""Normalise a model to clauses with tied weights (`clauses.py`).
 
-The disjoint cubes of a formula depend on its connectives and on which of its atoms are equal. So a
-formula of plain atoms is split into its form (connectives over numbers) and its list of different
-atoms. Thousands of ground rules share a form, which is expanded once.
+**Disjoint cubes by Shannon expansion.** A quantifier-free formula F over leaves a₁…a_m (atoms,
+comparisons, quantified parts) is split on one leaf at a time, F = (a ∧ F|a) ∨ (¬a ∧ F|¬a). Every
+path that ends in the truth value is a cube, and two paths differ in the sign of a leaf, so the
+cubes are disjoint. A leaf that decides one side is split first: a clause stays one cube, and a
+conjunction of k literals becomes k cubes.
 
-Disjoint cubes by Shannon expansion.
+Equal remainders are split once, which gives a decision diagram. The number of cubes is a sum over
+its paths, computed before any cube is listed: a parity of m leaves has 2m nodes and 2^(m−1) cubes.
 
-A quantifier-free formula F over leaves a₁…a_m (atoms, comparisons, quantified parts) is split on
-one leaf at a time, F = (a ∧ F|a) ∨ (¬a ∧ F|¬a); every path that ends in `value` is a cube, and
-two paths differ in the sign of a leaf, so the cubes are disjoint. A leaf that decides one side
-at once is split first: that keeps a clause one cube and a conjunction of k literals k cubes.
-
-Equal remainders are split once, so the formula becomes a decision diagram first. On it the number
-of cubes is a sum over paths, known before any is listed: a parity of m leaves has a diagram of 2m
-nodes and 2^(m−1) cubes.
+**Forms.** The cubes of a formula depend on its connectives and on which of its atoms are equal. A
+formula of atoms is split into its form (connectives over numbers) and its list of different atoms.
+Thousands of ground rules share a form, which is expanded once.
 """
 
 from __future__ import annotations
@@ -64,17 +62,20 @@ CONNECTIVES = {And, Or, Not, Implies, Iff}
 
 
 class FormTable:
-    """The forms met so far, and the literals of atoms made so far."""
+    """Expanded forms, and the literals of atoms."""
 
     def __init__(self) -> None:
-        self._number_of: dict[int, int] = {}  # by identity, which is quicker than by value
+        self._number_of: dict[int, int] = {}  # by identity, which is faster than by value
         self._numbers: dict[Atom, int] = {}
         self._literals: list[tuple[Literal, Literal]] = []  # (negative, positive)
         self._clauses: dict[tuple[Form, bool], tuple[tuple[ClauseForm, ...], ...]] = {}
 
     def clauses(self, formula: Formula, hard: bool) -> list[tuple[Clause, ...]] | None:
-        """The clauses of each part of a formula (a hard one may have several), None if it has
-        more than atoms and connectives. The atoms must outlive the table."""
+        """Return the clauses of each part of a formula; None if it has more than atoms and
+        connectives.
+
+        A hard formula may have several parts. The atoms must outlive the table.
+        """
         own: dict[int, int] = {}
         form = self._form(formula, own)
         if form is None:
@@ -110,7 +111,7 @@ class FormTable:
 
 
 def expand_form(form: Form, hard: bool) -> tuple[tuple[ClauseForm, ...], ...]:
-    """The clauses of a form, over numbers of atoms."""
+    """Return the clauses of a form, over numbers of atoms."""
     number: dict[Formula, int] = {}
     formula = rewrite(build_formula(form, number))
     parts = [part for _, part in split_hard(formula)] if hard else [formula]
@@ -124,7 +125,7 @@ def expand_form(form: Form, hard: bool) -> tuple[tuple[ClauseForm, ...], ...]:
 
 
 def build_formula(form: Form, number: dict[Formula, int]) -> Formula:
-    """A formula of the form; `number` gets the atoms it is made of."""
+    """Build a formula of a form; its atoms are added to `number`."""
     if isinstance(form, int):
         atom = Atom(str(form), ())
         number[atom] = form
@@ -135,7 +136,7 @@ def build_formula(form: Form, number: dict[Formula, int]) -> Formula:
 
 
 def normalize(model: Model) -> NormalForm:
-    """Features of all rules and the definitions they use.
+    """Return the features of all rules and the definitions that they use.
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("P(t)\\nQ(t)\\n1 P(x) ^ Q(x)")
@@ -156,7 +157,7 @@ class Normalizer:
     forms: FormTable = field(default_factory=FormTable)
 
     def features(self, index: int, rule: Rule) -> Iterator[Feature]:
-        """One feature; of a hard rule one for each part, over that part's own variables."""
+        """Yield one feature; for a hard rule one for each part, over the variables of that part."""
         try:
             parts = self.parts(rule)
         except TooLarge as error:
@@ -171,7 +172,7 @@ class Normalizer:
             yield Feature(index, variables, rule.plus, clauses, constant, rule.hard)
 
     def parts(self, rule: Rule) -> list[tuple[tuple[TypedVariable, ...], tuple[Clause, ...]]]:
-        """The variables and clauses of each part of a rule."""
+        """Return the variables and clauses of each part of a rule."""
         found = self.forms.clauses(rule.formula, rule.hard)
         if found is not None:
             return [(rule.variables, clauses) for clauses in found]
@@ -190,7 +191,7 @@ class Normalizer:
         ]
 
     def clause(self, cube: tuple[SignedLeaf, ...], types: dict[str, str]) -> Clause:
-        """The negation of a cube."""
+        """Return the negation of a cube."""
         found = self.cube(tuple((leaf, not sign) for leaf, sign in cube), types)
         return Clause(found.literals, found.conditions)
 
@@ -208,7 +209,7 @@ class Normalizer:
         return Cube(tuple(literals), tuple(conditions))
 
     def derived(self, formula: Exists, sign: bool, types: dict[str, str]) -> Literal:
-        """The atom of a quantified part, defined where it is first met."""
+        """Return the literal of a quantified part; define its predicate at its first occurrence."""
         variables = tuple((name, types[name]) for name in free_variables(formula))
         terms = tuple(Variable(name) for name, _ in variables)
         predicate = self.known.get((formula, variables))
@@ -232,7 +233,7 @@ class Normalizer:
 
 
 def make_condition(comparison: Comparison, sign: bool) -> Condition:
-    """A comparison with = or <, or its negation."""
+    """Return the condition of a comparison with = or <, or of its negation."""
     left, right = simple_term(comparison.left), comparison.right
     offset = right.amount if isinstance(right, Offset) else 0
     plain = simple_term(right.variable if isinstance(right, Offset) else right)
@@ -242,9 +243,9 @@ def make_condition(comparison: Comparison, sign: bool) -> Condition:
 
 
 def is_constant(formula: Formula) -> bool | None:
-    """True or False if the formula is always so, None if it depends on the world.
+    """Return the truth value of a formula that is the same in all worlds, otherwise None.
 
-    Comparisons count as open here even where they contradict each other.
+    Comparisons are taken as independent, even if they contradict each other.
     """
     values = truth_values(rewrite(formula))
     return values.pop() if len(values) == 1 else None
@@ -259,9 +260,9 @@ MAX_SPLITS = 4096
 
 
 def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
-    """Disjoint cubes whose union is where the formula has the truth value given.
+    """Return disjoint cubes whose union is the set of worlds with this truth value.
 
-    Raises TooLarge, with the number of cubes, if there are more than MAX_CUBES.
+    Raises TooLarge if there are more than MAX_CUBES.
     """
     formula = simplify(formula)
     if (plain := cubes_of_literals(formula, value)) is not None:
@@ -281,20 +282,20 @@ def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
 
 
 def cubes_of_literals(formula: Formula, value: bool) -> tuple[SignedCube, ...] | None:
-    """The same of a disjunction or conjunction of different literals, which none splits."""
+    """Return the cubes of a disjunction or conjunction of different literals, without a diagram."""
     if not isinstance(formula, And | Or):
         return None
     parts = [(p.body, False) if isinstance(p, Not) else (p, True) for p in formula.parts]
     different = {leaf for leaf, _ in parts}
     if len(different) < len(parts) or not all(map(is_leaf, different)):
         return None
-    decides = isinstance(formula, Or)  # a literal of this truth decides the formula alike
+    decides = isinstance(formula, Or)  # a literal of this value gives it to the formula
     if value == decides and len(parts) > MAX_CUBES:
         raise too_many_clauses(f"{len(parts):,}")
     passed = tuple((leaf, sign != decides) for leaf, sign in parts)
     if value != decides:
         return (passed,)
-    first: list[SignedCube] = []  # as splitting lists them: where a leaf is true before where not
+    first: list[SignedCube] = []  # in the order of the diagram: true leaves before false ones
     last: list[SignedCube] = []
     for at, (leaf, sign) in enumerate(passed):
         (last if sign else first).append((*passed[:at], (leaf, not sign)))
@@ -302,7 +303,7 @@ def cubes_of_literals(formula: Formula, value: bool) -> tuple[SignedCube, ...] |
 
 
 def truth_values(formula: Formula) -> set[bool]:
-    """The truth values that a formula takes; both are said of those too large to be split."""
+    """Return the truth values that a formula takes; both if it is too large to split."""
     formula = simplify(formula)
     diagram: Diagram = {}
     try:
@@ -322,9 +323,9 @@ def too_many_clauses(number: str) -> TooLarge:
 
 
 def build_diagram(formula: Formula, diagram: Diagram) -> None:
-    """Add what remains of the formula, leaf by leaf, to the diagram, and then the formula.
+    """Add the remainders of a formula, and then the formula, to the diagram.
 
-    On a stack of its own: a path is as long as the formula has leaves, which may be thousands.
+    It uses a list as its stack: a path is as long as the number of leaves, which may be thousands.
     """
     begun: Diagram = {}
     waiting = [formula]
@@ -343,7 +344,7 @@ def build_diagram(formula: Formula, diagram: Diagram) -> None:
 
 
 def choose_leaf(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
-    """The first leaf with a decided side, or the first leaf."""
+    """Return the first leaf that decides one side, or the first leaf, with both remainders."""
     first: tuple[Formula, dict[bool, Formula]] | None = None
     for leaf in list_leaves(formula):
         sides = {sign: simplify(assign_leaf(formula, leaf, sign)) for sign in (True, False)}
@@ -355,7 +356,7 @@ def choose_leaf(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
 
 
 def list_leaves(formula: Formula) -> dict[Formula, None]:
-    """Atoms, comparisons and quantified parts, in reading order, each once."""
+    """Return the different atoms, comparisons and quantified parts in reading order."""
     if is_leaf(formula):
         return {formula: None}
     return {leaf: None for child in children(formula) for leaf in list_leaves(child)}

@@ -1,7 +1,7 @@
-"""Rewriting passes from formula to formula, in the order they are applied.
+"""Rewriting passes from formula to formula; `PASSES` gives their order.
 
-Each keeps the meaning in every world, over empty domains too: ∃y A(x) is false where y has no
-constant, so a quantifier is never dropped because its variable is unused.
+Each keeps the meaning in every world, also over empty domains: ∃y A(x) is false if the type of y
+has no constant, so a quantifier is not dropped if its variable is unused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lapis.language.syntax import (
 
 
 def normalize_comparisons(formula: Formula) -> Formula:
-    """Only = and <, the others by negation or by swapping sides; offsets on the right.
+    """Express comparisons by = and <, with offsets on the right.
 
     a != b is ¬(a = b), a > b is b < a, a <= b is ¬(b < a), a >= b is ¬(a < b).
     """
@@ -63,7 +63,7 @@ def normalize_comparisons(formula: Formula) -> Formula:
 
 
 def is_before(first: Term, second: Term) -> bool:
-    """A fixed order of two plain terms, so that x = y and y = x become the same."""
+    """Order two terms without offsets, so that x = y and y = x become the same."""
 
     def key(term: Term) -> tuple[bool, str]:
         return isinstance(term, Constant), term.name if isinstance(
@@ -78,7 +78,7 @@ def is_before(first: Term, second: Term) -> bool:
 
 
 def make_comparison(operator: str, left: Term, right: Term) -> Formula:
-    """left operator right, with all offsets moved to the right; decided where it can be."""
+    """Return left operator right with all offsets on the right, or its truth value."""
     left, moved = without_offset(left)
     right, amount = without_offset(right)
     amount -= moved
@@ -98,7 +98,7 @@ def make_comparison(operator: str, left: Term, right: Term) -> Formula:
         value = numeric_value(right)
         if value is None:
             raise LapisError(
-                f"{right.name!r} is not a number, so nothing can be added to it",
+                f"{right.name!r} is not a number, so no offset can be added",
                 code="not-a-number",
                 span=right.span,
             )
@@ -117,7 +117,7 @@ def numeric_value(constant: Constant) -> float | None:
 
 
 def simplify(formula: Formula) -> Formula:
-    """Truth values folded, double negations and nested conjunctions and disjunctions flattened."""
+    """Fold truth values, remove double negations, flatten nested conjunctions and disjunctions."""
     formula = map_children(formula, simplify)
     match formula:
         case Not(body):
@@ -151,7 +151,7 @@ def negate(formula: Formula) -> Formula:
 
 
 def conjunction(parts: tuple[Formula, ...]) -> Formula:
-    """A conjunction without true parts and repetitions; false if a part and its negation meet."""
+    """Conjoin parts without true and repeated ones; false if a part and its negation occur."""
     found: dict[Formula, None] = {}
     for part in parts:
         for piece in part.parts if isinstance(part, And) else (part,):
@@ -164,7 +164,7 @@ def conjunction(parts: tuple[Formula, ...]) -> Formula:
 
 
 def disjunction(parts: tuple[Formula, ...]) -> Formula:
-    """¬(¬a ∧ ¬b ∧ …), simplified."""
+    """Return ¬(¬a ∧ ¬b ∧ …), simplified."""
     flat = [piece for part in parts for piece in (part.parts if isinstance(part, Or) else (part,))]
     inner = conjunction(tuple(negate(piece) for piece in flat))
     if isinstance(inner, And):
@@ -173,7 +173,7 @@ def disjunction(parts: tuple[Formula, ...]) -> Formula:
 
 
 def exists_only(formula: Formula) -> Formula:
-    """∀ by ¬∃¬, and directly nested ∃ merged into one."""
+    """Replace ∀ by ¬∃¬, and merge directly nested ∃."""
     formula = map_children(formula, exists_only)
     if isinstance(formula, ForAll):
         return negate(exists_only(Exists(formula.variables, negate(formula.body))))
@@ -183,7 +183,7 @@ def exists_only(formula: Formula) -> Formula:
 
 
 def push_negations(formula: Formula) -> Formula:
-    """Negations inward through ∧ and ∨, so that conjunctions under a quantifier are seen."""
+    """Move negations inward through ∧ and ∨, which exposes conjunctions under quantifiers."""
     match formula:
         case Not(And(parts)):
             return disjunction(tuple(push_negations(negate(part)) for part in parts))
@@ -194,9 +194,9 @@ def push_negations(formula: Formula) -> Formula:
 
 
 def narrow_scopes(formula: Formula) -> Formula:
-    """Parts of a conjunction that do not use the quantified variables leave the quantifier.
+    """Move parts of a conjunction that do not use the quantified variables out of the quantifier.
 
-    ∃y (A(x) ∧ B(x,y)) is A(x) ∧ ∃y B(x,y): the arguments of the derived atom are fewer.
+    ∃y (A(x) ∧ B(x,y)) is A(x) ∧ ∃y B(x,y): the derived atom has fewer arguments.
     """
     formula = map_children(formula, narrow_scopes)
     if not isinstance(formula, Exists) or not isinstance(formula.body, And):
@@ -210,7 +210,7 @@ def narrow_scopes(formula: Formula) -> Formula:
 
 
 def expand_counts(formula: Formula) -> Formula:
-    """∃≥k y F as ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k as ¬∃≥k+1, ∃=k as both."""
+    """Expand ∃≥k y F to ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k is ¬∃≥k+1, ∃=k both."""
     formula = map_children(formula, expand_counts)
     if not isinstance(formula, CountExists):
         return formula
@@ -222,7 +222,7 @@ def expand_counts(formula: Formula) -> Formula:
 
 
 def counts_elements(formula: Formula) -> bool:
-    """Whether a counting quantifier of more than one element is in a formula."""
+    """Return whether a formula has a counting quantifier with a bound above 1."""
     return any(isinstance(n, CountExists) and n.bound > 1 for n in subformulas(formula))
 
 
@@ -240,7 +240,7 @@ def at_least_count(formula: CountExists, number: int) -> Formula:
 
 
 def name_copies(name: str, number: int) -> tuple[str, ...]:
-    """Names for several values of one variable; none but the first can be written by a user."""
+    """Return names for several values of one variable; files can contain only the first."""
     return (name, *(f"{name}#{i}" for i in range(2, number + 1)))
 
 
@@ -256,20 +256,20 @@ PASSES: tuple[Callable[[Formula], Formula], ...] = (
 
 
 def rewrite(formula: Formula) -> Formula:
-    """All passes in order."""
+    """Apply all passes in order."""
     return reduce(lambda current, apply: apply(current), PASSES, formula)
 
 
 def tidy(formula: Formula) -> Formula:
-    """All passes but the first: counting quantifiers stay."""
+    """Apply all passes but the first: counting quantifiers stay."""
     return reduce(lambda current, apply: apply(current), PASSES[1:], formula)
 
 
 def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
-    """A hard formula as parts (extra variables, formula) that must each hold everywhere.
+    """Split a rewritten hard formula into parts (extra variables, formula) that must all hold.
 
-    A conjunction holds iff its parts do; ∀x F holds iff F does for every x, so x joins the free
-    variables. Takes and gives rewritten formulas, where ∀ reads ¬∃.
+    A conjunction holds iff its parts hold. ∀x F, rewritten as ¬∃x ¬F, holds iff F holds for every
+    x, so x becomes a free variable.
     """
     match formula:
         case And(parts):

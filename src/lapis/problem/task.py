@@ -286,7 +286,7 @@ def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warni
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("n = {1, 2}\\nP(n)")
-    >>> print(same_numbers(model, [Database.parse("P(1.0) P(02) P(3)")])[0].message)
+    >>> print(warn_same_numbers(model, [Database.parse("P(1.0) P(02) P(3)")])[0].message)
     1.0 and 1 of type 'n' are one number, but two constants (2 numbers are written in two ways)
     """
     found: list[Warning] = []

@@ -358,7 +358,7 @@ class Answer(AtomResult):
 def format_bounds(lower: float, upper: float) -> str:
     """Bounds in words, rounded away from each other.
 
-    >>> say_between(0.31249, 0.3377), say_between(0.5, 0.5)
+    >>> format_bounds(0.31249, 0.3377), format_bounds(0.5, 0.5)
     ('between .312 and .338', 'exactly .500')
     """
     if lower == upper:
