@@ -1,1 +1,1 @@
-"""Most likely worlds: local search for a good one, elimination and programs for a proof."""
+"""Most likely worlds."""

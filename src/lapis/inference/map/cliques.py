@@ -1,31 +1,22 @@
-"""Cliques of conflicting literals: the rows that make integer programs for MAP tight.
+"""Cliques of conflicting literals: rows that make integer programs for MAP tight.
 
 Hard conflicts. Literals that pairwise exclude each other satisfy Σ l ≤ 1, which is much tighter
-than its pairs l + m ≤ 1 (all literals at one half satisfy the pairs). Cliques are grown greedily
-until every conflict that is a constraint is in one; conflicts that are only implied help to grow
-them. Where a hard clause is such a clique, exactly one of its literals holds: Σ l = 1. A hard
-clause with all literals but one in an exactly-one group is then the same as conflicts between the
-odd literal's negation and the rest of the group, and joins the cliques.
+than the pairs l + m ≤ 1 (all literals at 1/2 satisfy the pairs). Cliques are grown greedily until
+every required conflict is in one; implied conflicts help to grow them. If a hard clause is such a
+clique, exactly one of its literals holds: Σ l = 1. A hard clause with all literals but one in an
+exactly-one group is equivalent to conflicts between the odd literal's negation and the rest of the
+group.
 
-Soft conflicts. Where each pair of n literals costs the same w, k true ones cost w·k(k−1)/2: a
-convex function of k = Σ l, which n − 1 rows express exactly, instead of n(n−1)/2 rows that
-express it loosely. Each pair may be used once, so these cliques do not overlap in a pair.
+Soft conflicts. If each pair of n literals costs the same w, k true ones cost w·k(k−1)/2: a convex
+function of k = Σ l, which n − 1 rows express exactly, where n(n−1)/2 rows of pairs are loose. These
+cliques share no pair. RockIt (Noessner, Niepert & Stuckenschmidt, AAAI 2013) aggregates clauses
+that share all but one literal to fewer rows of the same strength; cliques are fewer and stronger.
 
-RockIt (Noessner, Niepert & Stuckenschmidt, AAAI 2013) aggregates clauses that share all but one
-literal to fewer rows of the same strength; cliques are fewer and stronger.
-
-What hard clauses and blocks imply, found by assuming each literal in turn (probing).
-
-Assuming a literal and propagating units shows which other literals must then hold: l → m says
-that l and ¬m are in *conflict*. A literal whose assumption ends in a contradiction is false in
-every world. The conflicts are more than the clauses with two literals say: at-most-one
-constraints written with counters, or supports `u=a → v=b ∨ v=c`, hide most of theirs. Integer
-programs live from them, since cliques of conflicts are rows Σ x ≤ 1 (Savelsbergh, Preprocessing
-and Probing Techniques for Mixed Integer Programming Problems, 1994).
-
-Propagation is that of the solver of `network.satisfiability`. Literals are numbered 2·atom for the
-atom and 2·atom + 1 for its negation. Probing stops when its budget is spent; the conflicts found by
-then hold.
+Conflicts are found by probing (Savelsbergh, Preprocessing and Probing Techniques for Mixed Integer
+Programming Problems, 1994): assume each literal and propagate units by the solver of
+`network.satisfiability`. l → m means that l and ¬m are in conflict; a literal that leads to a
+contradiction is false in every world. That finds conflicts that are hidden in at-most-one
+constraints with counters, or in supports `u=a → v=b ∨ v=c`. Probing stops when its budget is spent.
 """
 
 from __future__ import annotations
@@ -35,15 +26,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.exact.treewidth_bounds import pair_members
 from lapis.inference.map.objective import MapObjective, literal_code
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.satisfiability import HardRows, encode_rows, new_solver
-from lapis.runtime.kernels import allocating_entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 
-MAX_GROUP = 1000  # literals of a clause that is tested for being an exactly-one group
+MAX_GROUP = 1000  # most literals of a clause that is tested for being an exactly-one group
 
 
 class Cliques(NamedTuple):
+    """Cliques of literal codes."""
+
     start: np.ndarray  # int64[num_cliques + 1]
     literal: np.ndarray  # int32[...], codes
     kind: np.ndarray  # int64[num_cliques], the kind of its edges
@@ -51,27 +45,31 @@ class Cliques(NamedTuple):
 
 @dataclass(frozen=True)
 class ConflictGraph:
-    """An undirected graph over literal codes, sorted neighbours."""
+    """An undirected graph over literal codes, neighbours sorted."""
 
     start: np.ndarray  # int64[num_vertices + 1]
     neighbour: np.ndarray  # int32[2·num_edges]
-    kind: np.ndarray  # int64[2·num_edges]; −1 for edges that need not be covered
+    kind: np.ndarray  # int64[2·num_edges]; −1: need not be covered
 
 
 class HardCliques(NamedTuple):
+    """The cliques of hard clauses."""
+
     exactly_one: Cliques
     at_most_one: Cliques
-    covered: np.ndarray  # bool[num_clauses], clauses that the cliques stand for
+    covered: np.ndarray  # bool[num_clauses], clauses that the cliques represent
 
 
 class SoftCliques(NamedTuple):
+    """The cliques of soft clauses."""
+
     cliques: Cliques
     weight: np.ndarray  # float64[num_cliques]
     covered: np.ndarray  # bool[num_clauses]
 
 
 def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
-    """Rows that stand for the hard clauses of two literals, and some longer ones."""
+    """Return rows that represent hard clauses of two literals, and some longer ones."""
     size = 2 * objective.num_atoms
     hard = np.flatnonzero(objective.hard)
     pairs = hard[objective.length[hard] == 2]
@@ -81,7 +79,7 @@ def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
     is_group = _find_groups(
         start, literal, implied.start, implied.neighbour, objective.block_of, len(hard), MAX_GROUP
     )
-    extra, stands = _group_conflicts(start, literal, np.flatnonzero(is_group), size, len(hard))
+    extra, stands = group_conflicts(start, literal, np.flatnonzero(is_group), size, len(hard))
     required = np.concatenate((required, extra))
     kind = np.repeat((0, -1), (len(required), len(found.conflict)))
     graph = build_conflict_graph(size, np.concatenate((required, found.conflict)), kind)
@@ -94,7 +92,7 @@ def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
 
 
 def soft_cliques(objective: MapObjective) -> SoftCliques:
-    """Sets of three or more literals whose pairs cost the same."""
+    """Return sets of three or more literals whose pairs all cost the same."""
     chosen = np.flatnonzero((objective.length == 2) & (objective.weight > 0) & ~objective.hard)
     covered = np.zeros(objective.num_clauses, bool)
     weights, kind = np.unique(objective.weight[chosen], return_inverse=True)
@@ -103,13 +101,20 @@ def soft_cliques(objective: MapObjective) -> SoftCliques:
     grown = grow_cliques(graph, partition=True)
     is_large = np.flatnonzero(np.diff(grown.start) > 2)
     cliques = select_rows(grown.start, grown.literal, is_large, grown.kind[is_large])
-    covered[chosen] = _inside(edges, kind, cliques.start, cliques.literal, cliques.kind)
+    owner = np.repeat(np.arange(len(is_large)), np.diff(cliques.start))
+    covered[chosen] = np.isin(edge_keys(*edges.T), edge_keys(*pair_members(owner, cliques.literal)))
     return SoftCliques(cliques, weights[cliques.kind], covered)
+
+
+def edge_keys(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return an integer for each undirected edge, int64[num_edges]."""
+    return (np.minimum(one, other).astype(np.int64) << 32) + np.maximum(one, other)
 
 
 def select_rows(
     start: np.ndarray, literal: np.ndarray, rows: np.ndarray, kind: np.ndarray | None = None
 ) -> Cliques:
+    """Return some rows as cliques."""
     kind = np.zeros(len(rows), np.int64) if kind is None else kind
     return Cliques(*take_rows(start, literal, rows), kind)
 
@@ -117,7 +122,7 @@ def select_rows(
 def build_conflict_graph(
     size: int, edges: np.ndarray, kind: np.ndarray | None = None
 ) -> ConflictGraph:
-    """The graph of some edges int32[num_edges, 2]; a double edge keeps its kind if one has it."""
+    """Return the graph of edges int32[num_edges, 2]; of double edges one with a kind is kept."""
     kind = np.zeros(len(edges), np.int64) if kind is None else kind
     one, other = edges.T.astype(np.int64)
     key = np.concatenate((one * size + other, other * size + one))
@@ -131,82 +136,102 @@ def build_conflict_graph(
 
 
 def grow_cliques(graph: ConflictGraph, *, partition: bool) -> Cliques:
-    """Cliques that contain every edge with a kind; with `partition`, edges of one kind, once."""
+    """Return cliques that cover every edge with a kind; with `partition`, each edge once."""
     return Cliques(*_grow(graph.start, graph.neighbour, graph.kind, partition))
 
 
 @allocating_entry
 def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
+    """Grow a clique from each uncovered edge; return CSR rows of members, and kinds."""
     num_vertices = len(start) - 1
-    reverse = np.empty(len(neighbour), np.int64)
-    place = start[:-1].copy()
-    for a in range(num_vertices):
-        for e in range(start[a], start[a + 1]):
-            reverse[e] = place[neighbour[e]]  # neighbours are sorted, so a's arrive in order
-            place[neighbour[e]] += 1
     uncovered = kind >= 0
+    reverse = _reverse_edges(start, neighbour)
     adjacent = np.zeros(num_vertices, np.int32)  # members of the clique next to a vertex
-    fresh = np.zeros(num_vertices, np.int32)  # the same by uncovered edges of the kind
-    clique_start, members, kinds = [0], [0], [0]
+    fresh = np.zeros(num_vertices, np.int32)  # those by uncovered edges of the kind
+    joined = fresh if partition else adjacent
+    candidate = np.empty(num_vertices, np.int32)
+    clique = np.empty(num_vertices, np.int32)
+    clique_start, members, kinds = [0], [np.int32(0)], [kind[0] if len(kind) else 0]
     members.pop()
     kinds.pop()
-    candidate = np.empty(num_vertices, np.int32)
     for a in range(num_vertices):
         for seed in range(start[a], start[a + 1]):
             if not uncovered[seed] or neighbour[seed] < a:
                 continue
-            wanted = kind[seed]
-            first = len(members)
-            count = 0
-            for e in range(start[a], start[a + 1]):
-                candidate[count] = neighbour[e]
-                count += 1
-            chosen = a
+            wanted, count = kind[seed], start[a + 1] - start[a]
+            candidate[:count] = neighbour[start[a] : start[a + 1]]
+            chosen, size = a, 0
             while chosen >= 0:
-                members.append(chosen)
+                clique[size] = chosen
+                size += 1
                 for e in range(start[chosen], start[chosen + 1]):
                     adjacent[neighbour[e]] += 1
-                    if uncovered[e] and kind[e] == wanted:
-                        fresh[neighbour[e]] += 1
-                size = len(members) - first
+                    fresh[neighbour[e]] += uncovered[e] and kind[e] == wanted
                 if size == 1:
                     chosen = neighbour[seed]
-                    continue
-                chosen, top, degree = -1, -1, -1
-                kept = 0
-                for i in range(count):
-                    v = candidate[i]
-                    joined = fresh[v] if partition else adjacent[v]
-                    if joined < size or v == a or v == neighbour[seed]:
-                        continue
-                    candidate[kept] = v
-                    kept += 1
-                    own = start[v + 1] - start[v]
-                    if fresh[v] > top or (fresh[v] == top and own > degree):
-                        chosen, top, degree = v, fresh[v], own
-                count = kept
-            for i in range(first, len(members)):
-                v = members[i]
-                for e in range(start[v], start[v + 1]):
-                    adjacent[neighbour[e]] = 0
-                    fresh[neighbour[e]] = 0
-            for i in range(first, len(members)):
-                adjacent[members[i]] = 1
-            for i in range(first, len(members)):
-                v = members[i]
-                for e in range(start[v], start[v + 1]):
-                    if adjacent[neighbour[e]] == 1 and (not partition or kind[e] == wanted):
-                        uncovered[e] = False
-                        uncovered[reverse[e]] = False
-            for i in range(first, len(members)):
-                adjacent[members[i]] = 0
+                else:
+                    chosen, count = _choose_member(start, joined, fresh, candidate, count, size)
+            _cover_edges(
+                start, neighbour, kind, reverse, clique[:size], partition, wanted,
+                uncovered, adjacent, fresh,
+            )  # fmt: skip
+            members.extend(clique[:size])
             clique_start.append(len(members))
             kinds.append(wanted)
     return np.array(clique_start), np.array(members).astype(np.int32), np.array(kinds)
 
 
+@allocating_inner
+def _reverse_edges(start, neighbour):  # type: ignore[no-untyped-def]
+    """Return the place of each edge in the other direction; neighbours are sorted."""
+    reverse = np.empty(len(neighbour), np.int64)
+    place = start[:-1].copy()
+    for a in range(len(start) - 1):
+        for e in range(start[a], start[a + 1]):
+            reverse[e] = place[neighbour[e]]
+            place[neighbour[e]] += 1
+    return reverse
+
+
+@inner
+def _choose_member(start, joined, fresh, candidate, count, size):  # type: ignore[no-untyped-def]
+    """Keep the candidates next to all members; return the one with most fresh edges, or −1."""
+    chosen, top, degree, kept = -1, -1, -1, 0
+    for i in range(count):
+        v = candidate[i]
+        if joined[v] < size:
+            continue
+        candidate[kept] = v
+        kept += 1
+        own = start[v + 1] - start[v]
+        if fresh[v] > top or (fresh[v] == top and own > degree):
+            chosen, top, degree = v, fresh[v], own
+    return chosen, kept
+
+
+@inner
+def _cover_edges(  # type: ignore[no-untyped-def]
+    start, neighbour, kind, reverse, clique, partition, wanted, uncovered, adjacent, fresh
+):
+    """Mark the edges between members as covered; reset the counters."""
+    for v in clique:
+        for e in range(start[v], start[v + 1]):
+            adjacent[neighbour[e]] = 0
+            fresh[neighbour[e]] = 0
+    for v in clique:
+        adjacent[v] = 1
+    for v in clique:
+        for e in range(start[v], start[v + 1]):
+            if adjacent[neighbour[e]] == 1 and (not partition or kind[e] == wanted):
+                uncovered[e] = False
+                uncovered[reverse[e]] = False
+    for v in clique:
+        adjacent[v] = 0
+
+
 @inner
 def _is_edge(start, neighbour, a, b):  # type: ignore[no-untyped-def]
+    """Return whether b is a neighbour of a."""
     low, high = start[a], start[a + 1]
     while low < high:
         middle = (low + high) >> 1
@@ -219,7 +244,7 @@ def _is_edge(start, neighbour, a, b):  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, max_group):  # type: ignore[no-untyped-def]
-    """Which rows have pairwise conflicting literals; rows after the clauses are blocks."""
+    """Return the rows with pairwise conflicting literals; rows after the clauses are blocks."""
     is_group = np.zeros(len(start) - 1, np.bool_)
     for row in range(len(start) - 1):
         length = start[row + 1] - start[row]
@@ -244,106 +269,54 @@ def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, m
     return is_group
 
 
-@allocating_entry
-def _group_conflicts(start, literal, groups, num_literals, num_clauses):  # type: ignore[no-untyped-def]
-    """Conflicts that stand for clauses with all literals but one in a group, and those clauses."""
+def group_conflicts(
+    start: np.ndarray, literal: np.ndarray, groups: np.ndarray, num_literals: int, num_clauses: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return conflicts of clauses with all literals but one in a group, and these clauses.
+
+    int32[num_conflicts, 2] and bool[num_clauses]. The conflicts are equivalent to the clause,
+    except if the group contains the negation of the odd literal; such a clause is not marked.
+    """
     group_of = np.full(num_literals, -1, np.int64)
-    for g in groups:
-        for k in range(start[g], start[g + 1]):
-            if group_of[literal[k]] < 0:
-                group_of[literal[k]] = g
-    stands = np.zeros(num_clauses, np.bool_)
-    is_group = np.zeros(len(start) - 1, np.bool_)
-    for g in groups:
-        is_group[g] = True
-    left, right = [0], [0]
-    left.pop()
-    right.pop()
-    present = np.zeros(num_literals, np.bool_)
-    for row in range(num_clauses):
-        length = start[row + 1] - start[row]
-        if is_group[row] or length < 3:
-            continue
-        # The group is that of the first or of the second literal.
-        for offset in range(2):
-            group = group_of[literal[start[row] + offset]]
-            if group < 0:
-                continue
-            inside, odd = 0, -1
-            for k in range(start[row], start[row + 1]):
-                if group_of[literal[k]] == group:
-                    inside += 1
-                else:
-                    odd = literal[k]
-            if inside != length - 1:
-                continue
-            for k in range(start[row], start[row + 1]):
-                present[literal[k]] = True
-            for k in range(start[group], start[group + 1]):
-                if not present[literal[k]] and literal[k] != odd ^ 1:
-                    left.append(odd ^ 1)
-                    right.append(literal[k])
-            # With the odd literal's negation in the group the clause says more than conflicts.
-            stands[row] = True
-            for k in range(start[group], start[group + 1]):
-                if literal[k] == odd ^ 1:
-                    stands[row] = False
-            for k in range(start[row], start[row + 1]):
-                present[literal[k]] = False
-            break
-    pairs = np.empty((len(left), 2), np.int32)
-    for i in range(len(left)):
-        pairs[i, 0] = left[i]
-        pairs[i, 1] = right[i]
-    return pairs, stands
-
-
-@allocating_entry
-def _inside(edges, kind, start, literal, clique_kind):  # type: ignore[no-untyped-def]
-    """Which edges lie in a clique of their kind."""
-    inside = np.zeros(len(edges), np.bool_)
-    if len(edges) == 0:
-        return inside
-    size = max(literal.max() if len(literal) else 0, edges.max()) + 1
-    count = np.zeros(size + 1, np.int64)
-    for code in literal:
-        count[code + 1] += 1
-    for code in range(size):
-        count[code + 1] += count[code]
-    place = count[:-1].copy()
-    clique_of = np.empty(len(literal), np.int64)
-    for clique in range(len(start) - 1):
-        for k in range(start[clique], start[clique + 1]):
-            clique_of[place[literal[k]]] = clique
-            place[literal[k]] += 1
-    for e in range(len(edges)):
-        a, b = edges[e]
-        i, j = count[a], count[b]
-        while i < count[a + 1] and j < count[b + 1]:
-            if clique_of[i] < clique_of[j]:
-                i += 1
-            elif clique_of[i] > clique_of[j]:
-                j += 1
-            elif clique_kind[clique_of[i]] == kind[e]:
-                inside[e] = True
-                break
-            else:
-                i += 1
-                j += 1
-    return inside
+    group_start, member = take_rows(start, literal, groups)
+    group_of[member[::-1]] = np.repeat(groups, np.diff(group_start))[::-1]  # the first group wins
+    length = np.diff(start)[:num_clauses]
+    is_candidate = length > 2
+    is_candidate[groups[groups < num_clauses]] = False
+    row = np.repeat(np.arange(num_clauses), length)
+    own = group_of[literal[: len(row)]]
+    group = np.full(num_clauses, -1, np.int64)
+    for offset in (1, 0):  # the group of the first literal, else that of the second
+        first = group_of[literal[np.minimum(start[:num_clauses] + offset, len(literal) - 1)]]
+        inside = np.bincount(row, own == first[row], num_clauses)
+        fits = is_candidate & (first >= 0) & (inside == length - 1)
+        group[fits] = first[fits]
+    stands = group >= 0
+    is_odd = stands[row] & (own != group[row])
+    negated = np.zeros(num_clauses, np.int64)
+    negated[row[is_odd]] = literal[: len(row)][is_odd] ^ 1
+    group_start, member = take_rows(start, literal, group[stands])
+    owner = np.repeat(np.flatnonzero(stands), np.diff(group_start))
+    is_inside = np.isin(owner * num_literals + member, row * num_literals + literal[: len(row)])
+    is_negation = member == negated[owner]
+    chosen = ~is_inside & ~is_negation
+    stands[owner[is_negation]] = False
+    return np.column_stack((negated[owner], member))[chosen].astype(np.int32), stands
 
 
 MAX_IMPLIED = 1_000_000  # literals, of all probes together
 
 
 class Probe(NamedTuple):
+    """Forced atoms, and conflicts among literals."""
+
     possible: bool  # False if the hard clauses contradict each other
     value: np.ndarray  # int8[num_atoms], 1 true, 0 false in every world, −1 not known
     conflict: np.ndarray  # int32[num_conflicts, 2], literals that do not hold together
 
 
 def probe_literals(objective: MapObjective) -> Probe:
-    """Forced atoms and conflicts among literals."""
+    """Find forced atoms and conflicts among literals."""
     hard = np.flatnonzero(objective.hard)
     rows = HardRows(
         objective.num_atoms,
@@ -373,7 +346,7 @@ def probe_literals(objective: MapObjective) -> Probe:
 
 
 def hard_literal_rows(objective: MapObjective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of literal codes: the hard clauses, then one for each exactly-one block."""
+    """Return CSR rows of literal codes: the hard clauses, then one for each exactly-one block."""
     start, literal = take_rows(objective.clause_start, objective.literal, hard)
     exact = np.flatnonzero(objective.block_exact)
     block_start, block_atom = take_rows(objective.block_start, objective.block_atom, exact)

@@ -1,16 +1,16 @@
-"""Branch and bound for networks that are a maximum weight independent set.
+"""Branch and bound for networks that are maximum weight independent sets.
 
-Where every soft clause is a unit and every hard clause forbids two of the wanted literals to hold
-together, a most likely world is an independent set of greatest weight in the graph of conflicts
-(auctions, maximum clique, packing). Linear programs are weak there: half of everything violates
-no pair. Colouring is not: a set of pairwise conflicting literals, a *class*, gives at most one.
+If every soft clause is a unit and every hard clause forbids a pair of preferred literals, a most
+likely world is an independent set of greatest weight in the graph of conflicts (auctions, maximum
+clique, packing). Linear programs are weak there: values of 1/2 satisfy every pair. Colouring is
+strong: of a class of pairwise conflicting literals at most one holds.
 
 The search is that of Tomita & Seki (An Efficient Branch-and-Bound Algorithm for Finding a Maximum
-Clique, 2003) with the candidates as bits (San Segundo, Rodríguez-Losada & Jiménez 2011), over the
-graph of pairs without conflict. Weights are split over classes (Held, Cook & Sewell, Maximum-
-Weight Stable Sets and Safe Lower Bounds for Graph Coloring, 2012): a class takes the least
-remaining weight of its vertices from all of them, and Σ of these is the bound. Candidates are
-tried in the reverse order in which their weight was used up, until current + bound cannot win.
+Clique, 2003) with candidates as bits (San Segundo, Rodríguez-Losada & Jiménez 2011), over the graph
+of pairs without conflict. Weights are divided between classes (Held, Cook & Sewell, Maximum-Weight
+Stable Sets and Safe Lower Bounds for Graph Coloring, 2012): a class takes the least remaining
+weight of its vertices from all of them, and the sum of these is the bound. Candidates are tried in
+reverse order of using up their weight, until current + bound cannot improve.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.map.objective import RESOLUTION, ComponentResult, MapObjective
-from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner
 from lapis.runtime.progress import Stop
 
 MAX_VERTICES = 1500
-CHUNK = 20_000  # nodes between two looks at the clock
-SLACK = RESOLUTION  # what a better set must gain; weights are scaled to at most 1
+CHUNK = 20_000  # nodes between checks of the time
+SLACK = RESOLUTION  # least gain of a better set; weights are scaled to at most 1
 
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Literals that are wanted, and the pairs of them that exclude each other."""
+    """Preferred literals, and the pairs that exclude each other."""
 
-    literal: np.ndarray  # bool[num_atoms], the value each atom should have
-    vertex: np.ndarray  # int64[num_vertices], the atoms that matter
+    literal: np.ndarray  # bool[num_atoms], the preferred value of each atom
+    vertex: np.ndarray  # int64[num_vertices], atoms with a preference
     weight: np.ndarray  # float64[num_vertices], lost where the atom has the other value
     edge: np.ndarray  # int64[num_edges, 2], vertices
 
 
 def find_conflicts(objective: MapObjective) -> Conflicts | None:
-    """The graph of an objective that is an independent set, if it is one."""
+    """Return the graph of an objective that is an independent set problem; None if it is not."""
     hard, length = objective.hard, objective.length
     if len(objective.block_exact) or (length != np.where(hard, 2, 1)).any():
         return None
@@ -51,18 +52,18 @@ def find_conflicts(objective: MapObjective) -> Conflicts | None:
     atom = np.abs(literal) - 1
     net = np.bincount(atom, gain, objective.num_atoms)
     rows = objective.rows_of(np.flatnonzero(hard), 2)
-    # An atom without preference takes the value that its clauses do not ask for.
-    asked = np.zeros(objective.num_atoms)
-    asked[np.abs(rows[:, 0]) - 1] = np.sign(rows[:, 0])
-    asked[np.abs(rows[:, 1]) - 1] = np.sign(rows[:, 1])
-    wanted = np.where(net != 0, net > 0, asked < 0)
-    if ((rows > 0) == wanted[np.abs(rows) - 1]).any():
+    # An atom without preference gets the value that falsifies its literals.
+    literal_sign = np.zeros(objective.num_atoms)
+    literal_sign[np.abs(rows[:, 0]) - 1] = np.sign(rows[:, 0])
+    literal_sign[np.abs(rows[:, 1]) - 1] = np.sign(rows[:, 1])
+    preferred = np.where(net != 0, net > 0, literal_sign < 0)
+    if ((rows > 0) == preferred[np.abs(rows) - 1]).any():
         return None
     vertex = np.flatnonzero(net != 0)
     place = np.full(objective.num_atoms, -1, np.int64)
     place[vertex] = np.arange(len(vertex))
     edge = place[np.abs(rows) - 1]
-    return Conflicts(wanted, vertex, np.abs(net[vertex]), edge[(edge >= 0).all(axis=1)])
+    return Conflicts(preferred, vertex, np.abs(net[vertex]), edge[(edge >= 0).all(axis=1)])
 
 
 def solve_independent_set(
@@ -72,7 +73,7 @@ def solve_independent_set(
     start: np.ndarray | None = None,
     stop: Stop | None = None,
 ) -> ComponentResult:
-    """The best world; nothing beats its cost if the search has come to an end."""
+    """Return the best world; its bound equals its cost if the search was completed."""
     stop = stop or Stop()
     order, compatible = compatible_bits(conflicts)
     weight = conflicts.weight[order] * objective.scale
@@ -107,24 +108,24 @@ def solve_independent_set(
 
 
 def compatible_bits(conflicts: Conflicts) -> tuple[np.ndarray, np.ndarray]:
-    """An order of the vertices, and for each the bits of those it goes with, in that order.
+    """Return an order of the vertices, and for each the bits of its compatible vertices.
 
-    The vertex that goes with fewest of the rest is placed last, again and again, so that the
-    search starts with small sets of candidates.
+    The vertex compatible with the fewest others is placed last, repeatedly, so that the search
+    starts with small sets of candidates.
     """
     count = len(conflicts.vertex)
-    goes_with = np.ones((count, count), bool)
-    np.fill_diagonal(goes_with, False)
-    goes_with[conflicts.edge[:, 0], conflicts.edge[:, 1]] = False
-    goes_with[conflicts.edge[:, 1], conflicts.edge[:, 0]] = False
-    degree = goes_with.sum(axis=1).astype(np.int64)
+    is_compatible = np.ones((count, count), bool)
+    np.fill_diagonal(is_compatible, False)
+    is_compatible[conflicts.edge[:, 0], conflicts.edge[:, 1]] = False
+    is_compatible[conflicts.edge[:, 1], conflicts.edge[:, 0]] = False
+    degree = is_compatible.sum(axis=1).astype(np.int64)
     order = np.empty(count, np.int64)
     for place in range(count - 1, -1, -1):
         vertex = int(np.argmin(degree))
         order[place] = vertex
-        degree -= goes_with[vertex]
+        degree -= is_compatible[vertex]
         degree[vertex] = 2 * count
-    packed = np.packbits(goes_with[np.ix_(order, order)], axis=1, bitorder="little")
+    packed = np.packbits(is_compatible[np.ix_(order, order)], axis=1, bitorder="little")
     words = np.zeros((count, 8 * ((count + 63) // 64)), np.uint8)
     words[:, : packed.shape[1]] = packed
     return order, words.view("<u8").astype(np.uint64)
@@ -146,6 +147,7 @@ class BranchState(NamedTuple):
 
 @allocating_entry
 def begin_search(compatible, weight, search):  # type: ignore[no-untyped-def]
+    """Set up the search."""
     for v in range(len(weight)):
         search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
     _colour(compatible, weight, search, 0)
@@ -156,7 +158,7 @@ def begin_search(compatible, weight, search):  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def visit_sets(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
-    """Visit up to `max_nodes` sets; true when there are no more."""
+    """Visit up to `max_nodes` sets; return True if no set is left."""
     num_words = compatible.shape[1]
     for _ in range(max_nodes):
         depth = search.position[0]
@@ -191,21 +193,9 @@ def visit_sets(compatible, weight, search, max_nodes):  # type: ignore[no-untype
     return False
 
 
-@inner
-def _lowest_bit(word):  # type: ignore[no-untyped-def]
-    """The position of the lowest bit of a word that is not 0."""
-    low = word & (~word + np.uint64(1))
-    place = 0
-    for shift in (32, 16, 8, 4, 2, 1):
-        if low >> np.uint64(shift):
-            low >>= np.uint64(shift)
-            place += shift
-    return place
-
-
 @allocating_inner
 def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
-    """Split the candidates' weight over classes; list those that could improve on the best."""
+    """Divide the candidates' weight between classes; list those that could improve on the best."""
     num_words = compatible.shape[1]
     rest = search.candidate[depth].copy()
     remaining = weight.copy()
@@ -218,9 +208,10 @@ def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
         least = np.inf
         for word in range(num_words):
             while free[word]:
-                v = (word << 6) + _lowest_bit(free[word])
-                free[word] &= free[word] - np.uint64(1)
-                # What goes with v cannot be in a class with it.
+                lowest = free[word] & (~free[word] + np.uint64(1))
+                v = (word << 6) + popcount(lowest - np.uint64(1))
+                free[word] ^= lowest
+                # Vertices compatible with v are in other classes.
                 for later in range(word, num_words):
                     free[later] &= ~compatible[v, later]
                 members[count] = v

@@ -1,43 +1,34 @@
 """A provably most likely world by integer programming, with cutting planes.
 
-Riedel (Improving the Accuracy and Efficiency of MAP Inference for Markov Logic, UAI 2008) and
-RockIt (Noessner, Niepert & Stuckenschmidt, AAAI 2013); the program itself is `map_program`, the
-solver is HiGHS with no gap allowed. Its tolerances are absolute, a millionth for the next best
-world, so the largest cost is passed on as 2^20, where a millionth is the objective's `resolution`.
-(Weights of 10^-7 as they are were all the same to it.)
+Riedel (UAI 2008) and RockIt (Noessner, Niepert & Stuckenschmidt, AAAI 2013); solved by HiGHS with
+gap 0. Its tolerances are absolute, a millionth, so the largest cost is scaled to 2^20, where a
+millionth is the objective's `resolution`. (It treated unscaled weights of 10^-7 as equal.)
 
-Cutting planes: a clause that is not in the program costs nothing, so the program's optimum is a
-lower bound; clauses that the current world violates are added until there are none, and then the
-bound is attained. Hard clauses, units and cliques are in the program from the start.
-
-What did not work: adding all clauses that are merely undecided (the program is then the full one
-after two rounds).
-
-The integer program of a MAP objective: columns, rows, and what they mean.
-
-Atoms are binary columns x; everything is a cost to be minimised.
+Atoms are binary columns x, and all terms are costs:
 
 - a unit clause is a cost of its atom;
 - a clause with w > 0 has a column z ≥ 1 − Σ literals of cost w, one with w < 0 a column
-  z ≥ each literal of cost |w|; z needs no integrality, at an optimum it is integral where x is;
-- a soft clique (`map_cliques`) of n literals has the count k = Σ literals and columns
+  z ≥ each literal of cost |w|; z is integral at an optimum where x is;
+- a soft clique (`cliques`) of n literals has the count k = Σ literals and columns
   y_j ≥ k − j for j = 1 … n − 1, each of cost w: together w·k(k−1)/2;
 - hard clauses are rows Σ literals ≥ 1, hard cliques Σ literals ≤ 1 or = 1, blocks the same.
 
-A clause that is left out costs nothing, so the program's optimum is a lower bound.
+Cutting planes: omitted clauses cost nothing, so the optimum is a lower bound. Clauses that the
+current world violates are added until there are none, and then the bound is attained. Adding all
+undecided clauses instead gave the full program after two rounds.
 
-HiGHS finds out that z is integral, which helps to prove, and then looks for cliques among all these
-columns: two seconds for 12,000 of them, minutes for 70,000, whatever the limit of time. Beyond
-`MAX_INTEGRAL` of them z is counted in units of 3/4, z·3/4 ≥ 1 − Σ literals, which no integer is.
-Small programs keep the integers: without them two of eight took three and eight times as long.
-(Without presolve the setup is short as well; three programs took three to six times as long.)
+HiGHS detects that z is integral, which helps proofs, and then searches cliques among all columns:
+2 s for 12,000, minutes for 70,000, beyond any time limit. Beyond `MAX_INTEGRAL` columns z is scaled
+by 3/4, z·3/4 ≥ 1 − Σ literals, which is never integral. Small programs keep integral columns:
+without them two of eight took three and eight times as long. (Without presolve three programs took
+three to six times as long.)
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,9 +45,12 @@ from lapis.inference.map.objective import ComponentResult, MapObjective
 from lapis.network.csr import row_starts, row_sums
 from lapis.runtime.progress import Stop, work_clock
 
-ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
-RANGE = 2.0**20  # the largest cost passed on: a millionth is then the resolution
-POLL = 0.1  # seconds between two looks at whether to stop
+if TYPE_CHECKING:
+    import highspy
+
+ALL_AT_ONCE = 200_000  # optional clauses; up to this many the whole program is solved at once
+RANGE = 2.0**20  # the largest cost in HiGHS
+POLL = 0.1  # seconds between checks of `stop`
 IMPOSSIBLE = ComponentResult(None, math.inf, "ilp", math.inf, possible=False)
 
 
@@ -67,7 +61,7 @@ def solve_program(
     cuts: bool | None = None,
     stop: Stop | None = None,
 ) -> ComponentResult:
-    """Minimise the cost; `start` is a world to begin with."""
+    """Minimise the cost; `start` is an initial world."""
     stop = stop or Stop()
     structure = analyse_objective(objective)
     if not structure.found.possible:
@@ -102,7 +96,7 @@ def solve_program(
 
 
 def minimise_cost(program: ClauseProgram, start: np.ndarray | None, stop: Stop) -> ComponentResult:
-    """Run HiGHS; Ctrl-C and `stop` end it with what it has."""
+    """Run HiGHS; Ctrl-C and `stop` end it with its best world."""
     import highspy
 
     objective = program.structure.objective
@@ -110,11 +104,11 @@ def minimise_cost(program: ClauseProgram, start: np.ndarray | None, stop: Stop) 
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
-    # Nearly a unit where costs are multiples of one, so the last fraction is not fought for.
+    # Nearly a unit if costs are multiples of one: the last fraction needs no proof.
     solver.setOptionValue("mip_abs_gap", 0.999 * scale * objective.unit)
     if math.isfinite(stop.deadline):
         solver.setOptionValue("time_limit", max(0.1, stop.deadline - work_clock()))
-    solver.passModel(program.to_highs(highspy, scale))
+    solver.passModel(program.to_highs(scale))
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = program.columns_of(start)
@@ -134,8 +128,8 @@ def minimise_cost(program: ClauseProgram, start: np.ndarray | None, stop: Stop) 
     return ComponentResult(world, cost, "ilp", max(0.0, info.mip_dual_bound / scale))
 
 
-def run_highs(solver: Any, stop: Stop) -> None:
-    """Solve in a thread of its own; Ctrl-C presses the stop, which ends it."""
+def run_highs(solver: highspy.Highs, stop: Stop) -> None:
+    """Solve in a separate thread; Ctrl-C requests a stop, which ends it."""
     solver.HandleUserInterrupt = True
     solver.startSolve()
     while True:
@@ -148,12 +142,12 @@ def run_highs(solver: Any, stop: Stop) -> None:
             solver.cancelSolve()
 
 
-MAX_INTEGRAL = 15_000  # columns z that may be found to be integral
+MAX_INTEGRAL = 15_000  # columns z that HiGHS may detect as integral
 
 
 @dataclass(frozen=True)
 class ProgramStructure:
-    """What is known of an objective before its program is written."""
+    """Forced atoms and cliques of an objective."""
 
     objective: MapObjective
     found: Probe
@@ -162,14 +156,14 @@ class ProgramStructure:
 
     @property
     def optional(self) -> np.ndarray:
-        """bool[num_clauses], clauses that may be left out at first and added when violated."""
+        """bool[num_clauses], clauses that may be omitted at first and added when violated."""
         objective = self.objective
         several: np.ndarray = objective.length > 1
         return several & ~objective.hard & ~self.soft.covered
 
 
 def analyse_objective(objective: MapObjective) -> ProgramStructure:
-    """Forced atoms, hard and soft cliques."""
+    """Find forced atoms, hard and soft cliques."""
     found = probe_literals(objective)
     return ProgramStructure(
         objective, found, hard_cliques(objective, found), soft_cliques(objective)
@@ -214,7 +208,7 @@ class ClauseProgram:
         self.offset += float(when_false.sum())
 
     def add_clauses(self, chosen: np.ndarray) -> None:
-        """Rows of hard clauses, and of soft ones with a new column each, by length."""
+        """Add rows of hard clauses, and of soft ones with a new column each, by length."""
         objective = self.structure.objective
         length = objective.length[chosen]
         for size in np.unique(length):
@@ -242,13 +236,13 @@ class ClauseProgram:
             )
 
     def add_cliques(self, cliques: Cliques, least: float) -> None:
-        """Rows least ≤ Σ literals ≤ 1."""
+        """Add rows least ≤ Σ literals ≤ 1."""
         negated = self.add_literal_rows(cliques)
         self.lower.append(least - negated)
         self.upper.append(1.0 - negated)
 
     def add_literal_rows(self, cliques: Cliques) -> np.ndarray:
-        """Rows Σ ±x without their bounds; returns the number of negated literals of each."""
+        """Add rows Σ ±x without bounds; return the number of negated literals of each."""
         is_negated = cliques.literal & 1
         self.index.append(cliques.literal >> 1)
         self.value.append(1.0 - 2.0 * is_negated)
@@ -256,7 +250,7 @@ class ClauseProgram:
         return row_sums(cliques.start, is_negated)
 
     def add_soft_cliques(self) -> None:
-        """k = Σ literals as a column, then a column y ≥ k − j of cost w for each j < n."""
+        """Add the count k = Σ literals of each clique, and columns y ≥ k − j of cost w, j < n."""
         cliques, weight, _ = self.structure.soft
         size = np.diff(cliques.start)
         count = self.new_columns(np.zeros(len(size)))
@@ -296,7 +290,7 @@ class ClauseProgram:
         return np.arange(first, self.num_columns)
 
     def add_rows(self, index: np.ndarray, value: np.ndarray, lower: np.ndarray) -> None:
-        """Rows of equal length with a lower bound."""
+        """Add rows of equal length with a lower bound."""
         count, size = index.shape
         self.index.append(index.reshape(-1))
         self.value.append(value.reshape(-1))
@@ -305,7 +299,7 @@ class ClauseProgram:
         self.upper.append(np.full(count, np.inf))
 
     def columns_of(self, world: np.ndarray) -> np.ndarray:
-        """float64[num_columns], the values of all columns in a world."""
+        """Return the values of all columns in a world, float64[num_columns]."""
         objective = self.structure.objective
         clauses = np.concatenate(self.clause)
         violated = objective.is_satisfied(world)[clauses] != (objective.weight[clauses] > 0)
@@ -317,8 +311,10 @@ class ClauseProgram:
         y = np.maximum(np.repeat(count, steps) - j, 0)
         return np.concatenate((world, violated / self.unit, count, y)).astype(np.float64)
 
-    def to_highs(self, highspy: Any, scale: float) -> Any:
-        """The program with its costs times the scale."""
+    def to_highs(self, scale: float) -> highspy.HighsLp:
+        """Return the program with scaled costs."""
+        import highspy
+
         num_atoms = self.structure.objective.num_atoms
         program = highspy.HighsLp()
         program.num_col_ = self.num_columns

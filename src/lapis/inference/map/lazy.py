@@ -1,28 +1,18 @@
 """A most likely world by cutting planes over a network that is grounded on demand.
 
-Riedel (UAI 2008). A ground clause that has not been listed counts as it would like to be, so the
-best score of the listed clauses bounds that of all worlds; the clauses that the best world for
-them violates are listed next, by joins with that world (`grounding.lazy`), until there are none.
-Then the world's score is the true one and the bound is attained. For networks of which a most
-likely world concerns only a small part.
+Riedel, Improving the accuracy and efficiency of MAP inference for Markov logic, UAI 2008. Start
+from few ground clauses, find the best world for them, add the ground clauses that this world
+violates, and repeat until there are none. This suits networks of which a most likely world concerns
+a small part. A clause of weight w is violated
 
-Grounding on demand: only what a given world violates.
+    w > 0 or hard   if it is false: every literal is a join or anti-join with the atoms true in
+                    the world;
+    w < 0           if it is true: split by its first true literal, which must be an unknown atom;
+                    the literals before it are false.
 
-Cutting-plane MAP (Riedel, UAI 2008) starts from few ground clauses, finds the best world for
-them, adds the ground clauses that this world violates, and repeats until there are none. A clause
-of weight w counts as violated
-
-    w > 0 or hard   when it is false: every literal is, so each is a join or anti-join with the
-                    atoms true in the world;
-    w < 0           when it is true: split by its first true literal, which must be an unknown
-                    atom, the literals before it being false.
-
-Groundings that are not listed count as the clause would like them, true where w > 0 and false
-where w < 0. The network's score is therefore never below that of the whole network, and equal to
-it in a world that violates nothing beyond what is listed: a best world of the listed clauses that
-violates no others is a best world of all.
-
-Clauses over undecided derived atoms are grounded whole at the start.
+Groundings that are not listed count as satisfied (true if w > 0, false if w < 0). So the score of
+the listed clauses is an upper bound of the true score, and equal to it in a world that violates no
+other clause. Clauses over undecided derived atoms are grounded at the start.
 """
 
 from __future__ import annotations
@@ -61,7 +51,7 @@ MAX_ROUNDS = 200
 def most_likely_world_lazily(
     problem: Problem, options: InferenceOptions
 ) -> tuple[Network, MapResult]:
-    """The last network and the world; `optimal` only if nothing is left to be listed."""
+    """Return the last network and the world; `optimal` if no violated clause is unlisted."""
     began, deadline, progress = work_clock(), options.begin_map().deadline, options.progress
     lazy = LazyGrounding(problem, max_memory=options.max_memory)
     network = lazy.extend(starting_world(lazy, problem))
@@ -79,7 +69,7 @@ def most_likely_world_lazily(
 
 
 def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
-    """All false, but for the first candidate of each block that needs one."""
+    """Return the world of false atoms, with the first candidate of each exactly-one block true."""
     from lapis.grounding.assembly import network_blocks
 
     atoms = lazy.session.world.atoms
@@ -91,17 +81,16 @@ def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
 
 
 def finish_result(network: Network, found: MapResult, complete: bool, rounds: int) -> MapResult:
-    """The result with the world's true score: listed last, its violations are all in.
+    """Return the result with the world's true score; the network lists all its violations.
 
-    Raises TooLarge "no-feasible-world" if hard formulas are among these.
+    Raise TooLarge "no-feasible-world" if a hard formula is violated.
     """
     world = network.complete(found.world[: network.num_base_atoms])
     if not complete and not network.is_feasible(world):
         raise TooLarge(
-            "no world that satisfies the hard formulas was found by cutting planes within the "
-            "limits given",
+            "cutting planes found no world that satisfies the hard formulas within the limits",
             code="no-feasible-world",
-            hint="give more time or use method 'ilp', which also finds out if there is none",
+            hint="give more time, or use method 'ilp', which also detects that there is none",
         )
     score = network.score(world)
     bound = max(found.bound, score)
@@ -147,7 +136,7 @@ class LazyGrounding:
         self._upper = count_decided(problem, self._whole) - self._surviving_negative()
 
     def extend(self, world: np.ndarray) -> Network:
-        """Add what the world violates; the network of all clauses listed so far."""
+        """Add the clauses that the world violates; return the network of all listed clauses."""
         current = CurrentWorld(self.session.world, world)
         found = []
         for clause in self._plain:
@@ -172,7 +161,7 @@ class LazyGrounding:
     def _choices(
         self, clause: PlannedClause, current: CurrentWorld
     ) -> list[tuple[int, ChooseStatuses]]:
-        """Which groundings are wanted, with the sign of the weights they are wanted for."""
+        """Return the choices of violated groundings, with the sign of their weights."""
         here = self.problem.weight_table.value[self._weights(clause.feature)]
         choices: list[tuple[int, ChooseStatuses]] = []
         if clause.feature.hard or (here > 0).any():
@@ -205,7 +194,7 @@ class LazyGrounding:
         return found
 
     def _surviving_negative(self) -> np.ndarray:
-        """float64[num_weights], surviving groundings of the negative weights, only counted."""
+        """Count surviving groundings of negative weights, float64[num_weights]."""
         session = self.session
         counts = np.zeros(len(self._negative))
         for feature, template in self._plain:
@@ -224,7 +213,7 @@ class LazyGrounding:
 
 @dataclass(frozen=True)
 class CurrentWorld:
-    """Relations of the atoms that hold in a world, created when first asked for."""
+    """Relations of the atoms that are true in a world, created on first use."""
 
     known: GroundedWorld
     world: np.ndarray  # bool[num_base_atoms]
@@ -234,10 +223,10 @@ class CurrentWorld:
         return [self._false(literal) for literal in literals]
 
     def first_true(self, position: int) -> ChooseStatuses:
-        """The groundings whose first true literal is the one at `position`, by an unknown atom."""
+        """Choose groundings whose first true literal is at `position`, by an unknown atom."""
 
         def choose(literals: Sequence[Literal]) -> list[list[EvidenceStatus]]:
-            if position >= len(literals):  # some literals became equal
+            if position >= len(literals):  # equal literals were merged
                 return [[]]
             later = literals[position + 1 :]
             return [
@@ -279,8 +268,10 @@ class CurrentWorld:
 
 
 def _union(old: FlatRows, new: FlatRows) -> FlatRows:
-    """Rows of both, once each. All groundings of a clause are violated together, so a row found
-    again has the same count and must not be added to itself."""
+    """Return the rows of both, each once.
+
+    All groundings of a clause are violated together, so a row found again has the same count.
+    """
     both = concatenate_rows([old, new])
     merged = merge_rows(row_starts(both.length), both.literal, both.weight_id, both.multiplicity)
     count = merged.coefficient.copy()

@@ -1,31 +1,26 @@
-"""MaxWalkSAT: local search for a most likely world.
+"""MaxWalkSAT and iterated conditional modes: local search for a most likely world.
 
 Kautz, Selman & Jiang (A General Stochastic Approach to Solving Problems with Hard and Soft
-Constraints, 1997): repair a violated clause at a time, by the flip of one of its atoms that is
-best for the whole, or now and then by a random one. A clause of negative weight is violated when
-it is true, and is repaired by making a true literal false. A block moves as one.
+Constraints, 1997): repair one violated clause at a time, by the best flip of one of its atoms or,
+sometimes, by a random one. A clause of negative weight is violated if true, and repaired by making
+a true literal false. A block moves as one variable.
 
-Deviations, after SATLike (Lei & Cai, IJCAI 2018). Atoms whose flip is downhill are kept in a list,
-and as long as there is one, the best of a dozen of them flips, the oldest on ties; atoms flipped
-within the last `tabu` flips are passed over. Only in a local minimum a violated clause is repaired
-uphill, a hard one if there is any. Hard clauses weigh not a huge constant but a pressure that
-starts at the mean soft weight and grows in every local minimum in which they are violated.
+Deviations, after SATLike (Lei & Cai, IJCAI 2018). Atoms whose flip reduces the cost are kept in a
+list; while it is not empty, the best of a dozen of them flips, the oldest on ties. Atoms flipped
+within the last `tabu` flips are skipped. Only in a local minimum a violated clause is repaired at a
+loss, hard ones first. The weight of hard clauses starts at the mean soft weight and grows in every
+local minimum that violates them.
 
-What did not work: hard clauses that weigh more than all soft ones together, chosen as often as
-soft ones (no feasible world on maximum clique: there are always more violated soft clauses);
-repairing random violated clauses throughout, as the original does (a large network then never
-settles: eighty times the distance to the optimum on Tuffy's paper classification after a million
-flips); restarts from random worlds, which throw away what hard clauses cost to find: we restart
-from the best world with a part of the atoms redrawn. Chains of counters (satellite02ac) are hard
-for it all the same: a feasible world is found from few seeds only.
+What failed: hard clauses heavier than all soft ones and chosen equally often (no feasible world on
+maximum clique); repairing random violated clauses throughout, as the original does (80 times the
+distance to the optimum on Tuffy's paper classification after a million flips); restarts from random
+worlds, which lose the hard clauses: we restart from the best world with some atoms redrawn. Chains
+of counters (satellite02ac) stay hard: few seeds find a feasible world.
 
-Iterated conditional modes: the cheapest local search for a most likely world.
-
-Besag (On the Statistical Analysis of Dirty Pictures, 1986): set each variable in turn to its most
-likely value given all others, until nothing changes. The world it ends in is a local optimum: no
-single flip, and no single move of a block, is better. Hard clauses weigh more than all soft ones
-together, so a world that satisfies them is never left; where the start violates some,
-`maxwalksat` first looks for a world that does not.
+Iterated conditional modes (Besag, On the Statistical Analysis of Dirty Pictures, 1986): set each
+variable in turn to its best value given the others, until nothing changes. Hard clauses outweigh
+all soft ones, so a feasible world stays feasible; an infeasible start is repaired by MaxWalkSAT
+first.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
     from lapis.inference.map.maxwalksat_kernel import Clauses, MaxWalkSatState
 
 
-CHUNK = 100_000  # flips between two looks at the clock
+CHUNK = 100_000  # flips between checks of the time
 NOISE = 0.1
 TABU = 4
 REDRAWN = 0.1  # share of atoms redrawn at a restart
@@ -57,7 +52,7 @@ def search_world(
     first_feasible: bool = False,
     stop: Stop | None = None,
 ) -> ComponentResult:
-    """The best world found within `restarts` tries of `max_flips` flips each.
+    """Return the best world found within `restarts` tries of `max_flips` flips each.
 
     `first_feasible` ends the search at the first world without a violated hard clause.
     """
@@ -90,14 +85,14 @@ def search_world(
 
 
 def initial_world(objective: MapObjective) -> np.ndarray:
-    """All false but for the first atom of each exactly-one block."""
+    """Return the world of false atoms, with the first atom of each exactly-one block true."""
     world = np.zeros(objective.num_atoms, bool)
     world[objective.block_atom[objective.block_start[:-1][objective.block_exact]]] = True
     return world
 
 
 def prepare(objective: MapObjective, start: np.ndarray) -> tuple[Clauses, MaxWalkSatState]:
-    """The kernels' arrays for a world that respects the blocks; weights are scaled to at most 1."""
+    """Return the kernels' arrays for a world that respects the blocks."""
     from lapis.inference.map.maxwalksat_kernel import Clauses, MaxWalkSatState
     from lapis.network.components import index_atoms
 
@@ -135,13 +130,13 @@ def prepare(objective: MapObjective, start: np.ndarray) -> tuple[Clauses, MaxWal
 
 
 def pressure_step(objective: MapObjective) -> float:
-    """What hard clauses weigh at first, and by how much they grow: the mean soft weight."""
+    """Return the initial weight of hard clauses and its increment: the mean soft weight."""
     soft = np.abs(objective.weight[~objective.hard])
     return float(soft.mean()) * objective.scale if len(soft) else 1.0
 
 
 def redraw_some(objective: MapObjective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A part of the atoms outside blocks, and of the blocks, drawn anew."""
+    """Redraw a share of the atoms outside blocks, and of the blocks."""
     changed = world.copy()
     chosen = (rng.random(len(world)) < REDRAWN) & (objective.block_of < 0)
     changed[chosen] = rng.random(int(chosen.sum())) < 0.5
@@ -161,7 +156,7 @@ def iterate_modes(
     start: np.ndarray | None = None,
     stop: Stop | None = None,
 ) -> ComponentResult:
-    """A local optimum near `start`; no world if no feasible one to start from was found."""
+    """Return a local optimum near `start`; no world if no feasible start was found."""
     from lapis.inference.map.maxwalksat_kernel import begin_walk, sweep_downhill
 
     world = initial_world(objective) if start is None else start

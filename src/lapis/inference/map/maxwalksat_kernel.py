@@ -1,9 +1,8 @@
-"""The moving parts of MaxWalkSAT: counters, gains and lists of violated clauses, per flip.
+"""The kernels of `maxwalksat`: counters, gains and lists of violated clauses, updated per flip.
 
-A world's flips are the only thing that costs time, so everything a choice needs is kept up to
-date by them: `true_count` of each clause, `gain` of each atom (how much the weighted violation
-falls if it flips: −w where it is a clause's only true literal, +w where no literal is true), the
-lists of violated hard and soft clauses, and the list of atoms whose flip is downhill.
+`gain` of an atom is the decrease of the weighted violation if it flips: −w if it is a clause's only
+true literal, +w if no literal is true. Lists of violated hard and soft clauses, and of atoms with a
+positive gain, make each choice cheap.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lapis.inference.random_numbers import uniform, uniform_below
 from lapis.runtime.kernels import entry, inner
 
 HARD, SOFT = 0, 1  # rows of `violated` and of `num_violated`
-SAMPLES = 12  # downhill atoms, or violated soft clauses, of which the best is taken
+SAMPLES = 12  # atoms with positive gain, or violated soft clauses, compared for each choice
 LEAST_GAIN = 1e-9
 
 
@@ -36,12 +35,12 @@ class Clauses(NamedTuple):
 
 
 class MaxWalkSatState(NamedTuple):
-    """A world and what is kept up to date about it."""
+    """A world, and counters and lists that flips update."""
 
     world: np.ndarray  # bool[num_atoms]
-    best: np.ndarray  # bool[num_atoms], the best feasible world met
+    best: np.ndarray  # bool[num_atoms], the best feasible world so far
     true_count: np.ndarray  # int32[num_clauses]
-    pressure: np.ndarray  # float64[num_clauses], the weight the walk uses: grows where hard
+    pressure: np.ndarray  # float64[num_clauses], the weight in the walk; grows if hard
     gain: np.ndarray  # float64[num_atoms]
     violated: np.ndarray  # int32[2, num_clauses], the violated hard and soft clauses
     position: np.ndarray  # int32[num_clauses], in its list; −1 if not violated
@@ -51,14 +50,14 @@ class MaxWalkSatState(NamedTuple):
     downhill_position: np.ndarray  # int32[num_atoms], −1 if not there
     num_downhill: np.ndarray  # int64[1]
     log: np.ndarray  # int32[num_atoms], atoms flipped since the best world
-    num_log: np.ndarray  # int64[1], beyond the length of the log if it was too short
+    num_log: np.ndarray  # int64[1], larger than the log if it was too short
     flips: np.ndarray  # int64[1]
     cost: np.ndarray  # float64[2], of the soft clauses violated now and in the best world
 
 
 @entry
 def begin_walk(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
-    """Set everything up for `walk.world`; the best cost is kept."""
+    """Set up the counters of `walk.world`; the best cost is kept."""
     walk.gain[:] = 0.0
     walk.num_violated[:] = 0
     walk.last_flip[:] = -(1 << 40)
@@ -92,6 +91,7 @@ def begin_walk(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
 
 @inner
 def _change_gain(clauses, walk, atom, amount):  # type: ignore[no-untyped-def]
+    """Change the gain of an atom, and its place in the list of positive gains."""
     gain = walk.gain[atom] + amount
     walk.gain[atom] = gain
     at = walk.downhill_position[atom]
@@ -110,6 +110,7 @@ def _change_gain(clauses, walk, atom, amount):  # type: ignore[no-untyped-def]
 
 @inner
 def _enlist(clauses, walk, clause):  # type: ignore[no-untyped-def]
+    """Add a clause to the list of violated ones."""
     kind = HARD if clauses.hard[clause] else SOFT
     walk.position[clause] = walk.num_violated[kind]
     walk.violated[kind, walk.num_violated[kind]] = clause
@@ -119,6 +120,7 @@ def _enlist(clauses, walk, clause):  # type: ignore[no-untyped-def]
 
 @inner
 def _strike(clauses, walk, clause):  # type: ignore[no-untyped-def]
+    """Remove a clause from the list of violated ones."""
     kind = HARD if clauses.hard[clause] else SOFT
     walk.num_violated[kind] -= 1
     moved = walk.violated[kind, walk.num_violated[kind]]
@@ -130,7 +132,7 @@ def _strike(clauses, walk, clause):  # type: ignore[no-untyped-def]
 
 @inner
 def flip_atom(clauses, walk, atom):  # type: ignore[no-untyped-def]
-    """Flip one atom."""
+    """Flip one atom and update the counters."""
     world, literal = walk.world, clauses.literal
     value = not world[atom]
     world[atom] = value
@@ -162,7 +164,7 @@ def flip_atom(clauses, walk, atom):  # type: ignore[no-untyped-def]
 
 @inner
 def _other_true(clauses, walk, first, atom):  # type: ignore[no-untyped-def]
-    """The first atom other than this one whose literal is true; there is one."""
+    """Return the first atom other than this one whose literal is true; there is one."""
     k = first
     while True:
         other = abs(clauses.literal[k]) - 1
@@ -173,7 +175,7 @@ def _other_true(clauses, walk, first, atom):  # type: ignore[no-untyped-def]
 
 @inner
 def partner_of(clauses, walk, atom):  # type: ignore[no-untyped-def]
-    """The atom that has to flip with this one for its block's sake; −1 none, −2 impossible."""
+    """Return the atom of the block that must flip too; −1: none, −2: impossible."""
     block = clauses.block_of[atom]
     if block < 0:
         return -1
@@ -198,7 +200,7 @@ def partner_of(clauses, walk, atom):  # type: ignore[no-untyped-def]
 
 @inner
 def best_move(clauses, walk, clause, tabu):  # type: ignore[no-untyped-def]
-    """(atom, gain): the best flip that repairs a violated clause, the oldest on ties; −1 none."""
+    """Return (atom, gain) of the best repair of a violated clause; −1: none. Ties: the oldest."""
     repair_true = walk.pressure[clause] < 0
     chosen, top, oldest = -1, -np.inf, 0
     for k in range(clauses.clause_start[clause], clauses.clause_start[clause + 1]):
@@ -222,7 +224,7 @@ def best_move(clauses, walk, clause, tabu):  # type: ignore[no-untyped-def]
 
 @inner
 def random_move(clauses, walk, clause, rng):  # type: ignore[no-untyped-def]
-    """A random atom whose flip helps to repair the clause."""
+    """Return a random atom whose flip helps to repair the clause."""
     first, last = clauses.clause_start[clause], clauses.clause_start[clause + 1]
     repair_true = walk.pressure[clause] < 0
     k = first + uniform_below(rng, last - first)
@@ -243,7 +245,7 @@ def press_hard(clauses, walk, amount):  # type: ignore[no-untyped-def]
 
 @inner
 def choose_atom(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-def]
-    """The atom to flip next; −1 where every choice is tabu."""
+    """Return the atom to flip next; −1 if every choice is tabu."""
     chosen = _best_downhill(walk, tabu, rng)
     if chosen >= 0:
         return chosen
@@ -256,8 +258,8 @@ def choose_atom(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyp
         return chosen
     number = walk.num_violated[SOFT]
     if len(clauses.block_exact) > 0:
-        # Moves of blocks are in no list; look for one in some violated clauses, and go uphill
-        # only about once for every look at all of them.
+        # Moves of blocks are in no list. Try some violated clauses; accept a loss only about
+        # once for every pass over all of them.
         top = 0.0
         for _ in range(min(SAMPLES, number)):
             clause = walk.violated[SOFT, uniform_below(rng, number)]
@@ -275,7 +277,7 @@ def choose_atom(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyp
 
 @inner
 def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
-    """The best of some atoms whose flip is downhill, the oldest on ties; −1 none."""
+    """Return the best of some atoms with positive gain, the oldest on ties; −1: none."""
     chosen, top, oldest = -1, 0.0, 0
     number = walk.num_downhill[0]
     for i in range(min(SAMPLES, number)):
@@ -291,7 +293,7 @@ def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
 
 @entry
 def advance_walk(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  # type: ignore[no-untyped-def]
-    """Flip up to `num_flips` times; true where there is nothing left to search for."""
+    """Flip up to `num_flips` times; return True if the search is finished."""
     end = walk.flips[0] + num_flips
     while True:
         feasible = walk.num_violated[HARD] == 0
@@ -315,7 +317,7 @@ def advance_walk(clauses, walk, num_flips, noise, tabu, step, first_feasible, rn
 
 @inner
 def _save(walk):  # type: ignore[no-untyped-def]
-    """The current world is the best: redo in the old best what was flipped since."""
+    """Store the current world as the best, by replaying the flips since the last best one."""
     walk.cost[1] = walk.cost[0]
     if walk.num_log[0] <= len(walk.log):
         for i in range(walk.num_log[0]):
@@ -328,9 +330,9 @@ def _save(walk):  # type: ignore[no-untyped-def]
 
 @entry
 def sweep_downhill(clauses, walk):  # type: ignore[no-untyped-def]
-    """One pass over the atoms, flipping each whose flip is downhill; true if any was.
+    """Flip each atom with a positive gain once, in order; return whether any was flipped.
 
-    The gain of a block's move is exact, since its two flips are tried one by one.
+    The gain of a block's move is exact, because its two flips are tried one after the other.
     """
     moved = False
     for atom in range(len(walk.world)):

@@ -1,14 +1,14 @@
-"""What MAP methods optimise: a network's clauses with their effective weights, merged.
+"""The objective of MAP methods: a network's clauses with effective weights, merged.
 
-A clause's effective weight w is weights[weight_id]·coefficient. It is *violated* when it is false
-and w > 0, or true and w < 0, and then costs |w|; hard clauses and blocks may not be violated. So
+A clause's effective weight w is weights[weight_id]·coefficient. It is *violated* if it is false and
+w > 0, or true and w < 0, and then costs |w|. Hard clauses and blocks may not be violated. So
 
     score(world) = ceiling − cost(world),   ceiling = offset + Σ_{w > 0} w,
 
-and a most likely world is one of least cost. Methods and proofs of optimality work on costs: the
-offset holds what evidence decides, may be 10^12 and more, and would swallow the digits that count.
-Clauses with the same literals are one, a unit clause and its negation are one, and clauses of
-weight 0 are none; so costs are as Tuffy counts them.
+and a most likely world has the least cost. Methods and proofs use costs, because the offset
+contains the decided groundings: it may exceed 10^12, and a sum with it would lose digits. Clauses
+with the same literals are merged, a unit clause and its negation too, and clauses of weight 0 are
+dropped, so costs agree with Tuffy's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import Network
 
-MAX_DECIMALS = 6  # of weights whose sums are taken to be multiples of a unit
-RESOLUTION = 1e-12  # of the largest weight: what searches in floats tell apart
+MAX_DECIMALS = 6  # of weights that are tested for a common unit
+RESOLUTION = 1e-12  # of the largest weight: smaller differences are rounding
 
 
 @dataclass(frozen=True)
@@ -48,66 +48,69 @@ class MapObjective:
 
     @cached_property
     def hard(self) -> np.ndarray:
-        """bool[num_clauses]"""
+        """bool[num_clauses], the hard clauses."""
         return np.isinf(self.weight)
 
     @cached_property
     def length(self) -> np.ndarray:
-        """int64[num_clauses], the number of literals"""
+        """int64[num_clauses], the number of literals."""
         return np.diff(self.clause_start)
 
     @cached_property
     def ceiling(self) -> float:
-        """The score of a world that violates nothing, if there were one."""
+        """The score of a world that violates nothing."""
         soft = self.weight[~self.hard]
         return self.offset + float(soft[soft > 0].sum())
 
     @cached_property
     def unit(self) -> float:
-        """Costs are multiples of this; 0 where the weights suggest no such number."""
+        """All costs are multiples of this; 0 if the weights have no such unit."""
         return common_unit(np.abs(self.weight[~self.hard]))
 
     @cached_property
     def scale(self) -> float:
-        """A power of two; times this, the largest soft weight is in [1/2, 1)."""
+        """A power of two that scales the largest soft weight into [1/2, 1)."""
         largest = float(np.abs(self.weight[~self.hard]).max(initial=0.0))
         return 2.0 ** min(-math.frexp(largest)[1], 1000)
 
     @property
     def resolution(self) -> float:
-        """Costs that differ by less are the same to a search in floats."""
+        """Costs that differ by less are equal in float arithmetic."""
         return RESOLUTION / self.scale
 
     def least_cost(self, bound: float) -> float:
-        """No world costs less, where a search in floats has found that none is below the bound."""
+        """Return a lower bound of all costs, given a bound found in float arithmetic."""
         bound -= self.resolution
         if self.unit > 1e3 * self.resolution:
             bound = self.unit * math.ceil(bound / self.unit - 1e-6)
         return max(0.0, bound)
 
     def is_proven(self, cost: float, bound: float) -> bool:
-        """The bound proves a cost to be least, as far as sums of floats tell."""
+        """Return whether the bound proves the cost to be least, up to rounding."""
         return cost < math.inf and cost - bound <= 2.0 * self.resolution + RESOLUTION * cost
 
     @cached_property
     def block_of(self) -> np.ndarray:
-        """int32[num_atoms], the block of each atom, −1 for none"""
+        """int32[num_atoms], the block of each atom, −1 for none."""
         block_of = np.full(self.num_atoms, -1, np.int32)
         number = np.arange(len(self.block_exact), dtype=np.int32)
         block_of[self.block_atom] = np.repeat(number, np.diff(self.block_start))
         return block_of
 
     def rows_of(self, clauses: np.ndarray, size: int) -> np.ndarray:
-        """int32[num_chosen, size], the literals of clauses of this length."""
+        """Return the literals of clauses of this length, int32[num_chosen, size]."""
         return self.literal[self.clause_start[clauses][:, None] + np.arange(size)]
 
     def is_satisfied(self, world: np.ndarray) -> np.ndarray:
-        """bool[num_clauses], for a world bool[num_atoms]."""
+        """Return bool[num_clauses] for a world bool[num_atoms]."""
         holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
         return row_sums(self.clause_start, holds) > 0
 
     def cost(self, world: np.ndarray) -> float:
-        """Σ |weight| over violated soft clauses; +inf where a hard one or a block is."""
+        """Return Σ |weight| of violated soft clauses.
+
+        +inf if a hard clause or block is violated.
+        """
         satisfied = self.is_satisfied(world)
         if not satisfied[self.hard].all():
             return np.inf
@@ -118,13 +121,13 @@ class MapObjective:
         return float(np.abs(self.weight[violated]).sum())
 
     def score(self, world: np.ndarray) -> float:
-        """offset + Σ weight over true soft clauses; −inf where a hard one or a block fails."""
+        """Return the score of a world; −inf if a hard clause or a block is violated."""
         return self.ceiling - self.cost(world)
 
 
 @dataclass(frozen=True)
 class ComponentResult:
-    """A world of an objective, and what a method has proven about it."""
+    """A world of an objective, and its bound."""
 
     world: np.ndarray | None  # bool[num_atoms]; None if no feasible world was found
     cost: float  # +inf without a world
@@ -143,7 +146,7 @@ class MapComponent(NamedTuple):
 
 
 def objective_of(network: Network) -> MapObjective:
-    """Effective weights of a network, equal clauses merged."""
+    """Return the objective of a network, equal clauses merged."""
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     start, literal, weight, always = merge_equal_clauses(
         network.clause_start, network.literal, weight
@@ -167,9 +170,9 @@ def objective_of(network: Network) -> MapObjective:
 def merge_units_of_atoms(
     literal: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Atoms with soft unit clauses, what each gains by being true, and the score that is left over.
+    """Return atoms with soft unit clauses, the gain of each if true, and the constant part.
 
-    w·1[a] + v·1[¬a] = v + (w − v)·1[a]; where that is negative it is w + (v − w)·1[¬a].
+    w·1[a] + v·1[¬a] = v + (w − v)·1[a]; if that is negative it is w + (v − w)·1[¬a].
     """
     atom, inverse = np.unique(np.abs(literal) - 1, return_inverse=True)
     gain = np.bincount(inverse, np.where(literal > 0, weight, -weight), len(atom))
@@ -179,7 +182,7 @@ def merge_units_of_atoms(
 
 
 def split_components(objective: MapObjective, component: np.ndarray) -> list[MapComponent]:
-    """The objective's components, given the label of each atom; offsets are left out."""
+    """Return the objective's components, given the label of each atom; without offsets."""
     first_atom = np.abs(objective.literal[objective.clause_start[:-1]]) - 1
     block_first = objective.block_atom[objective.block_start[:-1]]
     count = int(component.max(initial=-1)) + 1
@@ -209,7 +212,7 @@ def split_components(objective: MapObjective, component: np.ndarray) -> list[Map
 
 
 def rows_by_label(label: np.ndarray, count: int) -> list[np.ndarray]:
-    """The positions of each label 0 … count − 1, in order."""
+    """Return the positions of each label 0 … count − 1, in order."""
     order = np.argsort(label, kind="stable")
     ends = np.cumsum(np.bincount(label, minlength=count))
     return np.split(order, ends[:-1]) if count else []
@@ -220,7 +223,7 @@ def merge_equal_clauses(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Add the weights of clauses with the same literals; drop those with weight 0.
 
-    The last value is the weight of soft clauses that a hard one makes true in every world.
+    The last value is the weight of soft clauses that a hard clause makes true in every world.
     """
     length = np.diff(start)
     empty = length == 0
@@ -251,7 +254,7 @@ def merge_equal_clauses(
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows, and which of them each row is."""
+    """Return the distinct rows, and the number of each row's."""
     if rows.shape[1] <= 2:  # packed in one integer, which sorts ten times faster
         wide = rows.astype(np.int64)
         key = wide[:, 0] * (1 << 32) + wide[:, -1]
@@ -262,13 +265,13 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def literal_code(literal: np.ndarray) -> np.ndarray:
-    """±(atom + 1) → 2·atom, or 2·atom + 1 if negated."""
+    """Map literals ±(atom + 1) to codes 2·atom, and 2·atom + 1 if negated."""
     code: np.ndarray = 2 * (np.abs(literal) - 1) + (literal < 0)
     return code.astype(np.int32)
 
 
 def common_unit(values: np.ndarray) -> float:
-    """The greatest number whose multiples all values are, if they have few decimals; else 0.
+    """Return the greatest number that divides all values if they have few decimals; else 0.
 
     >>> common_unit(np.array([0.5, 0.75])), common_unit(np.array([6.0, 4.0]))
     (0.25, 2.0)

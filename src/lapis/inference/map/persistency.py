@@ -1,58 +1,39 @@
-"""Costs as fields on atoms and couplings of pairs, in whole numbers.
+"""Atoms fixed by a minimum cut: all of an attractive network, some of others.
 
-A violated clause is a product of literals: with u = ¬l, the clause l₁ ∨ … ∨ l_k of weight w costs
+Costs as pairs. A violated clause is a product of literals: with u = ¬l, l₁ ∨ … ∨ l_k of weight w
+costs
 
-    w · u₁ ⋯ u_k  where w > 0,      |w| − |w| · u₁ ⋯ u_k  where w < 0.
+    w · u₁ ⋯ u_k  if w > 0,      |w| − |w| · u₁ ⋯ u_k  if w < 0.
 
-One literal is a field, two are a coupling: x·ȳ and x̄·y attract, x·y and x̄·ȳ repel, and where a pair
-has both they cancel to fields, x·y + x·ȳ = x. Longer products with a minus need one auxiliary atom,
+One literal is a field, two are a coupling: x·ȳ and x̄·y attract, x·y and x̄·ȳ repel; a pair with both
+cancels to fields, x·y + x·ȳ = x. Longer negative products need one auxiliary atom,
 
     −a · u₁ ⋯ u_k = min_z  a · (Σ z·ū_i − z)
 
-(Freedman & Drineas 2005), and three literals with a plus have one with a minus beside a pair,
-a·u₁u₂u₃ = a·u₁u₂ − a·u₁u₂ū₃ (Fix et al. 2011), where u₃ is the literal whose sign the others do not
-have: so the clauses of a weighted conjunction of up to three atoms come out attractive. Components
-with other clauses, or with blocks, are left to other methods.
+(Freedman & Drineas 2005). A positive product of three literals is a negative one and a pair,
+a·u₁u₂u₃ = a·u₁u₂ − a·u₁u₂ū₃ (Fix et al. 2011), where u₃ is the literal with the odd sign, so that
+the clauses of a weighted conjunction of up to three atoms become attractive. Components with other
+clauses, or with blocks, are left to other methods.
 
-Weights become multiples of a power of two, 2^58 of them at the atom with the most: doubles within
-five bits of that are kept exactly, and what is lost of others is added up in `error`. From there on
-nothing is rounded, so a cut is minimal or it is not. (Where there are hard clauses, flows add up
-along them, and it is 2^58 for all atoms together.)
+Integer weights. Weights are rounded to multiples of a power of two, up to 2^58 at the atom with the
+largest sum (over all atoms if there are hard clauses, along which flows add up). Later steps do not
+round. `error` bounds the rounding of a world's cost, so the world found costs at most 2·error more
+than the best.
 
-Maximum flow in whole numbers: shortest augmenting paths, many at a time.
+Roof duality (Hammer, Hansen & Simeone 1984; Boros & Hammer 2002). Each literal is a node. The cost
+a·u·v is an arc u → v̄ and its mirror v → ū of capacity a; the cost of one literal comes from the
+source or goes to the sink. If x is on the source's side of a minimum cut and x̄ is not, some most
+likely world has x true, for all such atoms at once (persistency). A component that is attractive
+after flipping signs splits into two mirror halves. One of them is solved (Greig, Porteous & Seheult
+1989), and fixes every atom. Of atoms that neither source nor sink reaches, x or x̄ is taken by the
+order of strongly connected components, as in 2-SAT; only atoms with x and x̄ in one component stay
+open (Kolmogorov & Rother 2007).
 
-Dinic (1970): distances from the source by breadth first search, then paths along increasing
-distance until none is left, and again until the sink is out of reach. What the source still
-reaches is then the smallest source side of a minimum cut.
-
-Deviations. Source and sink are no nodes: a node has an excess, which comes from the source or, if
-negative, goes to the sink. The search ends at the distance of the nearest sinks, and paths are
-walked backwards from those, where every step but a saturated one leads to the source.
-
-Others weighed: scipy's `maximum_flow`, also Dinic's, takes twice as long (100,000 smokers with ten
-friends each: 0.68 s to 0.29 s), and has capacities and totals of 32 bits, so that the weights of a
-million would be rounded to a thousandth. Search trees that are kept (Boykov & Kolmogorov 2004) gain
-where paths are long, as in images; here they have seven arcs at most.
-
-Atoms that a minimum cut settles: all of an attractive network, a part of any other.
-
-Roof duality (Hammer, Hansen & Simeone 1984; Boros & Hammer 2002). Each literal is a node; what two
-literals pay together, a·u·v, is an arc u → v̄ and its mirror v → ū of capacity a; what one pays
-comes from the source or goes to the sink. A minimum cut of this double cover is twice the best
-bound that the linear program of the pairs has, and it settles atoms: where x is on the source's
-side and x̄ is not, some most likely world has x true, all such atoms at once (persistency).
-
-A component that attracts after changing the signs of some atoms falls apart, in the double cover,
-into two mirrored halves. One of them is kept: its minimum cut is the minimum cut of Greig,
-Porteous & Seheult (1989), and settles every atom.
-
-Atoms that neither source nor sink reaches are ties of the bound. Any set of literals that no
-residual arc leaves is a minimum cut too, so of x and x̄ the one is taken that comes later in the
-order of strongly connected components, as for clauses of two literals; only atoms with x and x̄ in
-one component are left open (Kolmogorov & Rother 2007).
-
-What rounding does: the cut is minimal for whole-number weights, which no world's cost misses by
-more than `error`; so the world that follows costs at most 2·error more than the best.
+Maximum flow: Dinic (1970). Source and sink are no nodes: a node has an excess from the source or,
+if negative, to the sink. The breadth-first search stops at the nearest sinks, and paths are walked
+back from these. scipy's `maximum_flow` takes twice as long (100,000 smokers with ten friends each:
+0.68 s instead of 0.29 s) and has capacities of 32 bits. Persistent search trees (Boykov &
+Kolmogorov 2004) gain on long paths, as in images; paths here have at most seven arcs.
 """
 
 from __future__ import annotations
@@ -65,19 +46,19 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.map.objective import MapObjective, literal_code
-from lapis.network.components import find_root, number_trees
-from lapis.runtime.kernels import allocating_entry, entry
+from lapis.network.csr import row_starts
+from lapis.runtime.kernels import entry, inner
 
-BITS = 58  # of sums of soft weights
+BITS = 58  # of sums of integer weights
 INFINITE = 1 << 61  # hard
 
 
 @dataclass(frozen=True)
 class Couplings:
-    """Σ field·x over true nodes, and what pairs of nodes pay; atoms first, then auxiliary nodes.
+    """Σ field·x over true nodes, and costs of pairs of nodes: atoms first, then auxiliary nodes.
 
-    A pair that attracts pays `forward` for x·ȳ and `backward` for x̄·y, one that repels `forward`
-    for x·y and `backward` for x̄·ȳ.
+    An attractive pair costs `forward` for x·ȳ and `backward` for x̄·y, a repelling one `forward` for
+    x·y and `backward` for x̄·ȳ.
     """
 
     field: np.ndarray  # int64[num_nodes], cost of true less cost of false; ±INFINITE where hard
@@ -86,12 +67,12 @@ class Couplings:
     repels: np.ndarray  # bool[num_pairs]
     forward: np.ndarray  # int64[num_pairs], INFINITE where hard
     backward: np.ndarray  # int64[num_pairs]
-    taken: np.ndarray  # bool[num_atoms], those of the components that can be written so
-    error: float  # Σ |w − rounded w|: no world's cost is further away from its true one
+    taken: np.ndarray  # bool[num_atoms], atoms of the components with this form
+    error: float  # Σ |w − rounded w|, a bound of the error of any world's cost
 
 
 class QuadraticTerms(NamedTuple):
-    """Products of two literals, as codes, and what they cost."""
+    """Products of two literals, as codes, and their costs."""
 
     one: np.ndarray  # int64[num_terms]
     other: np.ndarray  # int64[num_terms]
@@ -99,7 +80,7 @@ class QuadraticTerms(NamedTuple):
 
 
 def build_couplings(objective: MapObjective, component: np.ndarray) -> Couplings:
-    """The components, int32[num_atoms] labels, that are fields and couplings."""
+    """Return the components, int32[num_atoms] labels, as fields and couplings."""
     taken = writable_atoms(objective, component)
     mine = taken[np.abs(objective.literal[objective.clause_start[:-1]]) - 1]
     weight, error = whole_weights(objective, mine)
@@ -122,7 +103,7 @@ def build_couplings(objective: MapObjective, component: np.ndarray) -> Couplings
 
 
 def writable_atoms(objective: MapObjective, component: np.ndarray) -> np.ndarray:
-    """bool[num_atoms], atoms of components whose clauses all have a form above, and no blocks."""
+    """Return atoms of components without blocks or clauses of other forms, bool[num_atoms]."""
     length = objective.length
     clause = (length <= 2) | (objective.weight < 0) | ((length == 3) & ~objective.hard)
     bad = np.zeros(int(component.max(initial=-1)) + 1, bool)
@@ -135,9 +116,9 @@ def writable_atoms(objective: MapObjective, component: np.ndarray) -> np.ndarray
 
 
 def whole_weights(objective: MapObjective, mine: np.ndarray) -> tuple[np.ndarray, float]:
-    """int64[num_clauses], rounded multiples of a power of two; INFINITE where hard."""
+    """Return rounded multiples of a power of two, int64[num_clauses]; INFINITE if hard."""
     soft = mine & ~objective.hard
-    # Of 2^−60 of the weights, whose sum is finite where theirs is not.
+    # Times 2^−60, so that the sum is finite.
     share = np.where(soft, objective.weight, 0.0) * 2.0**-60 * (objective.length + 1)
     if (mine & objective.hard).any():
         most = float(np.abs(share).sum())
@@ -152,14 +133,14 @@ def whole_weights(objective: MapObjective, mine: np.ndarray) -> tuple[np.ndarray
 
 
 def add_cost(field: np.ndarray, code: np.ndarray, cost: np.ndarray) -> None:
-    """A cost of literals that hold; ¬x costs c as −c·x does."""
+    """Add a cost of true literals to the fields; ¬x costs c as −c·x does."""
     np.add.at(field, code >> 1, np.where(code & 1, -cost, cost))
 
 
 def pair_terms(
     objective: MapObjective, clauses: np.ndarray, weight: np.ndarray, field: np.ndarray
 ) -> QuadraticTerms:
-    """w·u·v, and −a·u·v = a·u·v̄ − a·u."""
+    """Return w·u·v, and −a·u·v = a·u·v̄ − a·u."""
     one, other = literal_code(-objective.rows_of(clauses, 2)).T.astype(np.int64)
     cost = weight[clauses]
     minus = cost < 0
@@ -170,7 +151,7 @@ def pair_terms(
 def long_terms(
     chosen: np.ndarray, weight: np.ndarray, auxiliary: np.ndarray, field: np.ndarray
 ) -> list[QuadraticTerms]:
-    """Products of three or more literals, int64[num_clauses, length], each with its auxiliary."""
+    """Return products of three or more literals, int64[num_clauses, length], with auxiliaries."""
     plus = weight > 0
     terms = []
     if plus.any():
@@ -195,7 +176,7 @@ def long_terms(
 def merge_terms(
     terms: QuadraticTerms, field: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(first, second, repels, forward, backward), the pairs; what cancels goes to the fields."""
+    """Return pairs (first, second, repels, forward, backward); move cancelled costs to fields."""
     low = np.minimum(terms.one, terms.other)
     high = np.maximum(terms.one, terms.other)
     key, pair = np.unique((low >> 1) * len(field) + (high >> 1), return_inverse=True)
@@ -221,7 +202,7 @@ def merge_terms(
 def cancel(
     cost: np.ndarray, first: np.ndarray, second: np.ndarray, field: np.ndarray
 ) -> np.ndarray:
-    """What attracts against what repels: x·y + x·ȳ = x, and so on; two hard ones stay."""
+    """Cancel attraction against repulsion: x·y + x·ȳ = x, and so on; two hard ones stay."""
     x, y = 2 * first, 2 * second
     for attracts, repels, literal in ((1, 0, x), (1, 3, y + 1), (2, 0, y), (2, 3, x + 1)):
         both = np.minimum(cost[attracts], cost[repels])
@@ -232,11 +213,11 @@ def cancel(
     return cost
 
 
-HUGE = INFINITE >> 1  # no sum of soft capacities is as large
+HUGE = INFINITE >> 1  # larger than any sum of soft capacities
 
 
 class Residual(NamedTuple):
-    """Arcs by their tails, with the capacity that is left."""
+    """Arcs by their tails, with the remaining capacity."""
 
     start: np.ndarray  # int64[num_nodes + 1]
     to: np.ndarray  # int32[num_arcs]
@@ -247,17 +228,27 @@ class Residual(NamedTuple):
 def build_residual(
     num_nodes: int, tail: np.ndarray, head: np.ndarray, forward: np.ndarray, backward: np.ndarray
 ) -> Residual:
-    """An arc each way for each edge, int32[num_edges] nodes and int64[num_edges] capacities."""
-    return Residual(*_build(num_nodes, tail, head, forward, backward))
+    """Return two arcs for each edge, int32[num_edges] nodes and int64[num_edges] capacities."""
+    tails, heads = np.column_stack((tail, head)).ravel(), np.column_stack((head, tail)).ravel()
+    order = np.argsort(tails, kind="stable")
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    reverse = place.reshape(-1, 2)[:, ::-1].reshape(-1)
+    return Residual(
+        row_starts(np.bincount(tails, minlength=num_nodes)),
+        heads[order].astype(np.int32),
+        np.column_stack((forward, backward)).ravel()[order],
+        reverse[order],
+    )
 
 
 def find_maximum_flow(
     residual: Residual, excess: np.ndarray, should_stop: Callable[[], bool]
 ) -> np.ndarray | None:
-    """Push all that can flow; bool[num_nodes], what the source still reaches.
+    """Push a maximum flow; return the nodes that the source still reaches, bool[num_nodes].
 
-    Changes the capacities and the excess, int64[num_nodes]. None if told to stop, or if a flow
-    without bound shows that hard clauses contradict each other.
+    Changes the capacities and the excess, int64[num_nodes]. Return None if stopped, or if an
+    unbounded flow shows that hard clauses contradict each other.
     """
     num_nodes = len(excess)
     level = np.empty(num_nodes, np.int32)
@@ -274,31 +265,9 @@ def find_maximum_flow(
             return None
 
 
-@allocating_entry
-def _build(num_nodes, tail, head, forward, backward):  # type: ignore[no-untyped-def]
-    start = np.zeros(num_nodes + 1, np.int64)
-    for edge in range(len(tail)):
-        start[tail[edge] + 1] += 1
-        start[head[edge] + 1] += 1
-    for node in range(num_nodes):
-        start[node + 1] += start[node]
-    place = start[:-1].copy()
-    to = np.empty(2 * len(tail), np.int32)
-    reverse = np.empty(2 * len(tail), np.int32)
-    capacity = np.empty(2 * len(tail), np.int64)
-    for edge in range(len(tail)):
-        there, back = place[tail[edge]], place[head[edge]]
-        place[tail[edge]] += 1
-        place[head[edge]] += 1
-        to[there], to[back] = head[edge], tail[edge]
-        capacity[there], capacity[back] = forward[edge], backward[edge]
-        reverse[there], reverse[back] = back, there
-    return start, to, capacity, reverse
-
-
 @entry
 def _find_levels(residual, excess, level, queue):  # type: ignore[no-untyped-def]
-    """(number of nodes reached, distance of the nearest sinks or −1)."""
+    """Return (number of reached nodes, distance of the nearest sinks or −1)."""
     start, to, capacity, _ = residual
     level[:] = -1
     count = 0
@@ -327,59 +296,71 @@ def _find_levels(residual, excess, level, queue):  # type: ignore[no-untyped-def
 
 @entry
 def _augment(residual, excess, level, reached, last, current, path):  # type: ignore[no-untyped-def]
-    """A flow that blocks all shortest paths; False if one of them has no bound."""
-    start, to, capacity, reverse = residual
+    """Find a flow that blocks all shortest paths; return False if one of them has no bound."""
     for node in reached:
-        current[node] = start[node]
+        current[node] = residual.start[node]
     for sink in reached:
         if level[sink] != last or excess[sink] >= 0:
             continue
         node, depth = sink, 0
         while excess[sink] < 0:
             if level[node] == 0 and excess[node] > 0:
-                amount = min(excess[node], -excess[sink])
-                for at in range(depth):
-                    amount = min(amount, capacity[reverse[path[at]]])
-                if amount >= HUGE:
+                if not _push_flow(residual, excess, node, sink, path[:depth]):
                     return False
-                if excess[node] < HUGE:
-                    excess[node] -= amount
-                if excess[sink] > -HUGE:
-                    excess[sink] += amount
-                for at in range(depth):
-                    back = path[at]
-                    if capacity[reverse[back]] < HUGE:
-                        capacity[reverse[back]] -= amount
-                    if capacity[back] < HUGE:
-                        capacity[back] += amount
                 node, depth = sink, 0
                 continue
-            advanced = False
-            if level[node] > 0:
-                while current[node] < start[node + 1]:
-                    arc = current[node]
-                    if level[to[arc]] == level[node] - 1 and capacity[reverse[arc]] > 0:
-                        path[depth] = arc
-                        depth += 1
-                        node = to[arc]
-                        advanced = True
-                        break
-                    current[node] += 1
-            if advanced:
-                continue
-            if depth == 0:
+            arc = _next_arc(residual, level, current, node)
+            if arc >= 0:
+                path[depth] = arc
+                depth += 1
+                node = residual.to[arc]
+            elif depth == 0:
                 break
-            depth -= 1
-            node = to[reverse[path[depth]]]
-            current[node] += 1
+            else:
+                depth -= 1
+                node = residual.to[residual.reverse[path[depth]]]
+                current[node] += 1
+    return True
+
+
+@inner
+def _next_arc(residual, level, current, node):  # type: ignore[no-untyped-def]
+    """Return the next arc of a node that leads one level back towards the source, or −1."""
+    while level[node] > 0 and current[node] < residual.start[node + 1]:
+        arc = current[node]
+        is_open = residual.capacity[residual.reverse[arc]] > 0
+        if is_open and level[residual.to[arc]] == level[node] - 1:
+            return arc
+        current[node] += 1
+    return -1
+
+
+@inner
+def _push_flow(residual, excess, node, sink, path):  # type: ignore[no-untyped-def]
+    """Push as much as the path from the node to the sink takes; return False if it has no bound."""
+    capacity, reverse = residual.capacity, residual.reverse
+    amount = min(excess[node], -excess[sink])
+    for back in path:
+        amount = min(amount, capacity[reverse[back]])
+    if amount >= HUGE:
+        return False
+    if excess[node] < HUGE:
+        excess[node] -= amount
+    if excess[sink] > -HUGE:
+        excess[sink] += amount
+    for back in path:
+        if capacity[reverse[back]] < HUGE:
+            capacity[reverse[back]] -= amount
+        if capacity[back] < HUGE:
+            capacity[back] += amount
     return True
 
 
 class Persistent(NamedTuple):
-    """Values that some most likely world has, all of them together."""
+    """Values that some most likely world has, all together."""
 
     value: np.ndarray  # int8[num_atoms], 1 true, 0 false, −1 open
-    gap: float  # what the best world with these values may cost more than the best
+    gap: float  # bounds the extra cost of the best world with these values
 
 
 class Cover(NamedTuple):
@@ -394,7 +375,7 @@ class Cover(NamedTuple):
 def find_persistent(
     objective: MapObjective, component: np.ndarray, should_stop: Callable[[], bool]
 ) -> Persistent:
-    """What cuts settle of the components, int32[num_atoms] labels, that are made of pairs."""
+    """Return the values that cuts fix, in components (int32[num_atoms] labels) of couplings."""
     couplings = build_couplings(objective, component)
     nothing = np.full(objective.num_atoms, -1, np.int8)
     if not couplings.taken.any():
@@ -409,11 +390,11 @@ def find_persistent(
 
 
 def double_cover(couplings: Couplings) -> Cover:
-    """Nodes for literals, edges for pairs and their mirrors, without the second halves."""
+    """Return nodes for literals, edges for pairs and mirrors, without the second halves."""
     first, second = 2 * couplings.first, 2 * couplings.second + couplings.repels
     size = 2 * len(couplings.field)
-    label = _label_halves(size, first, second)
-    own, mirror = label, label.reshape(-1, 2)[:, ::-1].reshape(-1)
+    own = label_halves(size, first, second)
+    mirror = own.reshape(-1, 2)[:, ::-1].reshape(-1)
     literal = np.flatnonzero(own <= mirror)
     number = np.full(size, -1, np.int32)
     number[literal] = np.arange(len(literal), dtype=np.int32)
@@ -431,8 +412,19 @@ def double_cover(couplings: Couplings) -> Cover:
     return Cover(literal, own[literal] == mirror[literal], residual, excess)
 
 
+def label_halves(size: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the connected component of each literal in the double cover, int32[size]."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    one, other = np.concatenate((first, first ^ 1)), np.concatenate((second, second ^ 1))
+    graph = coo_array((np.ones(len(one), np.int8), (one, other)), (size, size))
+    label: np.ndarray = connected_components(graph, directed=False)[1]
+    return label
+
+
 def read_values(cover: Cover, reached: np.ndarray, num_nodes: int) -> np.ndarray:
-    """int8[num_nodes], the values that follow from what the source reaches."""
+    """Return the values that follow from the reached nodes, int8[num_nodes]."""
     value = np.full(num_nodes, -1, np.int8)
     atom, is_negated = cover.literal >> 1, cover.literal & 1
     half = ~cover.is_whole
@@ -446,7 +438,7 @@ def read_values(cover: Cover, reached: np.ndarray, num_nodes: int) -> np.ndarray
 
 
 def later_literals(cover: Cover, tied: np.ndarray) -> np.ndarray:
-    """bool[num_tied], nodes in a later strongly connected component than their negations."""
+    """Return nodes in a later strongly connected component than their negations, bool[num_tied]."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -458,22 +450,8 @@ def later_literals(cover: Cover, tied: np.ndarray) -> np.ndarray:
     tail, head = number[tail[inner]], number[residual.to[inner]]
     graph = csr_array((np.ones(len(tail), np.int8), (tail, head)), shape=(len(tied), len(tied)))
     _, order = connected_components(graph, connection="strong")
-    if (order[tail] < order[head]).any():  # not numbered from the last to the first
+    if (order[tail] < order[head]).any():  # scipy did not number them in reverse order
         return np.zeros(len(tied), bool)
-    # Both nodes of an atom are tied, and stand next to each other: codes 2·atom and 2·atom + 1.
+    # Both nodes of an atom are tied and adjacent: codes 2·atom and 2·atom + 1.
     mirror = order.reshape(-1, 2)[:, ::-1].reshape(-1)
     return order < mirror
-
-
-@allocating_entry
-def _label_halves(size, first, second):  # type: ignore[no-untyped-def]
-    """int32[size], connected component of each literal in the double cover."""
-    root = np.arange(size).astype(np.int32)
-    for pair in range(len(first)):
-        for side in range(2):
-            one, other = find_root(root, first[pair] ^ side), find_root(root, second[pair] ^ side)
-            if one < other:
-                root[other] = one
-            else:
-                root[one] = other
-    return number_trees(root)

@@ -1,25 +1,19 @@
-"""The most likely world of a network: by components, each by the cheapest method that proves it.
+"""The most likely world of a network: each component by the cheapest method that proves it.
 
-Minimum cuts go first (`flow`): they settle every atom of an attractive network, and of others those
-that the bound of pairs decides. Then atoms that are easy to maximise over (`reduce`, with at most
-two neighbours: more would turn pairs of atoms into long clauses, of which linear programs make
-little), and what that leaves is cut again, since long clauses may have gone. Small components of
-the rest are solved by elimination. The others get a world by local search, which is then proven or
-improved by branch and bound where the component is an independent set, and by integer programming
-otherwise. Components are independent: their costs and bounds add up, and a component that is not
-proven leaves its gap to the whole.
+1. Minimum cuts (`persistency`) fix every atom of an attractive network, and some atoms of others.
+2. Atoms with at most two neighbours are maximised over (`reduction`). With more neighbours, pairs
+   would become long clauses, for which linear programs are weak. The core is cut again.
+3. Small components are solved by elimination.
+4. The others get a world by local search. It is proven or improved by branch and bound if the
+   component is an independent set, and by integer programming otherwise.
 
-Whatever the method, the score is that of the network in the world returned, the gap is what is left
-between it and the bound, and `optimal` means that every component is proven: its gap is what
-doubles do not tell apart, 10^-12 of its largest weight or of its cost, which is what the world
-loses against one that violates nothing. (Relative to the score, which evidence may make 10^12, a
-tolerance would mean nothing; relative to all costs, one component pays for doubts about another.)
+Components are independent: costs and bounds add up, and an unproven component adds its gap.
 
-One component of a MAP problem: a world by local search, then a proof.
-
-`search_component` proves only costs of 0; `prove_component` starts from its world.
-
-Most likely worlds of a problem: ground it and solve, or ground as needed (`lazy`).
+The score is that of the returned world, the gap the distance to the bound. `optimal` means that
+every component is proven: its gap is at most 10^-12 of its largest weight or of its cost, the loss
+against a world that violates nothing. (A tolerance relative to the score would be meaningless,
+because evidence may make the score 10^12; relative to all costs, one component would pay for
+another.)
 """
 
 from __future__ import annotations
@@ -49,20 +43,20 @@ from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Progress, Report, Stop, report_progress, work_clock
 
-ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
-SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
+ELIMINATED_SCOPE = 2  # most neighbours of an atom that is maximised over first
+SMALL_COMPONENT = 300  # atoms; larger components get no search for an elimination order
 SMALL_MEMORY = 1 << 24  # bytes of tables
 
 
 @dataclass(frozen=True)
 class MapResult:
-    """A world, its score, and what is proven about it."""
+    """A world, its score, and its bound."""
 
     world: np.ndarray  # bool[num_atoms], auxiliary atoms too
     score: float  # Σ w·n, evidence included
     bound: float  # no world has a higher score
-    gap: float  # bound − score, without the rounding of large scores
-    cost: float  # Σ |w| of broken ground formulas; of a network: of its merged clauses
+    gap: float  # bound − score, without rounding of large scores
+    cost: float  # Σ |w| of violated ground formulas; of a network: of its merged clauses
     optimal: bool
     method: str
     interrupted: bool = False
@@ -72,15 +66,15 @@ class MapResult:
 def most_likely_world(
     network: Network, method: str = "auto", options: InferenceOptions | None = None
 ) -> MapResult:
-    """The best world found in the time given; Ctrl-C returns what there is so far.
+    """Return the best world found in the given time; Ctrl-C returns the best so far.
 
-    Raises LapisError "unsatisfiable" if no world satisfies the hard clauses, and TooLarge
+    Raise LapisError "unsatisfiable" if no world satisfies the hard clauses, and TooLarge
     "no-feasible-world" if none was found and none was ruled out.
     """
     chosen = find_method("map", method)
     if chosen.takes == "problem":
         raise LapisError(
-            f"{method} starts from a model, not from a network",
+            f"method {method!r} takes a model, not a network",
             code="needs-model",
             hint="choose another method",
         )
@@ -88,22 +82,22 @@ def most_likely_world(
 
 
 def solve_by_components(network: Network, method: str, options: InferenceOptions) -> MapResult:
-    """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
+    """Cut; then, if atoms are left, eliminate, cut again, split, search and prove."""
     stop, objective = options.begin_map(), objective_of(network)
-    settled = leave_open(network)
+    fixed = leave_open(network)
     if method in ("auto", "flow"):
-        settled = fix_by_cuts(network, objective, stop, options.progress)
-    names = {"flow": None} if settled.num_cut else {"exact": None}
-    world, cut_gap, gap = np.zeros(0, bool), settled.gap, 0.0
+        fixed = fix_by_cuts(network, objective, stop, options.progress)
+    names = {"flow": None} if fixed.num_cut else {"exact": None}
+    world, cut_gap, gap = np.zeros(0, bool), fixed.gap, 0.0
     diagnostics = dict.fromkeys(
         ("components", "eliminated_atoms", "exact_atoms", "unproven_components", "flips"), 0
     )
-    if settled.rest.num_atoms:
-        world, more, gap, names, diagnostics = solve_rest(settled.rest, method, options, stop)
+    if fixed.rest.num_atoms:
+        world, more, gap, names, diagnostics = solve_rest(fixed.rest, method, options, stop)
         cut_gap += more
-        names = {"flow": None, **names} if settled.num_cut else names
-    diagnostics["cut_atoms"] = settled.num_cut + diagnostics.get("cut_atoms", 0)
-    whole = settled.complete(world)
+        names = {"flow": None, **names} if fixed.num_cut else names
+    diagnostics["cut_atoms"] = fixed.num_cut + diagnostics.get("cut_atoms", 0)
+    whole = fixed.complete(world)
     score, cost = network.score(whole), objective.cost(whole)
     gap = min(cut_gap + gap, cost)
     return MapResult(
@@ -122,15 +116,15 @@ def solve_by_components(network: Network, method: str, options: InferenceOptions
 def solve_rest(
     network: Network, method: str, options: InferenceOptions, stop: Stop
 ) -> tuple[np.ndarray, float, float, dict[str, None], dict[str, Any]]:
-    """(world, gaps of cuts and of proofs, methods used, figures) of what the first cut has left."""
+    """Return (world, gaps of cuts and of proofs, methods, figures) of the rest."""
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
-    settled = leave_open(reduction.core)
+    fixed = leave_open(reduction.core)
     if method in ("auto", "flow"):
         objective = objective_of(reduction.core)
-        settled = fix_by_cuts(reduction.core, objective, stop, options.progress)
-    core = settled.rest
+        fixed = fix_by_cuts(reduction.core, objective, stop, options.progress)
+    core = fixed.rest
     solved = np.zeros(core.num_atoms, bool)
     world = np.zeros(core.num_atoms, bool)
     if method == "auto" and core.num_atoms:
@@ -141,43 +135,44 @@ def solve_rest(
         world[part.atom] = result.world
     gap = sum(result.cost - result.bound for result in found)
     eliminated = network.num_atoms - reduction.core.num_atoms
-    used = {"flow": settled.num_cut > 0, "exact": not found or bool(solved.any())}
+    used = {"flow": fixed.num_cut > 0, "exact": not found or bool(solved.any())}
     names = dict.fromkeys(
         [name for name in used if used[name]] + [result.method for result in found]
     )
     diagnostics = {
         "components": core.num_components,
-        "cut_atoms": settled.num_cut,
+        "cut_atoms": fixed.num_cut,
         "eliminated_atoms": eliminated,
         "exact_atoms": int(solved.sum()),
         "unproven_components": sum(not is_proven(*pair) for pair in zip(parts, found, strict=True)),
         "flips": sum(result.flips for result in found),
     }
-    whole = reduction.complete_map(settled.complete(world))
-    return whole, settled.gap, gap, names, diagnostics
+    whole = reduction.complete_map(fixed.complete(world))
+    return whole, fixed.gap, gap, names, diagnostics
 
 
 @dataclass(frozen=True)
 class MapPartial:
-    """A network of which some atoms are known, and the network of the others."""
+    """A network with some atoms fixed, and the network of the others."""
 
     value: np.ndarray  # int8[num_atoms], −1 where open
     rest: Network
     open_atom: np.ndarray  # int64[rest.num_atoms]
-    gap: float  # what the best world with these values may lose against the best
+    gap: float  # bounds the loss of the best world with these values
 
     @property
     def num_cut(self) -> int:
         return len(self.value) - len(self.open_atom)
 
     def complete(self, world: np.ndarray) -> np.ndarray:
-        """bool[num_atoms], from a world of the rest."""
+        """Return the whole world, bool[num_atoms], from a world of the rest."""
         whole = self.value > 0
         whole[self.open_atom] = world
         return whole
 
 
 def leave_open(network: Network) -> MapPartial:
+    """Return the network with no atom fixed."""
     everything = np.arange(network.num_atoms)
     return MapPartial(np.full(network.num_atoms, -1, np.int8), network, everything, 0.0)
 
@@ -185,7 +180,7 @@ def leave_open(network: Network) -> MapPartial:
 def fix_by_cuts(
     network: Network, objective: MapObjective, stop: Stop, progress: Report | None
 ) -> MapPartial:
-    """The atoms that minimum cuts settle; none if time is up first."""
+    """Fix atoms by minimum cuts; none if the time is up first."""
     from lapis.inference.map.persistency import find_persistent
     from lapis.network.components import fix_atoms
 
@@ -209,7 +204,7 @@ def fix_by_cuts(
 
 
 def solve_whole(network: Network, method: str, options: InferenceOptions) -> MapResult:
-    """By elimination or enumeration, which have no world before they are done."""
+    """Solve by elimination or enumeration, which have no world before they end."""
     stop = options.begin_map()
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
@@ -224,7 +219,7 @@ def solve_whole(network: Network, method: str, options: InferenceOptions) -> Map
 
 
 def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Which atoms elimination has solved, and their values: two bool[num_atoms]."""
+    """Solve small components by elimination; return (solved, world), bool[num_atoms] each."""
     from lapis.inference.exact.by_components import plan_exact
     from lapis.network.components import keep_part
 
@@ -240,7 +235,7 @@ def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unsolved_parts(core: Network, solved: np.ndarray) -> list[MapComponent]:
-    """The components that are left, smallest first."""
+    """Return the components that are left, smallest first."""
     if solved.all():
         return []
     parts = split_components(objective_of(core), core.component)
@@ -251,12 +246,12 @@ def unsolved_parts(core: Network, solved: np.ndarray) -> list[MapComponent]:
 def solve_parts(
     core: Network, parts: list[MapComponent], method: str, options: InferenceOptions, stop: Stop
 ) -> list[ComponentResult]:
-    """A world for each component first, then proofs as long as there is time."""
+    """Search a world for each component, then prove them while there is time."""
     seeds = np.random.SeedSequence(options.seed).generate_state(len(parts))
     began = work_clock()
     found: list[ComponentResult] = []
 
-    def tell_proofs(number: int) -> None:
+    def report_proofs(number: int) -> None:
         if options.progress is not None:
             known = [result for result in found if result.world is not None]
             gap = sum(result.cost - result.bound for result in known)
@@ -273,7 +268,7 @@ def solve_parts(
         )
     if method in ("auto", "ilp"):
         for number, part in enumerate(parts):
-            tell_proofs(number)
+            report_proofs(number)
             if stop.is_over() or is_proven(part, found[number]):
                 continue
             share = share_of_time(stop, parts, number)
@@ -282,24 +277,25 @@ def solve_parts(
                 from lapis.network.satisfiability import contradiction_error
 
                 raise contradiction_error(core, int(core.component[part.atom[0]]))
-    tell_proofs(len(parts))
+    report_proofs(len(parts))
     refuse_infeasible(parts, found, stop)
     return found
 
 
 def is_proven(part: MapComponent, found: ComponentResult) -> bool:
+    """Return whether a component's world is proven to be the best."""
     return part.objective.is_proven(found.cost, found.bound)
 
 
 def share_of_time(stop: Stop, parts: list[MapComponent], number: int) -> float:
-    """Seconds for a component: as its size is among those left, or one part of their number."""
+    """Return seconds for a component: its share by size, or one part of the number left."""
     left = max(0.0, stop.deadline - work_clock())
     sizes = [part.objective.num_atoms for part in parts[number:]]
     return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 
 
 def initial_component_world(core: Network, part: MapComponent) -> np.ndarray:
-    """A first world of a component: auxiliary atoms are what they are defined to be."""
+    """Return a first world of a component; auxiliary atoms follow their definitions."""
     from lapis.inference.map.maxwalksat import initial_world
 
     start = initial_world(part.objective)
@@ -311,6 +307,7 @@ def initial_component_world(core: Network, part: MapComponent) -> np.ndarray:
 
 
 def refuse_infeasible(parts: list[MapComponent], found: list[ComponentResult], stop: Stop) -> None:
+    """Raise TooLarge if a component has no feasible world."""
     missing = [p.objective for p, result in zip(parts, found, strict=True) if result.world is None]
     if not missing:
         return
@@ -320,7 +317,7 @@ def refuse_infeasible(parts: list[MapComponent], found: list[ComponentResult], s
         f"no world that satisfies the hard formulas was found {why}: a connected component has "
         f"{worst.num_atoms:,} unknown atoms and {int(worst.hard.sum()):,} hard ground clauses",
         code="no-feasible-world",
-        hint="give more time or use method 'ilp', which also finds out if there is none",
+        hint="give more time, or use method 'ilp', which also detects that there is none",
     )
 
 
@@ -331,7 +328,7 @@ LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
 def search_component(
     objective: MapObjective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
 ) -> ComponentResult:
-    """A good world by local search; Ctrl-C ends it with the best so far."""
+    """Find a good world by local search; Ctrl-C ends it with the best so far."""
     from lapis.inference.map.maxwalksat import iterate_modes, search_world
 
     world, cost, flips, name = None, objective.cost(start), 0, "icm"
@@ -393,9 +390,9 @@ def prove_component(
 def map_problem(
     problem: Problem, method: str, options: InferenceOptions
 ) -> tuple[Network, MapResult]:
-    """The network that was solved (for lazy: its listed part) and the world.
+    """Return the network that was solved (`lazy`: the listed part) and the world.
 
-    With `relax` hard formulas that contradict are broken, as few as possible (`relaxation`).
+    With `relax` the fewest hard formulas are violated if they contradict (`relaxation`).
     """
     chosen = find_method("map", method)
     found: MapResult
@@ -415,18 +412,17 @@ def map_problem(
             network, found = relaxed.network, relaxed.best
             found = replace(found, diagnostics={**found.diagnostics, **relaxed.diagnostics})
         else:
-            if method == "auto" and is_tiny(network):  # done at once, whatever the time
+            if method == "auto" and is_tiny(network):  # immediate: no time limit applies
                 method, options = "enumerate", replace(options, stop=None, time_limit=math.inf)
             found = most_likely_world(network, method, options)
     return network, replace(found, cost=broken_weight(problem, network.counts(found.world)))
 
 
 def broken_weight(problem: Problem, counts: np.ndarray) -> float:
-    """Σ w·(groundings − n_w) over weights w > 0, and Σ |w|·n_w over w < 0.
+    """Return Σ w·(groundings − n_w) over weights w > 0, plus Σ |w|·n_w over w < 0.
 
-    What a world with these true groundings, float64[num_weights], pays for ground formulas that
-    are not as their weights want them, those decided by evidence included: the cost that other
-    systems report, and the score of a world that breaks nothing less the score of this one.
+    This is the cost that other systems report, from true groundings, float64[num_weights]: the
+    score of a world that violates nothing, less the score of this one, evidence included.
     """
     weights = problem.weight_table.value
     wanted = np.where(weights > 0, count_all_groundings(problem), 0.0)

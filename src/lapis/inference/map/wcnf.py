@@ -1,14 +1,11 @@
-"""Weighted partial MaxSAT as a network: variables are atoms x(1), x(2), …; weights are strengths.
+"""Weighted partial MaxSAT files (.wcnf, .wcnf.gz) as networks.
 
-The network has one weight of value 1, which every soft clause carries with its own weight as
-coefficient, so the score of a world is the weight of its true soft clauses, and its MaxSAT cost
-is what is missing to all of them.
+Variables are atoms x(1), x(2), …. The network has one weight of value 1, which every soft clause
+carries with its own weight as coefficient, so the score is the weight of true soft clauses.
 
-Weighted partial MaxSAT files (.wcnf, .wcnf.gz), both dialects of DIMACS.
-
-Classic: `p wcnf VARIABLES CLAUSES [TOP]`, then `WEIGHT LITERAL... 0`, hard where WEIGHT ≥ TOP.
-Since 2022: no header, hard clauses start with `h`. Lines that start with `c` are comments. A
-clause ends with 0, which need not be the end of a line.
+Both dialects of DIMACS. Classic: `p wcnf VARIABLES CLAUSES [TOP]`, then `WEIGHT LITERAL... 0`, hard
+if WEIGHT ≥ TOP. Since 2022: no header, hard clauses start with `h`. Lines that start with `c` are
+comments. A clause ends with 0, not necessarily at the end of a line.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from lapis.network.network import AtomTable, Network
 
 @dataclass(frozen=True)
 class WcnfResult:
-    """An answer to a MaxSAT problem."""
+    """The solution of a MaxSAT problem."""
 
     found: MapResult
     cost: float  # Σ weights of false soft clauses
@@ -43,7 +40,7 @@ class WcnfResult:
 def solve_wcnf(
     path: str | Path, method: str = "auto", options: InferenceOptions | None = None
 ) -> WcnfResult:
-    """The assignment of least cost of a .wcnf or .wcnf.gz file."""
+    """Return the assignment of least cost of a .wcnf or .wcnf.gz file."""
     clauses = read_wcnf(path)
     network = network_of_clauses(clauses)
     found = most_likely_world(network, method, options)
@@ -52,7 +49,7 @@ def solve_wcnf(
 
 
 def network_of_clauses(clauses: WeightedClauses) -> Network:
-    """Repeated literals are one; a clause with a literal and its negation is always true."""
+    """Return the network of clauses; repeated literals are merged, tautologies always true."""
     count = len(clauses.weight)
     row = np.repeat(np.arange(count), np.diff(clauses.clause_start))
     pairs = np.unique(np.column_stack((row, np.abs(clauses.literal), clauses.literal)), axis=0)
@@ -85,6 +82,8 @@ WORD = re.compile(r"\S+")
 
 
 class WeightedClauses(NamedTuple):
+    """Clauses and their weights."""
+
     num_variables: int
     clause_start: np.ndarray  # int64[num_clauses + 1]
     literal: np.ndarray  # int32[num_literals], variable, negative if negated
@@ -92,6 +91,7 @@ class WeightedClauses(NamedTuple):
 
 
 def read_wcnf(path: str | Path) -> WeightedClauses:
+    """Read a .wcnf or .wcnf.gz file."""
     path = Path(path)
     try:
         raw = path.read_bytes()
@@ -102,7 +102,7 @@ def read_wcnf(path: str | Path) -> WeightedClauses:
 
 
 def parse_wcnf(text: str, name: str = "<wcnf>") -> WeightedClauses:
-    """The clauses of a file.
+    """Return the clauses of a file.
 
     >>> parse_wcnf("h 1 2 0\\n3 -1 0\\n").weight.tolist()
     [inf, 3.0]
@@ -113,7 +113,7 @@ def parse_wcnf(text: str, name: str = "<wcnf>") -> WeightedClauses:
 
 
 class WcnfReader:
-    """Reads clause after clause; knows where it is when one is wrong."""
+    """A reader of clauses that reports errors with their places."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -142,7 +142,7 @@ class WcnfReader:
         return self.finish()
 
     def lines(self) -> Iterator[list[tuple[str, int]]]:
-        """The words of each line that is not a comment, with their offsets."""
+        """Return the words of each line that is not a comment, with their offsets."""
         offset = 0
         for line in self.source.text.splitlines(keepends=True):
             if not line.lstrip().startswith("c"):
