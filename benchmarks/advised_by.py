@@ -15,17 +15,15 @@ Data are read from LAPIS_DATA (default ../shared/data).
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
+from protocol import data_folder
 
 import lapis
 from lapis.errors import LapisWarning
 
-DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "uwcse"
 AREAS = ("ai", "graphics", "language", "systems", "theory")
 RDN_BOOST = {"theory": 0.392, "ai": 0.154}  # AP
 
@@ -34,12 +32,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(AREAS))
     areas = parser.parse_args().areas or AREAS
-    if not DATA.is_dir():
-        print(f"no data at {DATA}: set LAPIS_DATA")
-        return
+    folder = data_folder("uwcse")
     warnings.simplefilter("ignore", LapisWarning)
-    model = lapis.read(DATA / "uwcse.mln")
-    worlds = {area: lapis.Database.read(DATA / f"{area}.db") for area in AREAS}
+    model = lapis.read(folder / "uwcse.mln")
+    worlds = {area: lapis.Database.read(folder / f"{area}.db") for area in AREAS}
     print("held out     AP  RDN-Boost      CLL  rules  nats a literal  seconds")
     found = []
     for area in areas:

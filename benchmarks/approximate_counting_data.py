@@ -8,14 +8,13 @@ LAPIS_DATA: WebKB by university, the proteins by fold, Cora by fold.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from protocol import data_folder
 
 import lapis
 
@@ -72,15 +71,8 @@ class DataSet:
         return taken
 
 
-def data_folder() -> Path:
-    folder = Path(os.environ.get("LAPIS_DATA", HERE.parent.parent / "shared" / "data"))
-    if not folder.is_dir():
-        sys.exit(f"no data in {folder}: set LAPIS_DATA to the folder of data sets")
-    return folder
-
-
 def read(*path: str) -> Frames:
-    return dict(lapis.Database.read(data_folder().joinpath(*path)).to_frames())
+    return dict(lapis.Database.read(data_folder(path[0]).joinpath(*path[1:])).to_frames())
 
 
 def load_smoker() -> list[Frames]:

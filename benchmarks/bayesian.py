@@ -39,7 +39,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from learning_curve import MODELS, data_folder
+from protocol import MODELS, data_folder
 
 import lapis
 

@@ -10,15 +10,13 @@ and `table`, on all data; the names of data sets leave out the others.
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from protocol import DATA, has_data, peak_memory, timed
 
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.evaluation import log_conditionals
@@ -32,7 +30,7 @@ from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import TooLarge
 from lapis.registry.options import CircuitLearner
 
-DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "density"
+DENSITY = DATA / "density"
 FIGURE = Path("circuits-figure-5-3.png")
 
 # data, method, k_e: test log-likelihood, edges, seconds of Libra (plants: not converged after that)
@@ -118,11 +116,10 @@ class Data(NamedTuple):
 def load(name: str) -> Data | None:
     """The three parts of a data set; EachMovie has no training part, so its valid part is used."""
     parts = ("train", "valid", "test") if name != "eachmovie" else ("valid", "valid", "test")
-    paths = [DATA / name / f"{name}.{part}.data.gz" for part in parts]
+    paths = [DENSITY / name / f"{name}.{part}.data.gz" for part in parts]
     if CHOSEN and name not in CHOSEN:
         return None
-    if not all(path.exists() for path in paths):
-        print(f"{name}: {DATA / name} is missing; set LAPIS_DATA")
+    if not all(map(has_data, paths)):
         return None
     tables = [read_table(path, "no") for path in paths]
     names, states = merge_variables(tables)
@@ -133,17 +130,12 @@ def load(name: str) -> Data | None:
     return Data(names, states, train, valid, test)
 
 
-def timed(work: Callable[[], SearchResult]) -> tuple[SearchResult, float]:
-    began = time.process_time()
-    return work(), time.process_time() - began
-
-
 def learn(data: Data, rows: np.ndarray, **options: object) -> tuple[SearchResult, float]:
     return timed(lambda: learn_circuit(rows, data.names, data.states, **options))  # type: ignore[arg-type]
 
 
 def memory() -> str:
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
+    return f"{peak_memory():.2f} GB"
 
 
 def warm() -> None:

@@ -13,16 +13,14 @@ junction tree, `P` is particles; auto takes E, P or VI.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from loopy import propagate
+from protocol import DATA, has_data, timed
 
 import lapis
 from lapis.circuits.answers import find_marginals
@@ -40,9 +38,6 @@ from lapis.inference.exact.elimination_order import best_order
 from lapis.inference.exact.junction_tree import build_tree, collect_messages, distribute_beliefs
 from lapis.network.csr import row_starts
 from lapis.problem.task import build_task
-
-Result = TypeVar("Result")
-DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
 
 # All marginals, milliseconds.
 OTHERS_MARGINALS = {"alarm": "pyAgrum 17-25, pgmpy 94", "insurance": "pyAgrum 10-16, pgmpy 50"}
@@ -78,8 +73,7 @@ def main(arguments: list[str]) -> None:
         "rules": rules,
     }
     for name in arguments or tables:
-        if name in ("networks", "hepar2", "others") and not DATA.is_dir():
-            print(f"\n{name}: no data in {DATA}; set LAPIS_DATA")
+        if name in ("networks", "hepar2", "others") and not has_data(DATA):
             continue
         print(f"\n{name}: {tables[name].__doc__}")
         tables[name]()
@@ -281,12 +275,6 @@ def compare_marginals(
     p, q = truth[asked], np.clip(found[asked], 1e-12, 1.0)
     logs = np.log(np.where(p > 0, p, 1.0)) - np.log(q)
     return float((p * logs).sum() / num_variables), float(np.abs(p - found[asked]).max())
-
-
-def timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    begin = time.process_time()
-    found = work()
-    return found, time.process_time() - begin
 
 
 if __name__ == "__main__":

@@ -49,8 +49,6 @@ from typing import NamedTuple
 
 import numpy as np
 from learning_curve import (
-    MODELS,
-    ROOT,
     Fold,
     Judge,
     Learner,
@@ -58,15 +56,14 @@ from learning_curve import (
     Run,
     Task,
     build_objective,
-    data_folder,
     describe_fold,
     draw_curves,
     new_judge,
-    peak_memory,
     prepare,
     prior_by_rule,
     run_learner,
 )
+from protocol import MODELS, ROOT, data_folder, peak_memory
 
 import lapis
 from lapis.data.atomic_write import whole_path

@@ -11,16 +11,16 @@ of them too, and must have the same counts; then the times are theirs, loading i
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engines import ENGINES, running
+from protocol import DATA, has_data, peak_memory, run_in_process
+
+import lapis
 
 if TYPE_CHECKING:
     from lapis.counting.totals import FeatureCount
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Task:
-    """The rules to count on one data set, and what they may cost."""
+class CountingTask:
+    """The rules to count on a data set, and limits of time and memory."""
 
     name: str
     declarations: str
@@ -38,9 +38,18 @@ class Task:
     seconds: float
     gigabytes: float
 
+    def read_model(self, rules: Sequence[str]) -> lapis.Model:
+        """Return the declarations of the data set with some rules."""
+        declarations = (DATA / self.name / self.declarations).read_text()
+        return lapis.parse("\n".join([declarations, *rules]))
+
+    def read_data(self) -> lapis.Database:
+        """Read all files as one database."""
+        return lapis.Database.read(*sorted((DATA / self.name).glob(self.data)))
+
 
 TASKS = (
-    Task(
+    CountingTask(
         "cora-er",
         "cora.mln",
         "fold?.db",
@@ -53,7 +62,7 @@ TASKS = (
         10,
         2,
     ),
-    Task(
+    CountingTask(
         "yeast-protein",
         "yeast.mln",
         "fold?.db",
@@ -65,7 +74,7 @@ TASKS = (
         10,
         2,
     ),
-    Task(
+    CountingTask(
         "webkb",
         "webkb.mln",
         "*.db.gz",
@@ -87,34 +96,23 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="DATASET")
     parser.add_argument("--engine", nargs="+", choices=ENGINES[1:], default=[])
-    asked = parser.parse_args(arguments)
-    names = asked.names
-    root = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
-    spawn = multiprocessing.get_context("spawn")
-    missing = False
-    for task in TASKS:
-        if names and task.name not in names:
-            continue
-        if not (root / task.name / task.declarations).exists():
-            print(f"{task.name}: no data under {root}; set LAPIS_DATA")
-            missing = True
-            continue
-        process = spawn.Process(target=run_task, args=(task, root / task.name, asked.engine))
-        process.start()
-        process.join()
-        missing |= process.exitcode != 0
-    return int(missing)
+    options = parser.parse_args(arguments)
+    done = [
+        has_data(DATA / task.name) and run_in_process(run_task, task, options.engine)
+        for task in TASKS
+        if not options.names or task.name in options.names
+    ]
+    return int(not all(done))
 
 
-def run_task(task: Task, folder: Path, engines: list[str]) -> None:
+def run_task(task: CountingTask, engines: list[str]) -> None:
     """Count all rules of a task and print one line for each."""
-    import lapis
     from lapis.counting.totals import build_complete_world, count_feature
 
     lapis.count(lapis.parse(TOY), lapis.Database.parse(TOY_DATA))
     began = time.perf_counter()
-    model = lapis.parse((folder / task.declarations).read_text() + "\n" + "\n".join(task.rules))
-    database = lapis.Database.read(*sorted(folder.glob(task.data)))
+    model = task.read_model(task.rules)
+    database = task.read_data()
     problem = lapis.build_problem(model, database)
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     read = time.perf_counter()
@@ -134,7 +132,7 @@ def run_task(task: Task, folder: Path, engines: list[str]) -> None:
         )
         print(f"    {true:,} true of {groundings:,} groundings, {took * 1000:.1f} ms")
     spent = time.perf_counter() - began
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    memory = peak_memory()
     print(
         f"  together {spent:.2f} s of {task.seconds:g} s, {memory:.2f} GB of {task.gigabytes:g} GB"
     )

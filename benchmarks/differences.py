@@ -10,35 +10,22 @@ warmed on a toy world first.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+
+from protocol import DATA, has_data, peak_memory, run_in_process
+
+import lapis
+from counting import TASKS, CountingTask
 
 PEOPLE, FRIENDSHIPS = 30_000, 300_000
 NUM_FLIPS = 20_000
 
 
-@dataclass(frozen=True)
-class Task:
-    """Rules, and the predicates whose atoms to classify."""
-
-    name: str
-    declarations: str
-    data: str  # a glob of files that are read as one database
-    rules: tuple[str, ...]
-    predicates: tuple[str, ...]
-
-
-TASKS = (
-    Task(
-        "cora-er",
-        "cora.mln",
-        "fold?.db",
+# Rules for each data set, and the predicates whose atoms are classified.
+CLASSIFIED = {
+    "cora-er": (
         (
             "SameBib(x,y) ^ SameBib(y,z) => SameBib(x,z)",
             "Author(x,a) ^ Author(y,b) ^ SameAuthor(a,b) => SameBib(x,y)",
@@ -46,24 +33,18 @@ TASKS = (
         ),
         ("SameBib", "SameAuthor", "Author"),
     ),
-    Task(
-        "yeast-protein",
-        "yeast.mln",
-        "fold?.db",
+    "yeast-protein": (
         (
             "interaction(p,q) ^ function(p,f) => function(q,f)",
             "complex(p,c) ^ complex(q,c) => interaction(p,q)",
         ),
         ("interaction", "function", "complex"),
     ),
-    Task(
-        "webkb",
-        "webkb.mln",
-        "*.db.gz",
+    "webkb": (
         ("Has(+w,p) => Course(p)", "LinkTo(l,p,q) ^ Student(p) => Student(q)"),
         ("Course", "Student", "Has", "LinkTo"),
     ),
-)
+}
 
 SMOKERS = """
 Smokes(person)
@@ -77,29 +58,17 @@ TOY_DATA = "Smokes(Anna) Friends(Anna,Bob) Friends(Bob,Cid) Friends(Anna,Cid)"
 
 
 def main(names: list[str]) -> int:
-    root = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
-    spawn = multiprocessing.get_context("spawn")
-    jobs: list[tuple[str, object, tuple[object, ...]]] = [("smokers", run_smokers, ())]
-    failed = False
-    for task in TASKS:
-        if (root / task.name / task.declarations).exists():
-            jobs.append((task.name, run_task, (task, root / task.name)))
-        elif not names or task.name in names:
-            print(f"{task.name}: no data under {root}; set LAPIS_DATA")
-            failed = True
-    for name, target, arguments in jobs:
-        if names and name not in names:
-            continue
-        process = spawn.Process(target=target, args=arguments)  # type: ignore[arg-type]
-        process.start()
-        process.join()
-        failed |= process.exitcode != 0
-    return int(failed)
+    done = [run_in_process(run_smokers)] if not names or "smokers" in names else []
+    done += [
+        has_data(DATA / task.name) and run_in_process(run_task, task)
+        for task in TASKS
+        if not names or task.name in names
+    ]
+    return int(not all(done))
 
 
 def warm_up() -> None:
     """Load the kernels that every count uses."""
-    import lapis
     from lapis.counting.differences.atom_classes import find_difference_classes
 
     problem = lapis.build_problem(lapis.parse(SMOKERS), lapis.Database.parse(TOY_DATA))
@@ -110,7 +79,6 @@ def warm_up() -> None:
 def run_smokers() -> None:
     import numpy as np
 
-    import lapis
     from lapis.data.database import Database, Domain, Relation
 
     warm_up()
@@ -143,15 +111,13 @@ def some_people(generator: object, share: float) -> object:
     return np.flatnonzero(generator.random(PEOPLE) < share).astype(np.int32)[:, None]
 
 
-def run_task(task: Task, folder: Path) -> None:
-    import lapis
-
+def run_task(task: CountingTask) -> None:
     warm_up()
-    model = lapis.parse((folder / task.declarations).read_text() + "\n" + "\n".join(task.rules))
-    problem = lapis.build_problem(model, lapis.Database.read(*sorted(folder.glob(task.data))))
-    print(f"\n{task.name}: " + "; ".join(task.rules))
+    rules, predicates = CLASSIFIED[task.name]
+    problem = lapis.build_problem(task.read_model(rules), task.read_data())
+    print(f"\n{task.name}: " + "; ".join(rules))
     began = time.perf_counter()
-    classify(problem, task.predicates)
+    classify(problem, predicates)
     report(began, "no limit set")
 
 
@@ -202,8 +168,9 @@ def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
 
 
 def report(began: float, limit: str) -> None:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"  together {time.perf_counter() - began:.2f} s, {memory:.2f} GB (limit: {limit})")
+    print(
+        f"  together {time.perf_counter() - began:.2f} s, {peak_memory():.2f} GB (limit: {limit})"
+    )
 
 
 if __name__ == "__main__":

@@ -11,14 +11,11 @@ code is there.
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
+from protocol import DATA, Result, has_data, timed
 
 import lapis
 from lapis.grounding import ground
@@ -26,8 +23,6 @@ from lapis.inference.exact.by_components import exact, plan_exact
 from lapis.inference.reduction.eliminate import reduce
 from lapis.network import AtomTable, Network
 from lapis.problem.problem import build_problem
-
-Result = TypeVar("Result")
 
 RULES = """
 Smokes(person)
@@ -57,10 +52,10 @@ def smokers() -> None:
     for n in (20, 30, 40, 50, 60, 70, 80, 100, 200, 1000):
         network = smokers_network(n, seed=0, friends_known=True)
         core = reduce(network).core.num_atoms
-        plan, planned = timed(lambda network=network: plan_exact(network))
+        plan, planned = timed_warm(lambda network=network: plan_exact(network))
         row = f"{n:>5} {network.num_atoms:>7,} {core:>6,}"
         if plan.is_complete:
-            _, solved = timed(lambda plan=plan: plan.solve())
+            _, solved = timed_warm(lambda plan=plan: plan.solve())
             print(f"{row} {plan.width:>6} {planned:>8.3f} {solved:>8.3f}")
         else:
             worst = max(refusal.width for refusal in plan.refused)
@@ -73,25 +68,23 @@ def open_friends() -> None:
           f"{'reduce s':>9} {'recover 1000 samples s':>23}")  # fmt: skip
     for n in (50, 200, 1000):
         network = smokers_network(n, seed=0, friends_known=False)
-        reduction, spent = timed(lambda network=network: reduce(network))
+        reduction, spent = timed_warm(lambda network=network: reduce(network))
         core = reduction.core
         samples = np.random.default_rng(0).random((1000, core.num_atoms)) < 0.5
-        _, back = timed(lambda r=reduction, s=samples: r.recover(s))
+        _, back = timed_warm(lambda r=reduction, s=samples: r.recover(s))
         print(f"{n:>5} {network.num_atoms:>10,} {network.num_clauses:>9,} {core.num_atoms:>6,} "
               f"{core.num_clauses:>9,} {spent:>9.3f} {back:>23.3f}")  # fmt: skip
 
 
 def alarm() -> None:
     """the alarm network, 37 blocks (all marginals: pyAgrum 17–25 ms, pgmpy 94 ms)."""
-    root = Path(os.environ.get("LAPIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    path = root / "alchemy-examples" / "tutorial-mlns" / "bayes-net" / "alarm.mln"
-    if not path.exists():
-        print(f"{path} is missing; set LAPIS_DATA")
+    path = DATA / "alchemy-examples" / "tutorial-mlns" / "bayes-net" / "alarm.mln"
+    if not has_data(path):
         return
     model = lapis.read(path)
     problem = build_problem(model, lapis.Database({}, {}), list(model.predicates))
-    network, grounded = timed(lambda: ground(problem))
-    result, spent = timed(lambda: exact(network))
+    network, grounded = timed_warm(lambda: ground(problem))
+    result, spent = timed_warm(lambda: exact(network))
     print(f"{network.num_atoms} atoms, {network.num_blocks} blocks, {network.num_clauses} clauses: "
           f"ground {grounded:.3f} s, exact {spent:.3f} s, width {result.width}")  # fmt: skip
 
@@ -101,10 +94,10 @@ def grids() -> None:
     print(f"{'grid':>10} {'width':>6} {'plan s':>8} {'exact s':>8}")
     for rows, columns in ((2, 100_000), (8, 50), (12, 12), (16, 16), (18, 18), (20, 20), (20, 40)):
         network = ising(rows, columns)
-        plan, planned = timed(lambda network=network: plan_exact(network, 4 << 30))
+        plan, planned = timed_warm(lambda network=network: plan_exact(network, 4 << 30))
         label = f"{rows}x{columns}"
         if plan.is_complete:
-            _, solved = timed(lambda plan=plan: plan.solve())
+            _, solved = timed_warm(lambda plan=plan: plan.solve())
             print(f"{label:>10} {plan.width:>6} {planned:>8.3f} {solved:>8.3f}")
         else:
             print(f"{label:>10} {plan.refused[0].width:>6} {planned:>8.3f}  refused at 4 GiB")
@@ -115,18 +108,16 @@ def components() -> None:
     for number in (10_000, 100_000):
         for tied in (True, False):
             network = rings(number, tied)
-            _, spent = timed(lambda network=network: exact(network))
+            _, spent = timed_warm(lambda network=network: exact(network))
             kind = "equal" if tied else "different"
             print(f"{number:>8,} {kind:>10} rings: {spent:.3f} s, "
                   f"{1e6 * spent / number:.1f} µs each")  # fmt: skip
 
 
-def timed(run: Callable[[], Result]) -> tuple[Result, float]:
-    """The result, and the CPU seconds of a second run."""
+def timed_warm(run: Callable[[], Result]) -> tuple[Result, float]:
+    """Return the result and the CPU seconds of a second run."""
     run()
-    begin = time.process_time()
-    result = run()
-    return result, time.process_time() - begin
+    return timed(run)
 
 
 def smokers_network(n: int, seed: int, friends_known: bool) -> Network:

@@ -12,11 +12,11 @@ hold the 10^9 groundings of 1,000.
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Sequence
 
 import numpy as np
+from protocol import peak_memory
 
 from lapis import Database, fields
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             began = time.process_time()
             fit = fields.learn(field, data, max_iterations=chosen.iterations)
             seconds = time.process_time() - began
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            peak = round(1000 * peak_memory())
             print(f"{number:>7,} {name:<12} {fit.details['atoms']:>10,} {fit.iterations:>10} "
                   f"{fit.value:>10.1f} {seconds:>6.1f} {peak:>14,}", flush=True)  # fmt: skip
 

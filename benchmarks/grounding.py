@@ -12,13 +12,11 @@ are loaded when first needed; the limits are for reading and the second.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import resource
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
+
+from protocol import DATA, has_data, peak_memory, run_in_process
 
 SMOKERS = """
 Friends(person, person)
@@ -45,11 +43,6 @@ TASKS = (
 )
 
 
-def data_folder() -> Path:
-    default = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
-    return Path(os.environ.get("LAPIS_DATA", default)) / "tuffy-samples"
-
-
 def run(task: Task) -> None:
     import lapis
 
@@ -59,7 +52,7 @@ def run(task: Task) -> None:
         people = ", ".join(f"P{number}" for number in range(PEOPLE))
         model, database = lapis.parse(f"person = {{{people}}}\n{SMOKERS}"), None
     else:
-        folder = data_folder() / task.name
+        folder = DATA / "tuffy-samples" / task.name
         (facts,) = folder.glob("evidence.db*")
         model, database = lapis.read(folder / "prog.mln"), lapis.Database.read(facts)
     problem = lapis.build_problem(model, database, query=task.query)
@@ -69,7 +62,7 @@ def run(task: Task) -> None:
     network = lapis.ground(problem)
     done = time.perf_counter()
     seconds = done - loaded
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    memory = peak_memory()
     within = read - started + seconds <= task.seconds and memory <= task.gigabytes
     print(
         f"{task.name:8} {network.num_atoms:>10,} {network.num_clauses:>10,} "
@@ -85,18 +78,13 @@ def main(names: list[str]) -> None:
         f"{'task':8} {'atoms':>10} {'clauses':>10} {'literals':>10} {'read s':>7} {'load s':>7} "
         f"{'ground s':>9} {'million/s':>10} {'GB':>6}   limit"
     )
-    context = multiprocessing.get_context("spawn")
     for task in TASKS:
         if names and task.name not in names:
             continue
-        if task.name != "smokers" and not (data_folder() / task.name).is_dir():
-            print(f"{task.name:8} skipped: no {task.name} in {data_folder()}; set LAPIS_DATA")
+        if task.name != "smokers" and not has_data(DATA / "tuffy-samples" / task.name):
             continue
-        process = context.Process(target=run, args=(task,))
-        process.start()
-        process.join()
-        if process.exitcode:
-            sys.exit(process.exitcode)
+        if not run_in_process(run, task):
+            sys.exit(1)
 
 
 if __name__ == "__main__":

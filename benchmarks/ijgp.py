@@ -12,20 +12,17 @@ given relative to the false and to the true groundings (the count that learning 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from protocol import DATA, has_data
 
+from counting import TASKS, CountingTask
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
 from lapis.counting.totals import count_true_groundings
-from lapis.data import Database, Domain, bind
+from lapis.data import Domain, bind
 from lapis.errors import TooLarge
-from lapis.language import parse_model
 from lapis.language.model import Model
 from lapis.logic.clauses import NormalForm
 from lapis.logic.normalize import normalize
@@ -33,48 +30,6 @@ from lapis.logic.normalize import normalize
 # what every counting function takes: clauses, model, domains, true tuples
 Problem = tuple[NormalForm, Model, Mapping[str, Domain], Mapping[str, np.ndarray]]
 
-
-@dataclass(frozen=True)
-class DataSet:
-    folder: str
-    declarations: str
-    pattern: str
-    formulas: tuple[str, ...]
-
-
-DATA_SETS = (
-    DataSet(
-        "cora-er",
-        "cora.mln",
-        "fold?.db",
-        (
-            "SameBib(x,y) ^ SameBib(y,z) => SameBib(x,z)",
-            "Author(x,a) ^ Author(y,b) ^ SameAuthor(a,b) => SameBib(x,y)",
-            "HasWordTitle(t,w) ^ HasWordTitle(u,w) => SameTitle(t,u)",
-            "Title(x,t) ^ Title(y,u) ^ SameBib(x,y) => SameTitle(t,u)",
-        ),
-    ),
-    DataSet(
-        "yeast-protein",
-        "yeast.mln",
-        "fold?.db",
-        (
-            "interaction(p,q) ^ function(p,f) => function(q,f)",
-            "complex(p,c) ^ complex(q,c) => interaction(p,q)",
-            "location(p,l) ^ interaction(p,q) ^ phenotype(q,h) => phenotype(p,h)",
-        ),
-    ),
-    DataSet(
-        "webkb",
-        "webkb.mln",
-        "*.db.gz",
-        (
-            "Has(+w,p) => Course(p)",
-            "LinkTo(l,p,q) ^ Student(p) => Student(q)",
-            "LinkTo(l,p,q) ^ LinkTo(m,q,r) => LinkTo(k,p,r)",
-        ),
-    ),
-)
 
 COLUMNS = (
     f"{'formula':68} {'i':>2} {'seconds':>8} {'false, estimate':>16} {'false, exact':>16} "
@@ -88,22 +43,18 @@ def main() -> None:
     options.add_argument("--flips", type=int, default=20)
     arguments = options.parse_args()
     ibounds = [int(each) for each in arguments.ibounds.split(",")]
-    root = Path(__file__).resolve().parent.parent
-    data = Path(os.environ.get("LAPIS_DATA", root.parent / "shared" / "data"))
-    if not data.is_dir():
-        sys.exit(f"no data in {data}: set LAPIS_DATA to the folder of data sets")
     print(COLUMNS)
-    for data_set in DATA_SETS:
-        run_data_set(data / data_set.folder, data_set, ibounds, arguments.flips)
+    for task in TASKS:
+        if has_data(DATA / task.name):
+            run_task(task, ibounds, arguments.flips)
 
 
-def run_data_set(folder: Path, data_set: DataSet, ibounds: list[int], num_flips: int) -> None:
-    rules = "".join(f"1.0 {formula}\n" for formula in data_set.formulas)
-    model = parse_model((folder / data_set.declarations).read_text() + "\n" + rules)
-    database = bind(Database.read(*sorted(folder.glob(data_set.pattern))), model)
+def run_task(task: CountingTask, ibounds: list[int], num_flips: int) -> None:
+    model = task.read_model([f"1.0 {rule}" for rule in task.rules])
+    database = bind(task.read_data(), model)
     relations = {name: relation.true for name, relation in database.relations.items()}
     normal_form = normalize(model)
-    for formula, feature in zip(data_set.formulas, normal_form.features, strict=True):
+    for formula, feature in zip(task.rules, normal_form.features, strict=True):
         alone = NormalForm((feature,), normal_form.definitions)
         run_formula((alone, model, database.domains, relations), formula, ibounds, num_flips)
 

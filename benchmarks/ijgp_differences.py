@@ -12,11 +12,10 @@ a chain by either way, and by subtraction with messages that start anew in each 
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from pathlib import Path
 
 import numpy as np
+from protocol import DATA
 
 import lapis
 from lapis.counting.differences.atom_differences import list_tuples
@@ -35,8 +34,7 @@ CORA_FORMULAS = (
     "SameBib(x,y) ^ SameBib(y,z) => SameBib(x,z)",
     "Author(x,a) ^ Author(y,b) ^ SameAuthor(a,b) => SameBib(x,y)",
 )
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-CORA = Path(os.environ.get("LAPIS_DATA", DATA)) / "cora-er"
+CORA = DATA / "cora-er"
 CLUSTER = 4  # people who are the same, or write together
 WAYS = {"substituted": DifferenceEstimator, "subtracted": SubtractedDifferences}
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from protocol import peak_memory
 
 import lapis
 
@@ -129,7 +129,7 @@ def open_row(people: int, method: str, samples: int) -> str:
     network = ground(problem)
     found = infer_network(network, method, InferenceOptions(precision=1e-9, max_samples=samples))
     seconds = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    memory = peak_memory()
     table = network.atoms
     error = 0.0
     for name, exact in zip(QUERY, open_exact(people), strict=True):

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas
-from learning_curve import data_folder
 from lifted_learning import FOLDS, PAPER, PRIOR, TOLERANCE, timed
+from protocol import data_folder
 from structure_learning import SETS
 from webkb import CLASSES, UNIVERSITIES, read_university
 

@@ -14,9 +14,6 @@ zero counts" of thesis section 4.3.2.
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,8 +45,6 @@ from lapis.runtime.progress import Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROOT = Path(__file__).parents[1]
-MODELS = ROOT / "benchmarks" / "models"
 NEVER_SURE = 1e-4  # how near a sampled probability comes to 0 and 1
 SHARE_OF_FINAL = 0.95
 
@@ -267,19 +262,6 @@ def spread_evenly(seconds: Sequence[float], count: int) -> list[int]:
     wanted = np.geomspace(seconds[0], seconds[-1], count)
     nearest = np.abs(np.asarray(seconds)[:, None] - wanted).argmin(axis=0)
     return sorted({0, *nearest.tolist(), len(seconds) - 1})
-
-
-def data_folder(name: str) -> Path:
-    """Where a data set is; ends the program if it is nowhere."""
-    folder = Path(os.environ.get("LAPIS_DATA", ROOT.parent / "shared" / "data")) / name
-    if not folder.is_dir():
-        sys.exit(f"no {folder}: set LAPIS_DATA to the folder of data sets")
-    return folder
-
-
-def peak_memory() -> float:
-    """Gigabytes of this process at its largest."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def describe_fold(fold: Fold) -> str:

@@ -23,8 +23,8 @@ from math import log
 from pathlib import Path
 
 import numpy as np
-from learning_curve import MODELS as MODELS_FOLDER
-from learning_curve import data_folder
+from protocol import MODELS as MODELS_FOLDER
+from protocol import data_folder
 
 import lapis
 from lapis.lifted.lift import LiftedProblem, lift_problem

@@ -17,14 +17,13 @@ Seconds are of CPU. Data are read from LAPIS_DATA (default ../shared/data).
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from learning_curve import MODELS, ROOT, data_folder
+from protocol import MODELS, ROOT, data_folder, timed
 
 import lapis
 
@@ -67,12 +66,6 @@ class Learned(NamedTuple):
     seconds: float  # of CPU
     train: float  # log-likelihood
     test: float
-
-
-def timed(work: Callable[[], lapis.Fit]) -> tuple[lapis.Fit, float]:
-    began = time.process_time()
-    fit = work()
-    return fit, time.process_time() - began
 
 
 def run_smokers() -> None:

@@ -9,14 +9,13 @@ its start, imports included (`warm`: the compiled kernels are on disk).
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
+
+from protocol import DATA, has_data
 
 BEGIN = time.perf_counter()
-DATA = Path(os.environ.get("LAPIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 SMOKERS = """
 Smokes(person)
@@ -109,8 +108,7 @@ def report(task: str, seconds: float, cost: float, proven: bool, method: str, ot
 
 def optima() -> list[tuple[str, str]]:
     path = DATA / "wcnf" / "OPTIMA.tsv"
-    if not path.exists():
-        print(f"no {path}: set LAPIS_DATA")
+    if not has_data(path):
         return []
     fields = [line.split("\t") for line in path.read_text().splitlines()[1:]]
     return [(row[0], row[5]) for row in fields]
@@ -120,10 +118,8 @@ def tasks(chosen: list[str]) -> list[list[str]]:
     listed: list[list[str]] = []
     if "smokers" in chosen:
         listed += [["smokers", str(n), str(s)] for n in (100, 200, 500, 1000) for s in range(3)]
-    if "tuffy" in chosen and (DATA / "tuffy-samples").exists():
+    if "tuffy" in chosen and has_data(DATA / "tuffy-samples"):
         listed += [["tuffy", name] for name in TUFFY]
-    elif "tuffy" in chosen:
-        print(f"no {DATA / 'tuffy-samples'}: set LAPIS_DATA")
     for kind in ("wcnf", "search"):
         if kind in chosen:
             listed += [[kind, name, optimum] for name, optimum in optima()]

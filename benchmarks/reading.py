@@ -15,7 +15,6 @@ import argparse
 import gzip
 import json
 import math
-import os
 import random
 import re
 import subprocess
@@ -25,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from protocol import DATA, has_data
 
 READ = """
 import json, resource, sys, time
@@ -127,14 +127,11 @@ def random_clauses(number: int = 30_000, num_atoms: int = 2_000) -> str:
 
 
 def time_formulas(folder: Path) -> None:
-    data = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "bayesnets" / "bif"
     models = {"propositions": random_clauses()}
     for name in ("munin1", "link", "diabetes"):
-        path = data / f"{name}.bif.gz"
-        if path.exists():
+        path = DATA / "bayesnets" / "bif" / f"{name}.bif.gz"
+        if has_data(path):
             models[name] = bayesian_network(path)
-        else:
-            print(f"{path} is missing: {name} is left out")
     print(f"\n{'model':16}{'formulas':>10}{'read a s':>12}{'ground a s':>12}")
     for name, text in models.items():
         (folder / "model.mln").write_text(text)

@@ -14,7 +14,6 @@ time, which other work on the machine does not change much; `wall` is the clock,
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from protocol import peak_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ class Phases:
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        memory = peak_memory()
         phases = "  ".join(f"{name} {value:6.2f}" for name, value in self.seconds.items())
         return f"{total:7.2f} s  {phases}  {memory:5.2f} GB"
 

@@ -31,7 +31,6 @@ rules so far). Seconds are of CPU. Data are read from LAPIS_DATA (default ../sha
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -39,6 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from protocol import DATA, has_data
 
 import lapis
 from lapis.errors import LapisWarning, TooLarge
@@ -48,7 +48,6 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.learning.examples import Example, build_examples
 from lapis.structure.learned_rules import LearnedRules
 
-DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
 SECONDS = 5.0  # of sampling for a predicate
 MEMORY = 4 << 30  # bytes of a ground network
 # Gibbs sampling in the paper's way: a million samples, whose standard error is at most 0.0005.
@@ -334,8 +333,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--inference", default="exact", choices=["exact", "gibbs"])
     arguments = parser.parse_args()
-    if not DATA.is_dir():
-        print(f"no data at {DATA}: set LAPIS_DATA")
+    if not has_data(DATA):
         return
     warnings.simplefilter("ignore", LapisWarning)
     chosen = [int(fold) - 1 for fold in arguments.folds.split(",")]

@@ -21,11 +21,11 @@ Exits with 1 where the limit is missed.
 from __future__ import annotations
 
 import argparse
-import time
 from unittest import mock
 
 import numpy as np
 import pandas as pd
+from protocol import timed
 
 import lapis
 
@@ -60,9 +60,7 @@ def crowd(
 
 
 def infer(weight: float, data: lapis.Database, **options: object) -> tuple[lapis.Answer, float]:
-    began = time.process_time()
-    answer = lapis.infer(model_of(weight), data, QUERY, **options)  # type: ignore[arg-type]
-    return answer, time.process_time() - began
+    return timed(lambda: lapis.infer(model_of(weight), data, QUERY, **options))  # type: ignore[arg-type]
 
 
 def run_complete(sizes: tuple[int, ...]) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from contextlib import suppress
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from loopy import propagate
+from protocol import DATA, has_data
 
 from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_particles
@@ -37,7 +37,7 @@ from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Stop
 
-FOLDER = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "uai2014" / "PR"
+FOLDER = DATA / "uai2014" / "PR"
 TABLE = Path(__file__).parent / "results" / "uai_pr.md"
 CIRCUIT_ENTRIES, CIRCUIT_EDGES, CIRCUIT_SECONDS = 1e6, 1 << 24, 20.0
 WIDEST = 1e12  # entries at which the estimate of an order ends
@@ -50,9 +50,9 @@ LOG10 = math.log(10)
 
 
 def main(arguments: list[str]) -> None:
-    if not FOLDER.is_dir():
-        print(f"no problems in {FOLDER}; set LAPIS_DATA")
-    elif arguments[0] == "table":
+    if not has_data(FOLDER):
+        return
+    if arguments[0] == "table":
         print_table(read_log(Path(arguments[1])))
     else:
         seconds = float(arguments[1]) if len(arguments) > 1 else math.inf

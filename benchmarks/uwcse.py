@@ -26,20 +26,17 @@ from pathlib import Path
 
 import numpy as np
 from learning_curve import (
-    MODELS,
-    ROOT,
     Learner,
     Other,
     Run,
     Task,
-    data_folder,
     describe_fold,
     draw_curves,
     new_judge,
-    peak_memory,
     prepare,
     run_learner,
 )
+from protocol import MODELS, ROOT, data_folder, peak_memory
 
 import lapis
 from lapis.learning.objectives.priors import Prior

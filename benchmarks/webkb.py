@@ -26,21 +26,18 @@ from pathlib import Path
 import numpy as np
 import pandas
 from learning_curve import (
-    MODELS,
-    ROOT,
     Learner,
     Other,
     Run,
     Task,
-    data_folder,
     describe_fold,
     draw_curves,
     new_judge,
-    peak_memory,
     prepare,
     prior_by_rule,
     run_learner,
 )
+from protocol import MODELS, ROOT, data_folder, peak_memory
 
 import lapis
 from lapis.language.model import Rule

@@ -27,7 +27,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
-from learning_curve import MODELS, data_folder
+from protocol import MODELS, data_folder
 
 import lapis
 from lapis.learning.examples import build_examples

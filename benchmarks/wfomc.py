@@ -9,7 +9,6 @@ included; a file that takes more than LIMIT seconds counts as not solved.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -18,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from protocol import DATA
+
 import lapis
 from lapis.errors import LapisError
 from lapis.lifted.answer import Lifted
 
-DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "wfomc"
+PROBLEMS = DATA / "wfomc"
 LIMIT = 120  # seconds
 
 GRAPH = "E(v_, v_)\n!E(x,x).\nE(x,y) => E(y,x).\n"
@@ -75,7 +76,7 @@ def main(arguments: list[str]) -> None:
 
 def math_problems() -> None:
     """the MATH problems with published answers."""
-    folder = DATA / "wfomc-models" / "MATH"
+    folder = PROBLEMS / "wfomc-models" / "MATH"
     if not folder.is_dir():
         print(f"no data: {folder} is missing")
         return
@@ -94,10 +95,10 @@ def math_problems() -> None:
 
 def files() -> None:
     """all other problem files: solved, or refused and why."""
-    if not DATA.is_dir():
-        print(f"no data: {DATA} is missing")
+    if not PROBLEMS.is_dir():
+        print(f"no data: {PROBLEMS} is missing")
         return
-    paths = sorted({*DATA.rglob("*.wfomcs"), *DATA.rglob("*.mln")})
+    paths = sorted({*PROBLEMS.rglob("*.wfomcs"), *PROBLEMS.rglob("*.mln")})
     reasons: Counter[str] = Counter()
     solved = 0
     print(f"{'file':58} {'log Z':>16} {'± at most':>10} {'seconds':>8}")
@@ -105,7 +106,7 @@ def files() -> None:
         if path.parent.name == "MATH":
             continue
         found, seconds = solve(path)
-        name = str(path.relative_to(DATA))
+        name = str(path.relative_to(PROBLEMS))
         if isinstance(found, Lifted):
             solved += 1
             row = f"{found.log_partition:16.10g} {found.error_bound:10.1e}"
