@@ -65,11 +65,11 @@ def infer(
     """Infer marginals in this process or on a store; average them over a posterior's draws."""
     limits = inference_limits(options, progress, stop)
     if not isinstance(model, Model | str | Path):
-        from lapis.learning.averaging import infer_average, refuse_unread
+        from lapis.learning.averaging import check_average_options, infer_average
         from lapis.learning.weight_posterior import WeightPosterior
 
         if isinstance(model, WeightPosterior):
-            refuse_unread(options)
+            check_average_options(options)
             task = open_task(model.model, data, options)
             return infer_average(model, task, options.method, limits, options.num_draws)
     refuse_draws(options)
@@ -316,9 +316,6 @@ def learn(
             inputs.databases,
             query_predicates(options.query, inputs.model),
             options,
-            unobserved=options.unobserved,
-            only_listed=options.only_listed,
-            unit_formulas=options.unit_formulas,
             place=place_worlds(store),
             progress=progress,
             stop=Stop(stop),

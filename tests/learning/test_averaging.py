@@ -73,7 +73,7 @@ def test_an_average_is_the_mean_of_the_answers_at_the_draws(
     assert answer.diagnostics["draws"] == 20
     assert answer.diagnostics["draws_exact"]
     assert "averaged over 20 draws" in str(answer)
-    assert "taken for a Gaussian" in str(answer)
+    assert "approximated by a Gaussian" in str(answer)
 
 
 def test_few_draws_are_taken_at_equal_distances(posterior: WeightPosterior) -> None:
@@ -136,7 +136,7 @@ def test_a_time_limit_averages_what_there_is(posterior: WeightPosterior) -> None
     assert answer.interrupted
     assert 2 <= answer.diagnostics["draws"] < 400_000
     assert events[-1].phase == "averaging"
-    with pytest.raises(lapis.TooLarge, match="two are the fewest"):
+    with pytest.raises(lapis.TooLarge, match="at least two are needed"):
         lapis.infer(posterior, asked(), QUERY, stop=lambda: True)
 
 
@@ -230,7 +230,7 @@ def test_the_command_line_writes_and_reads_a_posterior(run: Run) -> None:
         ),
         (
             ["infer", "rules.mln", "facts.db", "-q", "Cancer", "--num-draws", "7"],
-            "num_draws is for",
+            "num_draws needs a posterior",
         ),
         (
             ["infer", "rules.mln", "facts.db", "-q", "Cancer", "--posterior", "rules.mln"],

@@ -158,7 +158,7 @@ def test_laplace_is_the_gaussian_of_the_definition() -> None:
     draws = posterior.draws.ravel()
     assert draws.mean() == pytest.approx(weight[best], abs=4 * bend**-0.5 / len(draws) ** 0.5)
     assert 0.9 < posterior.details["effective_share"] < 1.0
-    assert "taken for a Gaussian" in str(fit)
+    assert "approximated by a Gaussian" in str(fit)
 
 
 def test_laplace_says_where_the_posterior_is_no_gaussian() -> None:
@@ -170,7 +170,7 @@ def test_laplace_says_where_the_posterior_is_no_gaussian() -> None:
     )
     share = posterior_of(fit).details["effective_share"]
     assert share < 0.5
-    assert "the posterior is no Gaussian" in str(fit)
+    assert "the posterior is not Gaussian" in str(fit)
 
 
 def test_the_seed_decides_the_draws() -> None:
@@ -407,7 +407,7 @@ def test_a_file_of_other_rules_is_refused(tmp_path: Path) -> None:
         f"<text>:4:1: rule 2 is 'P(x)', and that of the posterior {path} is 'Q(x)'",
         "    0 P(x)",
         "    ^^^^^^",
-        "    give the model that learn -o wrote beside the posterior",
+        "    give the model that learn -o wrote with the posterior",
     ]
     fewer = lapis.parse("P(t)\nQ(t)\n0 P(x) ^ Q(y)\n")
     with pytest.raises(lapis.LapisError, match=r"has a rule 'Q\(x\)' that <text> lacks"):

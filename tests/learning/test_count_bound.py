@@ -83,7 +83,7 @@ def test_words() -> None:
     bound = likelihood_bound(np.array([1.5, -2.0]), np.array([0.5, 0.0]))
     assert (bound.value, bound.largest_error) == (1.5, 0.5)
     assert "is off by at most 1.5" in bound.words
-    assert "other worlds were not measured" in bound.words
+    assert "other worlds, which were not measured" in bound.words
 
 
 def test_measured_errors_of_the_data() -> None:

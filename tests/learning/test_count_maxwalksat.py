@@ -373,8 +373,8 @@ def test_searches_that_are_too_short_say_so() -> None:
     model, data = lapis.parse("P(t)\nP(x)"), lapis.Database.parse("t = {1, ..., 20} P(1)")
     options = {"expectation": "count-maxwalksat", "max_iterations": 1}
     words = (
-        "5 flips from random worlds of 20 atoms do not reach most likely worlds; more --num-steps, "
-        "or --chain-start last, would come nearer"
+        "5 flips from random worlds of 20 atoms do not reach most likely worlds; set more "
+        "--num-steps, or --chain-start last"
     )
     assert words in lapis.learn(model, data, "P", num_steps=5, **options).warnings
     for kept in ({"num_steps": 20}, {"num_steps": 5, "chain_start": "last"}):
@@ -387,7 +387,7 @@ def test_a_random_start_is_refused_with_hard_rules() -> None:
         count_objective(examples, parameters, expectation="maxwalksat", start="random")
     assert caught.value.code == "hard-random-start"
     assert caught.value.message == (
-        "a random world breaks hard rules, and MaxWalkSAT by counts may not mend it"
+        "MaxWalkSAT by counts cannot start in a random world: it may break hard rules"
     )
     assert count_objective(examples, parameters, expectation="maxwalksat").start == "data"
 

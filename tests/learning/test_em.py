@@ -17,7 +17,7 @@ from lapis.learning import em
 from lapis.learning.em import ExpectedCounts, start_weights
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import conditional_objective
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.history import Trajectory
 from lapis.optimisation.lbfgs import Lbfgs
@@ -122,11 +122,10 @@ def observed(expected: BruteForce, prior: Prior, fixed: np.ndarray) -> Callable[
     """log P(asked | given) and the prior of the free weights."""
 
     def value(weights: np.ndarray) -> float:
-        size = len(weights)
-        away = (weights - prior.means(size))[~fixed]
-        slope = prior.slope(size)
-        corner = 0.0 if slope is None else float(slope[~fixed] @ np.abs(away))
-        gaussian = 0.5 * float(prior.precision(size)[~fixed] @ away**2)
+        arrays = expand_prior(prior, len(weights))
+        away = (weights - arrays.mean)[~fixed]
+        corner = float(arrays.slope[~fixed] @ np.abs(away))
+        gaussian = 0.5 * float(arrays.precision[~fixed] @ away**2)
         return expected.value(weights) - gaussian - corner
 
     return value
@@ -148,7 +147,9 @@ def assert_stationary(
     assert (np.diff(values) >= -1e-9).all()
     slope = numerical_gradient(value, trajectory.weights)[~parameters.fixed]
     if prior.kind == "l1":  # at a corner it may point away from it on neither side
-        at_corner = (trajectory.weights == prior.means(len(parameters)))[~parameters.fixed]
+        at_corner = (trajectory.weights == expand_prior(prior, len(parameters)).mean)[
+            ~parameters.fixed
+        ]
         assert (np.abs(slope) <= np.where(at_corner, prior.strength, np.inf)).all()
         slope = np.where(at_corner, 0.0, slope)
     assert np.abs(slope).max(initial=0.0) <= 1e-4
@@ -203,7 +204,7 @@ def test_leaps_save_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     start = start_weights(parameters, examples, seed=1)
     completer = expected_counts(examples, parameters)
     with_leaps = fit_em(completer, parameters, prior, start)
-    monkeypatch.setattr(em, "leap", lambda first, second, third: third)
+    monkeypatch.setattr(em, "extrapolate", lambda first, second, third: third)
     plain = fit_em(completer, parameters, prior, start)
     assert plain.converged
     assert with_leaps.value == pytest.approx(plain.value, abs=1e-6)

@@ -252,8 +252,8 @@ def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) ->
     assert fit["Q(x)"] == 0.0
     assert fit["P(x)"] > 0
     assert fit.warnings == (
-        "no most likely world was wrong about 'Q(x)': the weight is still 0, which leaves what it "
-        "is about to chance; a likelihood, without --expectation map, tells how rare that is",
+        "no most likely world was wrong about 'Q(x)': the weight is still 0, which means "
+        "probability 1/2; a likelihood, without --expectation map, learns how rare it is",
     )
 
 
@@ -271,7 +271,7 @@ def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) ->
         ),
         (
             {"optimizer": "vp"},
-            "2 iterations; most likely worlds need not settle; set --optimizer pscg, which climbs "
+            "2 iterations; most likely worlds may cycle; set --optimizer pscg, which maximises "
             "a likelihood",
         ),
         ({"optimizer": "cd", "time_limit": 1e-9}, "time limit; set --time-limit 4e-09"),
@@ -303,7 +303,7 @@ def test_the_tolerance_that_a_perceptron_names_accepts_its_average(optimizer: st
 
 
 LOWER = "standard errors are lower bounds: each as if the other weights were known"
-KNOWN = "standard errors are as if what was hidden were known"
+KNOWN = "standard errors are as if hidden atoms were known"
 
 
 @pytest.mark.parametrize(
@@ -539,12 +539,12 @@ ERRORS = {
     ),
     "corners": (
         {"optimizer": "newton", "prior": "l1"},
-        "newton does not climb over the corners",
+        "newton needs a smooth prior, and l1 has corners",
         None,
     ),
     "mean of none": (
         {"prior": "none", "prior_mean": "initial"},
-        "no prior has no mean",
+        "prior 'none' has no mean",
         "leave out --prior-mean",
     ),
     "two means": (
@@ -554,7 +554,7 @@ ERRORS = {
     ),
     "estimated exactly": (
         {"counts": "ijgp", "objective": "likelihood", "expectation": "exact"},
-        "expectation 'exact' does not go by estimated counts",
+        "expectation 'exact' does not use estimated counts",
         "leave out --counts, or choose --expectation count-gibbs or count-map",
     ),
     "estimated values": (
@@ -564,8 +564,8 @@ ERRORS = {
     ),
     "estimated and hidden": (
         {"counts": "ijgp", "unobserved": ["Cancer"]},
-        "counts are estimated in complete worlds, and the data hides atoms",
-        "leave out --counts, or say what is hidden",
+        "estimated counts need complete data; some atoms are unknown",
+        "leave out --counts, or state the unknown facts",
     ),
     "iterations": (
         {"max_iterations": 0},
@@ -607,7 +607,7 @@ def test_where_everything_is_hidden_what_is_stated_is_explained() -> None:
 
 
 def test_a_likelihood_has_no_query() -> None:
-    with pytest.raises(LapisError, match="is that of all atoms"):
+    with pytest.raises(LapisError, match="takes no query"):
         lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), "Smokes", objective="likelihood")
 
 

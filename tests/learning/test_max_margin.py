@@ -22,7 +22,7 @@ from lapis.language.model import Model
 from lapis.learning import max_margin
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.max_margin import Margin, fit_max_margin
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network import Network
 from lapis.network.components import keep_part
@@ -101,8 +101,8 @@ class Constraints:
         return sum(float((rows[:, -1] - rows[:, :-1] @ weights).max()) for rows in self.parts)
 
     def cost(self, weights: np.ndarray, prior: Prior, fixed: np.ndarray, price: float) -> float:
-        away = (weights - prior.means(len(weights)))[~fixed]
-        penalty = 0.5 * float(prior.precision(len(weights))[~fixed] @ away**2)
+        away = (weights - expand_prior(prior, len(weights)).mean)[~fixed]
+        penalty = 0.5 * float(expand_prior(prior, len(weights)).precision[~fixed] @ away**2)
         return penalty + price * self.hinge(weights)
 
     def solve(self, parameters: Parameters, prior: Prior, price: float) -> np.ndarray:
@@ -110,8 +110,8 @@ class Constraints:
         free = np.flatnonzero(~parameters.fixed)
         size, slacks = len(free), len(self.parts)
         base = np.where(parameters.fixed, parameters.initial, 0.0)
-        mean = prior.means(len(parameters))[free]
-        precision = prior.precision(len(parameters))[free]
+        mean = expand_prior(prior, len(parameters)).mean[free]
+        precision = expand_prior(prior, len(parameters)).precision[free]
         rows = np.vstack([part[:, free] for part in self.parts])
         which = np.repeat(np.eye(slacks), [len(part) for part in self.parts], axis=0)
         need = np.concatenate([part[:, -1] - part[:, :-1] @ base for part in self.parts])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lapis.errors import LapisError
-from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
+from lapis.learning.objectives.priors import Prior, expand_prior, parse_prior, with_prior
 from lapis.optimisation.objective import Point
 
 
@@ -59,9 +59,9 @@ def test_derivatives_of_the_free_weights(kind: str) -> None:
 
     def value(free: np.ndarray) -> float:
         full = base.copy()
-        full[~fixed] = free + (prior.means(size)[~fixed] if kind == "l1" else 0.0)
-        away = (full - prior.means(size))[~fixed]
-        loss = away @ (prior.precision(size)[~fixed] * away) / 2
+        full[~fixed] = free + (expand_prior(prior, size).mean[~fixed] if kind == "l1" else 0.0)
+        away = (full - expand_prior(prior, size).mean)[~fixed]
+        loss = away @ (expand_prior(prior, size).precision[~fixed] * away) / 2
         if kind == "l1":
             loss += prior.strength[~fixed] @ np.abs(away)
         return inner.value(full) - loss
@@ -106,4 +106,4 @@ def test_words_that_are_no_prior(text: str) -> None:
 
 def test_a_prior_for_other_parameters_is_refused() -> None:
     with pytest.raises(LapisError, match="3 numbers for 2 parameters"):
-        Prior("gaussian", np.ones(3)).precision(2)
+        expand_prior(Prior("gaussian", np.ones(3)), 2)

@@ -82,10 +82,10 @@ def test_reasons_and_idle_weights() -> None:
     assert found.complete
     assert found.idle.tolist() == [4]
     assert signs(found) == {0: 1, 1: 1, 2: -1, 3: 1}
-    assert "together with 'R1' it tells 4 values" in found.reason[0]
+    assert "together with 'R1' it separates 4 values" in found.reason[0]
     assert "together with 'R0'" in found.reason[1]
-    assert "speaks against" in found.reason[2]
-    assert "favours wherever it makes a difference (2 times)" in found.reason[3]
+    assert "opposes" in found.reason[2]
+    assert "supports it wherever it makes a difference (2 times)" in found.reason[3]
 
 
 def test_a_fixed_weight_takes_no_part() -> None:

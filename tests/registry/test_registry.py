@@ -376,7 +376,7 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "learn m.mln d.db -q Smokes --expectation count-gibbs --num-steps 10 --num-records 20",
             "error: 20 worlds cannot be recorded in 10 steps\n"
-            "    ask for fewer records, or for more steps\n",
+            "    give fewer records or more steps\n",
         ),
         (
             "learn m.mln d.db -q Smokes --expectation count-gibbs --chain-start random",

@@ -62,7 +62,7 @@ def test_a_weight_that_was_stopped_at_the_fence_has_no_bound_either() -> None:
     )
     assert stopped.bounded.tolist() == [False, True]
     assert "e+13" not in str(stopped) + stopped.text
-    assert "1 weight was stopped at 100, where the data had set no bound" in str(stopped)
+    assert "1 weight was stopped at 100, since the data sets no bound" in str(stopped)
 
 
 def test_a_fixed_weight_is_as_large_as_the_user_likes() -> None:

@@ -113,7 +113,7 @@ def test_of_a_query_and_of_listed_atoms() -> None:
         ({"counts": "ijgp"}, "an engine counts exactly"),
         (
             {"unobserved": ["Cancer"]},
-            "an engine counts in complete worlds, and the data hides atoms",
+            "learning on an engine needs complete data; some atoms are unknown",
         ),
         ({"engine": "oracle:prod"}, "unknown engine 'oracle:prod'"),
     ],

@@ -209,7 +209,7 @@ def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
     with ScratchTables(store) as scratch:
         data = open_tables(store, {"Smokes": str(scratch.load({"p": np.arange(3)}))})
         for partial in ({"unobserved": ["Cancer"]}, {"only_listed": True}):
-            with pytest.raises(LapisError, match="facts on an engine are the true ones"):
+            with pytest.raises(LapisError, match="an engine stores true facts only"):
                 lapis.learn(model, data, "Smokes", objective="pseudo", **partial)  # type: ignore[arg-type]
 
 

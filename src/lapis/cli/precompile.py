@@ -145,6 +145,7 @@ def compile_circuits() -> None:
     rows = np.random.default_rng(0).integers(0, 2, (200, 5))
     rows[:, 1] |= rows[:, 0]
     circuit = circuits.learn(rows).circuit
+    assert circuit is not None  # the default edge cost gives a circuit
     circuits.query_rows(circuit, rows[:2])
     circuits.sample(circuit, 3)
     circuits.score(circuit, rows)

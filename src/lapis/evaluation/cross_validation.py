@@ -99,19 +99,14 @@ class FoldResult:
 def learn_fold(task: FoldTask) -> LearnerOutput:
     """The learner of the library."""
     from lapis.learning.learn import learn_weights
-    from lapis.registry.options import LearnOptions
 
-    options = LearnOptions(**{**task.learn_options, "random_state": task.seed})
-    fit = learn_weights(
-        task.model,
-        task.train,
-        task.learned_query,
-        options,
+    options = LearnOptions(
+        **task.learn_options,
+        random_state=task.seed,
         unobserved=task.unobserved,
         only_listed=task.only_listed,
-        unit_formulas=options.unit_formulas,
-        stop=task.stop,
     )
+    fit = learn_weights(task.model, task.train, task.learned_query, options, stop=task.stop)
     said = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
     warnings = [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)]
     account = {**{name: getattr(fit, name) for name in said}, "warnings": warnings}

@@ -2,11 +2,11 @@
 
     P(atom | evidence, data) = ∫ P(atom | evidence, w) Pr(w | data) dw ≈ mean over draws of w
 
-Each world is grounded once; a draw changes the weights of its network alone. The standard error is
-s / √n, s the standard deviation of the atom's probability over the draws and n their number, or
-the effective number of the posterior's draws if that is smaller. Where a draw's own answer is
-sampled, each has another seed, and s contains that noise too. An average over draws has no
-partition function, and is never exact.
+Each world is grounded once; a draw changes only the weights of its network. The standard error is
+s / √n, with s the standard deviation of the atom's probability over the draws and n their number,
+or the effective number of the posterior's draws if that is smaller. If the answer at a draw is
+sampled, each draw has another seed, and s contains that noise too. An average over draws has no
+partition function and is never exact.
 
 A weight of a + rule at a constant that was not in the training data is 0 in every draw, as it is in
 the learned model.
@@ -40,13 +40,13 @@ from lapis.runtime.progress import (
 )
 
 AVERAGE = "posterior"  # the method's name in answers
-# InferenceOptions of `infer` that an average does not have, with the values that leave them out.
+# Options of `infer` that an average does not read, with their defaults.
 UNREAD: Mapping[str, object] = {
     "relax": False, "bounds": False, "engine": None, "tables": None, "output": None, "jobs": None,
 }  # fmt: skip
 
 
-def refuse_unread(options: InferOptions) -> None:
+def check_average_options(options: InferOptions) -> None:
     """Refuse options that an average over a posterior does not read."""
     for name, absent in UNREAD.items():
         if getattr(options, name) != absent:
@@ -60,28 +60,10 @@ def refuse_unread(options: InferOptions) -> None:
 def infer_average(
     posterior: WeightPosterior, task: Task, method: str, options: InferenceOptions, num_draws: int
 ) -> Answer:
-    """Marginals of what is asked, averaged over draws of the weights.
+    """Infer the marginals of a task at each draw of the weights, and average them.
 
-    Parameters
-    ----------
-    posterior
-        The draws; their model is that of the task.
-    task
-        The worlds and what is asked of them.
-    method, options
-        How the marginals of one draw are found. The time limit is for all draws together.
-    num_draws
-        Draws to average over, at equal distances in each chain.
-
-    Returns
-    -------
-    Answer
-        By the method "posterior", with standard errors over the draws.
-
-    Raises
-    ------
-    LapisError
-        If time or patience ended before two draws were done, or a draw cannot be answered.
+    `num_draws` draws are taken at equal distances in each chain. The time limit is for all draws.
+    Raises LapisError if fewer than two draws were answered.
     """
     draws = posterior.thinned(num_draws)
     stop = Stop(options.stop)
@@ -93,14 +75,14 @@ def infer_average(
     with stop_on_interrupt(stop):
         for done, world in enumerate(task.worlds):
             columns = np.array([number.get(key, -1) for key in weight_keys(task, world)], np.int64)
-            found = Average(world, method, replace(options, stop=stop, progress=None))
-            share = (done, len(task.worlds))
-            parts.append(found.over(draws, columns, options, share).answer(size, posterior))
+            average = WorldAverage(world, method, replace(options, stop=stop, progress=None))
+            average.add_draws(draws, columns, options, (done, len(task.worlds)))
+            parts.append(average.build_answer(size, posterior))
     return merge_answers(task, parts)
 
 
-class Average:
-    """Sums over the draws in one world."""
+class WorldAverage:
+    """Running means over the draws in one world."""
 
     def __init__(self, world: World, method: str, options: InferenceOptions) -> None:
         if method == "count-gibbs":
@@ -119,22 +101,23 @@ class Average:
         self.mean, self.squares = np.zeros(0), np.zeros(0)  # float64[num_atoms]
         self.counts = np.zeros(0)  # float64[num_weights written]
 
-    def over(
+    def add_draws(
         self,
         draws: np.ndarray,
         columns: np.ndarray,
         options: InferenceOptions,
-        share: tuple[int, int],
-    ) -> Average:
-        """Take draws float64[num_draws, num_weights of the posterior] until the time is up.
+        world: tuple[int, int],
+    ) -> None:
+        """Add draws float64[num_draws, num_weights of the posterior] until the time is up.
 
-        `columns`, int64[num_weights written], are their columns in a draw; −1: the model's weight.
+        `columns`, int64[num_weights written], are the columns of the model's weights in a draw; −1
+        for weights that keep the model's value. `world` is its number and the number of worlds.
         """
         stop, began = self.options.stop, work_clock()
         assert stop is not None
         for number, draw in enumerate(draws):
             try:
-                self.add(self.answer_at(draw, columns, number, len(draws) - number))
+                self.add_answer(self.infer_at(draw, columns, number, len(draws) - number))
             except TooLarge as error:
                 if error.code != STOPPED:
                     raise
@@ -142,14 +125,13 @@ class Average:
             if self.is_cut or (stop.is_over() and number + 1 < len(draws)):
                 self.is_cut = True
                 break
-            done, total = share[0] * len(draws) + number + 1, share[1] * len(draws)
+            done, total = world[0] * len(draws) + number + 1, world[1] * len(draws)
             report_progress(
                 options.progress, Progress("averaging", done, total, work_clock() - began)
             )
-        return self
 
-    def answer_at(self, draw: np.ndarray, columns: np.ndarray, number: int, left: int) -> Answer:
-        """The answer at one draw of the weights; `left` draws share what is left of the time."""
+    def infer_at(self, draw: np.ndarray, columns: np.ndarray, number: int, left: int) -> Answer:
+        """Infer at one draw of the weights; the remaining time is divided by `left` draws."""
         problem, options = self.world.problem, self.options
         weights = problem.weight_table.value.copy()
         own = weights[self.world.weight_ids]
@@ -166,8 +148,8 @@ class Average:
             found = infer_network(network, self.method, options)
         return answer_world(self.world, network, found)
 
-    def add(self, answer: Answer) -> None:
-        """Welford's updates of mean and sum of squares."""
+    def add_answer(self, answer: Answer) -> None:
+        """Update mean and sum of squares (Welford 1962)."""
         if self.last is None:
             self.mean, self.squares = np.zeros((2, len(answer)))
             self.counts = np.zeros(len(answer.expected_counts))
@@ -179,11 +161,11 @@ class Average:
         self.squares = self.squares + before * (answer.probability - self.mean)
         self.counts = self.counts + (answer.expected_counts - self.counts) / self.num_done
 
-    def answer(self, size: float, posterior: WeightPosterior) -> Answer:
-        """The average; `size` is the effective number of draws if all were taken."""
+    def build_answer(self, size: float, posterior: WeightPosterior) -> Answer:
+        """Build the averaged answer; `size` is the effective number of all draws."""
         if self.last is None or self.num_done < 2:
             raise TooLarge(
-                f"averaging ended after {self.num_done} of the draws: two are the fewest",
+                f"averaging ended after {self.num_done} draws; at least two are needed",
                 code=STOPPED,
                 hint="give it more time",
             )

@@ -1,35 +1,32 @@
-"""The posterior Pr(w | data) ∝ Pr(data | w) Pr(w) of the weights: by Laplace, or by NUTS.
+"""The posterior Pr(w | data) ∝ Pr(data | w) Pr(w) of the weights, by Laplace or by NUTS.
 
-The notes on Markov logic, section "Bayesian Weight Learning", name two estimates under a prior: the
-most likely weights, which an optimiser finds, and the expected weights, which this file finds. Both
-methods start at the mode ŵ, with C = −∇² log Pr(w | data) there:
+Optimisers find the mode of the posterior; this module finds its mean and draws. Both methods start
+at the mode ŵ, with C = −∇² log Pr(w | data) there:
 
     laplace   Pr(w | data) ≈ N(ŵ, C⁻¹); the mean is the mode
-    nuts      draws by the no-U-turn sampler (Hoffman & Gelman 2014; Betancourt 2017), as
-              nutpie has it, from the values and gradients that the optimiser used
+    nuts      draws by the no-U-turn sampler (Hoffman & Gelman 2014; Betancourt 2017) of nutpie,
+              from the values and gradients that the optimiser used
 
-NUTS walks in z with w = ŵ + A z and A Aᵀ = C⁻¹, in which a Gaussian posterior is isotropic: nutpie
-then adapts a step size and has no correlations to learn, so that `WARM_UP` draws suffice. Its
-chains start at z ~ N(0, I).
+NUTS samples z with w = ŵ + A z and A Aᵀ = C⁻¹. In z a Gaussian posterior is isotropic, so that
+nutpie adapts only a step size, and `WARM_UP` draws suffice. Its chains start at z ~ N(0, I).
 
-The mean of the draws is corrected by what the gradients g at them say (zero-variance control
-variates, Mira, Solgi & Imparato 2013): E[g] = 0 under the posterior, so that z̄ − B ḡ, B the
-regression of z on g, has the same expectation as z̄. For a Gaussian g = −z, and nothing of the error
-is left; on ten atoms and one weight the standard error is a ninth of that of z̄.
+The mean of the draws is corrected by their gradients g (zero-variance control variates, Mira, Solgi
+& Imparato 2013): E[g] = 0 under the posterior, so z̄ − B ḡ, with B the regression of z on g, has the
+same expectation as z̄. For a Gaussian g = −z, and no error is left; on ten atoms and one weight the
+standard error is a ninth of that of z̄.
 
-Where C is not that of the optimiser: with hidden atoms the curvature of an objective is that of the
-M-step, which is too large; here it is the central difference of exact gradients. A Laplace prior
-(l1) has a corner, which a Gaussian cannot follow, so that `laplace` refuses it; NUTS is exact with
-any force that is a function of the place, and takes the one-sided slope. The whitening then counts
-the prior as a Gaussian of its variance, 2/λ². Beyond `MAX_FULL` weights C is its diagonal.
+C differs from the optimiser's curvature in three cases. With hidden atoms the objective has the
+curvature of the M-step, which is too large; here C is the central difference of exact gradients. A
+Laplace prior (l1) has a corner: `laplace` refuses it, NUTS takes the one-sided slope, and C uses a
+Gaussian of the same variance, 2/λ². Beyond `MAX_FULL` weights C is diagonal.
 
-Laplace is judged by importance weights r = Pr(w | data) / N(w; ŵ, C⁻¹) of some of its draws: the
-share (Σ r)² / (n Σ r²) is 1 where the Gaussian is the posterior and falls towards 1/n where it is
-not. Weights are not drawn anew by r: with dozens of weights a few draws would remain.
+Laplace is checked by importance weights r = Pr(w | data) / N(w; ŵ, C⁻¹) of some draws: the share
+(Σ r)² / (n Σ r²) is 1 if the posterior is Gaussian and falls towards 1/n if it is not. Draws are
+not resampled by r: with dozens of weights few would remain.
 
-A flat prior is refused where the likelihood does not fall in some direction: the posterior then has
-no mean. Where it falls in all directions and is log-concave, as without hidden atoms, the posterior
-is proper.
+A flat prior is refused if the likelihood does not fall in some direction, since the posterior then
+has no mean. If it falls in all directions and is log-concave, as without hidden atoms, the
+posterior is proper.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.fit import Fit, name_some
 from lapis.learning.learning_run import BY_COUNTS, LearningRun
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.objective import PenalizedObjective
@@ -58,16 +55,16 @@ from lapis.runtime.progress import (
     work_clock,
 )
 
-WARM_UP = 200  # draws of each chain before those that are kept
-STEP = 1e-4  # of finite differences, in standard deviations
-JUDGED = 200  # draws of laplace whose importance weights are looked at
-POOR_FIT = 0.5  # share of effective draws below which a Gaussian is no likeness
-MIN_REGRESSED = 10  # draws a weight, for the control variates
-FLAT = 1e-10  # curvature relative to the largest: nothing determines the direction
-LOOK = 0.05  # seconds between two looks at the sampler
+WARM_UP = 200  # draws of each chain that are dropped
+STEP = 1e-4  # step of finite differences, in standard deviations
+CHECKED = 200  # draws of laplace with importance weights
+POOR_FIT = 0.5  # share of effective draws below which the posterior is not Gaussian
+MIN_REGRESSED = 10  # draws for each weight that the control variates need
+FLAT = 1e-10  # curvature, relative to the largest, of a direction that nothing determines
+POLL_SECONDS = 0.05  # between two checks of the sampler
 PSEUDO = (
-    "the pseudo-likelihood stands for the likelihood: it counts every atom once for each atom "
-    "that depends on it, so that the intervals of this pseudo-posterior are usually too narrow"
+    "the pseudo-likelihood replaces the likelihood: it counts every atom once for each atom that "
+    "depends on it, so that the intervals of this pseudo-posterior are usually too narrow"
 )
 
 
@@ -82,7 +79,7 @@ class Sampling(NamedTuple):
 
 
 class WeightDraws(NamedTuple):
-    """What the methods give, in the weights that the optimiser sees."""
+    """The draws of a method, of the free weights."""
 
     values: np.ndarray  # float64[num_chains, num_draws, num_free]
     mean: np.ndarray  # float64[num_free]
@@ -111,12 +108,12 @@ class LogPosterior:
         return found
 
     def weights(self, place: np.ndarray) -> np.ndarray:
-        """w = ŵ + A z, of float64[..., num_free]."""
+        """Return w = ŵ + A z for z float64[..., num_free]."""
         moved: np.ndarray = place @ self.spread.T if self.is_full else place * self.spread
         return self.mode + moved
 
     def evaluate(self, place: np.ndarray) -> tuple[float, np.ndarray]:
-        """log Pr(w | data) and its gradient by z; −∞ where there is no number."""
+        """Return log Pr(w | data) and its gradient by z; −∞ if it is not finite."""
         weights = self.weights(place)
         point = self.posterior.evaluate_smooth(weights)
         value, gradient = point.value, point.gradient
@@ -129,13 +126,7 @@ class LogPosterior:
 
 
 def require_likelihood(run: LearningRun) -> None:
-    """Refuse an estimate of the mean where the objective has no exact value by its name.
-
-    Raises
-    ------
-    LapisError
-        With the reason, and what to use instead.
-    """
+    """Refuse to estimate the mean of an objective without exact values."""
     exact = "use --objective pseudo, or a (conditional) likelihood with --expectation exact"
     reasons = {
         "max-margin": "the margin of the data's world is no probability of the data",
@@ -157,7 +148,7 @@ def require_likelihood(run: LearningRun) -> None:
 
 
 def too_large_to_sum(error: TooLarge) -> TooLarge:
-    """The refusal of a likelihood whose exact value is out of reach."""
+    """Return the error for a likelihood whose exact value is too expensive."""
     return TooLarge(
         f"there is no posterior mean without exact values: {error.message}",
         code=error.code,
@@ -166,18 +157,14 @@ def too_large_to_sum(error: TooLarge) -> TooLarge:
 
 
 def estimate_mean(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit: Fit) -> Fit:
-    """The fit at the posterior mean, with the posterior; `fit` is the one at the mode.
+    """Build the fit at the posterior mean; `fit` is the one at the mode.
 
-    Where learning was stopped before there were draws, the fit at the mode is returned as one that
-    has not converged.
-
-    Raises
-    ------
-    LapisError
-        If the posterior is improper, or the method cannot follow its prior.
+    If learning was stopped before there were draws, the fit at the mode is returned as not
+    converged. Raises LapisError if the posterior is improper, or the method does not support its
+    prior.
     """
     options, notes = run.options, run.notes
-    assert posterior.is_exact  # as `require_likelihood` and `LearningRun.expectation` have seen to
+    assert posterior.is_exact  # ensured by `require_likelihood` and `LearningRun.expectation`
     stop = run.stop or Stop()
     if options.time_limit is not None:
         stop = stop.within(max(0.0, options.time_limit - notes.seconds.get("optimisation", 0.0)))
@@ -201,9 +188,9 @@ def estimate_mean(run: LearningRun, posterior: PenalizedObjective, prior: Prior,
 
 
 def require_proper(run: LearningRun, prior: Prior, fit: Fit) -> None:
-    """Refuse a posterior whose integral is infinite, as far as that can be told."""
+    """Refuse a posterior whose integral is infinite, or may be."""
     parameters = run.parameters
-    loose = ~parameters.fixed & ~prior.holds(len(parameters))
+    loose = ~parameters.fixed & ~expand_prior(prior, len(parameters)).holds
     if not loose.any():
         return
     names, why = parameters.names(), ""
@@ -225,12 +212,9 @@ def require_proper(run: LearningRun, prior: Prior, fit: Fit) -> None:
 
 
 def find_spread(run: LearningRun, posterior: PenalizedObjective, mode: np.ndarray) -> np.ndarray:
-    """A with A Aᵀ = C⁻¹, float64[num_free, num_free]; beyond `MAX_FULL` weights its diagonal.
+    """float64[num_free, num_free], A with A Aᵀ = C⁻¹; beyond `MAX_FULL` weights its diagonal.
 
-    Raises
-    ------
-    LapisError
-        If the posterior does not fall in all directions from the mode.
+    Raises LapisError if the posterior does not fall in all directions from the mode.
     """
     prior = np.zeros(len(mode)) if posterior.l1 is None else 0.5 * posterior.l1**2
     point = posterior.evaluate_smooth(mode)
@@ -246,7 +230,7 @@ def find_spread(run: LearningRun, posterior: PenalizedObjective, mode: np.ndarra
         raise LapisError(
             "the posterior does not fall in all directions from the weights found",
             code="no-posterior",
-            hint="try another --seed, where atoms are hidden, or a narrower --prior",
+            hint="try a narrower --prior, or another --seed if atoms are hidden",
         )
     found: np.ndarray = vectors / np.sqrt(values)
     return found
@@ -255,7 +239,7 @@ def find_spread(run: LearningRun, posterior: PenalizedObjective, mode: np.ndarra
 def differenced_curvature(
     posterior: PenalizedObjective, weights: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
-    """float64[n, n], −∇² by central differences of the gradient, a step of each weight's scale."""
+    """float64[n, n], −∇² by central differences of the gradient, with steps of each scale."""
     rows = []
     for number, step in enumerate((STEP * scale).tolist()):
         unit = np.zeros(len(weights))
@@ -269,36 +253,36 @@ def differenced_curvature(
 
 
 def draw_laplace(target: LogPosterior, sampling: Sampling) -> WeightDraws:
-    """Draws of N(ŵ, C⁻¹), which are independent."""
+    """Draw independently from N(ŵ, C⁻¹)."""
     if target.posterior.l1 is not None:
         raise LapisError(
-            "an l1 prior has a corner at its mean, which a Gaussian at the mode cannot follow",
+            "an l1 prior has a corner at its mean, which a Gaussian cannot approximate",
             code="no-posterior",
             hint="choose --posterior-method nuts, or a Gaussian prior",
         )
     rng = np.random.default_rng(sampling.seed)
     shape = sampling.num_chains, sampling.num_draws, len(target.mode)
     place = rng.standard_normal(shape)
-    likeness = judge_gaussian(target, place.reshape(-1, shape[2])[:JUDGED], sampling)
-    details: dict[str, Any] = {"effective_share": likeness}
-    caveats = ["the posterior is taken for a Gaussian at the mode, and its mean for the mode"]
-    if likeness is not None and likeness < POOR_FIT:
+    share = effective_share(target, place.reshape(-1, shape[2])[:CHECKED], sampling)
+    details: dict[str, Any] = {"effective_share": share}
+    caveats = ["the posterior is approximated by a Gaussian at the mode, which is also its mean"]
+    if share is not None and share < POOR_FIT:
         caveats.append(
-            f"the posterior is no Gaussian: importance weights of its draws leave {likeness:.0%} "
-            "of them effective; --posterior-method nuts follows it"
+            f"the posterior is not Gaussian: importance weights leave {share:.0%} of the draws "
+            "effective; use --posterior-method nuts"
         )
     if not target.is_full:
         caveats.append(
-            f"of more than {MAX_FULL} weights the curvature's diagonal is taken: intervals are as "
-            "if the other weights were known, and too narrow"
+            f"with more than {MAX_FULL} weights only the diagonal of the curvature is used: "
+            "intervals are as if the other weights were known, and too narrow"
         )
     return WeightDraws(
         target.weights(place), target.mode, target.deviation, False, details, tuple(caveats)
     )
 
 
-def judge_gaussian(target: LogPosterior, places: np.ndarray, sampling: Sampling) -> float | None:
-    """(Σ r)² / (n Σ r²) of importance weights r; None where it was stopped before ten draws."""
+def effective_share(target: LogPosterior, places: np.ndarray, sampling: Sampling) -> float | None:
+    """Compute (Σ r)² / (n Σ r²) of importance weights r; None if stopped before ten draws."""
     logs: list[float] = []
     began = work_clock()
     for number, place in enumerate(places):
@@ -307,7 +291,7 @@ def judge_gaussian(target: LogPosterior, places: np.ndarray, sampling: Sampling)
         logs.append(target.evaluate(place)[0] + 0.5 * float(place @ place))
         seconds = work_clock() - began
         report_progress(
-            sampling.progress, Progress("judging laplace", number + 1, len(places), seconds)
+            sampling.progress, Progress("checking laplace", number + 1, len(places), seconds)
         )
     if len(logs) < 10:
         return None
@@ -316,12 +300,12 @@ def judge_gaussian(target: LogPosterior, places: np.ndarray, sampling: Sampling)
 
 
 def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
-    """Draws by nutpie; None where it was stopped before there were any.
+    """Draw by nutpie; return None if it was stopped before the first draw.
 
     Chains run in threads that take turns, so that a time limit leaves draws of all of them.
     """
     nutpie = require_nutpie()
-    watched = Watched(target, sampling)
+    watched = WatchedDensity(target, sampling)
     model = nutpie.compiled_pyfunc.from_pyfunc(
         len(target.mode), watched.make_density, watched.make_expand, [np.dtype(np.float64)],
         [(len(target.mode),)], ["place"], make_initial_point_fn=watched.start,
@@ -337,7 +321,7 @@ def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
         trace = None
         while trace is None:
             try:
-                trace = sampler.wait(timeout=LOOK)
+                trace = sampler.wait(timeout=POLL_SECONDS)
             except TimeoutError:
                 watched.report(work_clock() - began)
                 if watched.failure is not None or sampling.stop.is_over():
@@ -345,8 +329,8 @@ def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
     if watched.failure is not None:
         raise watched.failure
     place = np.asarray(trace.posterior["place"].values)
-    lengths = np.isfinite(place[:, :, 0]).sum(axis=1)  # shorter chains are filled up with NaN
-    kept = lengths >= max(1, lengths.max() // 2)  # a chain that hardly began is left out
+    lengths = np.isfinite(place[:, :, 0]).sum(axis=1)  # shorter chains are padded with NaN
+    kept = lengths >= max(1, lengths.max() // 2)  # short chains are left out
     if not (lengths > 0).any():
         return None
     length = int(lengths[kept].min())
@@ -364,8 +348,8 @@ def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
     caveats = []
     if divergences:
         caveats.append(
-            f"{divergences:,} draws ended in a divergence: where the posterior bends sharply it "
-            "may not have been visited; a narrower prior helps"
+            f"{divergences:,} draws ended in a divergence: regions of high curvature may be "
+            "missing; a narrower prior helps"
         )
     interrupted = length < sampling.num_draws or not kept.all()
     flat = values.reshape(-1, values.shape[2])
@@ -378,7 +362,7 @@ def sample_nuts(target: LogPosterior, sampling: Sampling) -> WeightDraws | None:
 def corrected_mean(places: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     """float64[n], z̄ − B ḡ of draws and gradients float64[num_chains, num_draws, n].
 
-    The plain mean where draws are too few for the regression.
+    The plain mean if there are too few draws for the regression.
     """
     size = places.shape[2]
     place, gradient = places.reshape(-1, size), gradients.reshape(-1, size)
@@ -390,8 +374,8 @@ def corrected_mean(places: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     return corrected
 
 
-class Watched:
-    """The density that nutpie's threads call, one at a time, and what is known of them."""
+class WatchedDensity:
+    """The density that nutpie's threads call, one at a time, with counts for progress events."""
 
     def __init__(self, target: LogPosterior, sampling: Sampling) -> None:
         self.target, self.sampling = target, sampling
@@ -406,14 +390,14 @@ class Watched:
                 self.num_evaluations += 1
                 try:
                     return self.target.evaluate(place)
-                except BaseException as error:  # raised again by the thread that waits
+                except BaseException as error:  # raised again in the waiting thread
                     self.failure = error
                     return -np.inf, np.zeros_like(place)
 
         return density
 
     def make_expand(self, *_: int) -> Any:
-        """A function that is called with every draw."""
+        """Make the function that is called with every draw."""
 
         def expand(place: np.ndarray) -> dict[str, np.ndarray]:
             with self.lock:
@@ -448,23 +432,23 @@ def require_nutpie() -> Any:
 
 
 def without_draws(fit: Fit) -> Fit:
-    """The fit at the mode, where learning was stopped before there was a posterior."""
-    said = "stopped before the posterior was found: the weights are those of the mode so far"
-    return replace(fit, converged=False, reason=said)
+    """Return the fit at the mode of a run that was stopped before there was a posterior."""
+    reason = "stopped before the posterior was found: the weights are those of the mode so far"
+    return replace(fit, converged=False, reason=reason)
 
 
 def fit_at_mean(
     run: LearningRun, posterior: PenalizedObjective, fit: Fit, draws: WeightDraws
 ) -> Fit:
-    """The fit at the mean of draws, with its value, and standard deviations for errors."""
+    """Build the fit at the mean of draws, with standard deviations as standard errors."""
     parameters, options = run.parameters, run.options
     caveats = [*draws.caveats]
     if run.is_pseudo:
         caveats.append(PSEUDO)
     if run.has_hidden:
         caveats.append(
-            "with hidden atoms the posterior may have several modes, of which the chains may know "
-            "one: compare other seeds"
+            "with hidden atoms the posterior may have several modes, and the chains may be in one "
+            "of them: compare other seeds"
         )
     if fit.prior == "none":
         caveats.append("the prior is flat: all weights are equally likely before the data")

@@ -1,31 +1,26 @@
-"""EM: learning where some atoms of the training data are unknown.
+"""EM: learning from training data with unknown atoms.
 
-Dempster, Laird & Rubin (1977). A round completes the data as the current weights expect it (E)
-and maximises the objective of the completed data (M). With an exact likelihood,
+Dempster, Laird & Rubin (1977). A round completes the data at the current weights (E) and maximises
+the objective of the completed data (M). With an exact likelihood,
 
-    E    n̄ = E_w[n | given, asked],   H = log Z(given, asked) − w·n̄      (entropy of what is hidden)
+    E    n̄ = E_w[n | given, asked],   H = log Z(given, asked) − w·n̄     (entropy of hidden atoms)
     M    w' maximises Q(w') = w'·n̄ − log Z(given)
 
-and log P(asked | given) = Q(w) + H at the current weights, which no round lowers; its gradient
-there is that of Q (Fisher's identity), so convergence is judged by it. Every second round
-is followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3),
-taken back where the likelihood fell. On mixtures of two classes this took 13 rounds instead of 23
-where the classes are plain, 27 instead of 128 where they overlap.
+and log P(asked | given) = Q(w) + H at the current weights, which no round lowers. Its gradient is
+that of Q there (Fisher's identity), so its norm is the criterion of convergence. Every second round
+is followed by an extrapolation of the last two (SQUAREM: Varadhan & Roland 2008, step S3), which is
+undone if the likelihood fell. On mixtures of two classes this took 13 rounds instead of 23 if the
+classes are separated, and 27 instead of 128 if they overlap.
 
-A pseudo-likelihood has no expected completion in closed form: its terms are not linear in the
-hidden atoms. Its E-step draws completions (`em_completions`), and its M-step maximises the mean
-over the completed databases.
+The terms of a pseudo-likelihood are not linear in the hidden atoms, so it has no expected
+completion in closed form. Its E-step draws completions given the known atoms, and its M-step
+maximises the mean over the completed databases. Components whose tables fit in memory are sampled
+independently; on the others a chain continues from round to round. Independent samples use the same
+random numbers in every round, so that completions change only with the weights and rounds converge.
 
-A predicate that is hidden throughout has interchangeable values. Where the weights of its rules are
-zero the gradient may vanish by symmetry though nothing has been learned: `start_weights` moves
-those weights off that saddle at random. Different seeds may end at different maxima.
-
-Completions of hidden atoms, drawn from their distribution given all that is known.
-
-Components whose tables fit in memory give independent samples; on the others a chain runs, which
-goes on from round to round of EM while the weights change. Independent samples use the same
-random numbers in every round: the completions then change only as far as the weights do, and the
-rounds can come to rest.
+An unobserved predicate has interchangeable values. If the weights of its rules are zero the
+gradient may vanish by symmetry: `start_weights` draws small random weights to leave that saddle
+point. Different seeds may end at different maxima.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ from lapis.learning.objectives.conditional import (
     evaluate_terms,
     suited_sampler,
 )
-from lapis.learning.objectives.priors import Prior, with_prior
+from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
 from lapis.learning.parameters import Parameters
 from lapis.network.components import Subnetwork
 from lapis.network.network import Network
@@ -72,17 +67,19 @@ if TYPE_CHECKING:
 
 
 SPREAD = 0.1  # standard deviation of weights that start at random
-WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise
-EXACT_TOLERANCE = 1e-5  # of the gradient
-INEXACT = 1e-3  # share of the gradient that an M-step may leave: its data will change anyway
-SAMPLED_TOLERANCE = 1e-3  # of the weights, relative to the largest
+WIDE_SPREAD = 1.0  # the same if completions are drawn: their noise exceeds small weights
+EXACT_TOLERANCE = 1e-5  # largest component of the gradient
+INEXACT = 1e-3  # share of the gradient at which an M-step ends
+SAMPLED_TOLERANCE = 1e-3  # change of the weights, relative to the largest
+NUM_COMPLETIONS = 10
+CHAIN_SAMPLES = 20  # from one completion of a chain to the next
 
 
 class Completion(NamedTuple):
-    """What an E-step leaves to the M-step."""
+    """The result of an E-step."""
 
     objective: Objective  # of completed data
-    entropy: float | None  # H; None where it is not known
+    entropy: float | None  # H; None if unknown
 
 
 # (posterior of the free weights, start, tolerance as `maximize` takes it, seconds left)
@@ -96,13 +93,13 @@ class Completer(Protocol):
     def is_exact(self) -> bool: ...
     @property
     def observed(self) -> Objective | None:
-        """The objective of what the data shows; None where it cannot be had."""
+        """The objective of the observed atoms; None if it has no value."""
 
     def complete(self, weights: np.ndarray) -> Completion:
-        """The data as weights float64[num_parameters] complete it; moves chains, if any."""
+        """Complete the data at weights float64[num_parameters]; move the chains, if any."""
 
     def keep(self) -> dict[str, np.ndarray]:
-        """Where the chains stand."""
+        """Return the state of the chains."""
 
     def resume(self, kept: Mapping[str, np.ndarray]) -> None: ...
 
@@ -136,7 +133,7 @@ class ExpectedCounts:
         return {}
 
     def resume(self, kept: Mapping[str, np.ndarray]) -> None:
-        """Nothing moves."""
+        """Do nothing: there are no chains."""
 
 
 def fit_em(
@@ -153,13 +150,12 @@ def fit_em(
     should_stop: Callable[[], bool] | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Trajectory:
-    """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
+    """Run EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
 
-    `maximise` is the M-step, over the free weights. What is kept is the start of a round; a
-    checkpoint that exists is continued.
-    The trajectory's iterations are rounds, and its values are those of the observed data with the
-    prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
-    changes no weight by more than `tolerance` relative to the largest.
+    `maximise` is the M-step, over the free weights. An existing checkpoint is continued at the
+    start of its round. The trajectory's iterations are rounds, and its values are those of the
+    observed data with the prior. An exact run ends when the gradient is at most `tolerance`, a
+    sampled one when a round changes no weight by more than `tolerance` relative to the largest.
     """
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if completer.is_exact else SAMPLED_TOLERANCE
@@ -184,7 +180,7 @@ def fit_em(
 
 @dataclass
 class EmRun:
-    """One run of EM, over the weights that are free, as a `PenalizedObjective` sees them."""
+    """One run of EM over the free weights of a `PenalizedObjective`."""
 
     completer: Completer
     parameters: Parameters
@@ -198,17 +194,17 @@ class EmRun:
     should_stop: Callable[[], bool] | None
     verdict: StopReason | None = None
     curve: list[CurvePoint] = field(default_factory=list)
-    path: list[np.ndarray] = field(default_factory=list)  # the last weights, since a leap
-    retreat: np.ndarray | None = None  # where to go on from if the last leap fails
+    path: list[np.ndarray] = field(default_factory=list)  # last weights since an extrapolation
+    retreat: np.ndarray | None = None  # weights before the last extrapolation
     began: float = field(default_factory=work_clock)
 
     def __post_init__(self) -> None:
-        self.origin = self.prior.origin(len(self.start))
+        self.origin = expand_prior(self.prior, len(self.start)).origin
         self.best = (self.start - self.origin)[~self.parameters.fixed]
         self.weights = self.best
 
     def pack(self) -> dict[str, np.ndarray]:
-        """What the next round depends on."""
+        """Return the state that the next round depends on."""
         retreat = [] if self.retreat is None else [self.retreat]
         size = max(1, len(self.weights))
         return {
@@ -228,11 +224,12 @@ class EmRun:
         self.completer.resume(saved.section("chains"))
 
     def next_round(self) -> None:
-        posterior, point, value = self.look(self.weights)
+        """Make an E-step, and unless EM has ended, an M-step and maybe an extrapolation."""
+        posterior, point, value = self.expect(self.weights)
         if self.retreat is not None and self.has_fallen(value):
             self.weights, self.retreat, self.path = self.retreat, None, []
             return
-        self.note(posterior, point, value)
+        self.record(posterior, point, value)
         if self.verdict is not None:
             return
         left = None if self.time_limit is None else self.time_limit - self.curve[-1].seconds
@@ -243,14 +240,14 @@ class EmRun:
             self.verdict = STOPPED
         self.path = [*self.path[-1:], self.weights]
         self.weights, self.retreat = trajectory.weights, None
-        # A leap is taken only where a fall would be seen, and not across the zeros of an l1 prior.
+        # Only if a fall would be detected, and not across the zeros of an l1 prior.
         if len(self.path) == 2 and value is not None and posterior.l1 is None:
             self.retreat = self.weights
-            self.weights = leap(self.path[0], self.path[1], self.weights)
+            self.weights = extrapolate(self.path[0], self.path[1], self.weights)
             self.path = []
 
-    def look(self, weights: np.ndarray) -> tuple[PenalizedObjective, Point, float | None]:
-        """The E-step at free weights: what the M-step maximises, where, and the observed value."""
+    def expect(self, weights: np.ndarray) -> tuple[PenalizedObjective, Point, float | None]:
+        """Make the E-step at free weights: objective of the M-step, its point, observed value."""
         completion = self.completer.complete(self.all_weights(weights))
         fixed = self.parameters.fixed
         posterior = with_prior(completion.objective, self.prior, self.start, fixed)
@@ -263,8 +260,8 @@ class EmRun:
         before = self.curve[-1].value
         return value is not None and before is not None and value < before
 
-    def note(self, posterior: PenalizedObjective, point: Point, value: float | None) -> None:
-        """Take down where a round starts and decide whether there is to be one."""
+    def record(self, posterior: PenalizedObjective, point: Point, value: float | None) -> None:
+        """Record the start of a round and decide whether EM ends."""
         number, seconds = len(self.curve), work_clock() - self.began
         change = max_norm(self.weights - self.best)
         norm = max_norm(point.gradient)
@@ -303,12 +300,12 @@ class EmRun:
         )  # fmt: skip
 
 
-def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
-    """first − 2αr + α²v with r = second − first, v = third − second − r, α = −|r| / |v| ≤ −1.
+def extrapolate(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
+    """Return first − 2αr + α²v, r = second − first, v = third − second − r, α = −|r| / |v| ≤ −1.
 
-    α = −1 gives `third`. On a path whose steps shrink by one factor this is its limit.
+    α = −1 gives `third`. If the steps shrink by a constant factor this is their limit.
 
-    >>> leap(np.array([0.0]), np.array([0.5]), np.array([0.75]))
+    >>> extrapolate(np.array([0.0]), np.array([0.5]), np.array([0.75]))
     array([1.])
     """
     r = second - first
@@ -321,8 +318,10 @@ def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray
 def start_weights(
     parameters: Parameters, examples: Sequence[Example], seed: int = 0, spread: float = SPREAD
 ) -> np.ndarray:
-    """float64[num_parameters]: the model's weights; small random ones where they are zero and
-    their rule mentions a predicate that is hidden throughout."""
+    """float64[num_parameters], the model's weights, with random ones for unobserved predicates.
+
+    Random are the weights that are zero and whose rule mentions an unobserved predicate.
+    """
     hidden = {
         name
         for example in examples
@@ -337,17 +336,13 @@ def start_weights(
     return np.where(random, drawn, parameters.initial)
 
 
-NUM_COMPLETIONS = 10
-CHAIN_SAMPLES = 20  # from one completion of a chain to the next
-
-
 @dataclass(frozen=True)
 class SampledCompletions:
     """The E-step of a pseudo-likelihood."""
 
     examples: tuple[Example, ...]
     parameters: Parameters
-    hidden: tuple[HiddenWorlds | None, ...]  # of each example; None where nothing is hidden
+    hidden: tuple[HiddenWorlds | None, ...]  # of each example; None without hidden atoms
     build: Callable[[Sequence[Example], Parameters, Sequence[float]], Objective]
     num_completions: int
     seed: int
@@ -401,7 +396,7 @@ def pseudo_completions(
     max_memory: int | None = None,
     seed: int = 0,
 ) -> SampledCompletions:
-    """The E-step for EM of a (weighted) pseudo-likelihood, with hidden atoms in its sum too."""
+    """Build the E-step of a (weighted) pseudo-likelihood, with hidden atoms in its sum too."""
     from lapis.learning.objectives.pseudo import pseudo_objective
 
     def build(
@@ -418,15 +413,15 @@ def pseudo_completions(
 
 @dataclass(frozen=True)
 class HiddenWorlds:
-    """The network of an example's hidden atoms, and ways to draw their values."""
+    """The network of an example's hidden atoms, divided by how it is sampled."""
 
     network: Network
-    plan: ExactPlan  # of the components that can be solved
-    rest: Subnetwork  # of the others
+    plan: ExactPlan  # components that are sampled independently
+    rest: Subnetwork  # the others
     chain: PersistentChain[Any, Any] | None  # on the rest
 
     def draw(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-        """bool[size, num_atoms], worlds under weights float64[num_weights]."""
+        """bool[size, num_atoms], worlds drawn at weights float64[num_weights]."""
         plan = replace(self.plan, network=self.network.with_weights(weights))
         worlds = plan.sample(size, rng)
         if self.chain is not None:
@@ -454,11 +449,11 @@ def hidden_worlds(example: Example, max_memory: int | None, seed: int) -> Hidden
 
 
 def complete_example(example: Example, network: Network, world: np.ndarray) -> Example:
-    """The example with its hidden atoms as in a world, bool[num_atoms], of their network.
+    """Complete an example by a world, bool[num_atoms], of the network of its hidden atoms.
 
-    Predicates with hidden atoms are asked from now on: a completion is judged as a whole.
+    Predicates with hidden atoms are asked in the completed example.
     """
-    evidence = dict(apply_blocks(example.complete))  # what blocks decide is not in the network
+    evidence = dict(apply_blocks(example.complete))  # atoms decided by blocks are not in networks
     asked = dict.fromkeys(example.asked)
     for name, known in evidence.items():
         before = example.complete.evidence[name]
@@ -471,7 +466,7 @@ def complete_example(example: Example, network: Network, world: np.ndarray) -> E
             true = union(true, network.atoms.tuples[place][world[first:last]])
         none = empty_tuples(known.predicate.arity)
         evidence[name] = replace(known, open=False, true=true, false=none, unknown=none)
-        # Where a block is given but for some values, no sum over whole blocks can be asked.
+        # A block whose values are partly given cannot be asked: sums are over whole blocks.
         if example.free.evidence[name].open or not known.predicate.block:
             asked[name] = None
     complete = replace(example.complete, evidence=evidence)

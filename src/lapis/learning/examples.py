@@ -1,13 +1,13 @@
-"""Training data: worlds whose query atoms are to be predicted, with the answers.
+"""Training data: worlds whose query atoms are predicted, with their true values.
 
-    given     the evidence predicates, closed where the data is silent
+    given     the evidence predicates, false for atoms that the data does not mention
     asked     the query atoms: all atoms of the query predicates, or only those that the data
-              mentions (`only_listed`), the others being false. That is how canopies are given:
-              candidate pairs as facts and negated facts, everything else known to be different
-    hidden    atoms the data marks unknown (?) and all atoms of hidden predicates
+              mentions (`only_listed`), the others being false. Canopies are given this way:
+              candidate pairs as facts and negated facts
+    hidden    atoms the data marks unknown (?) and all atoms of unobserved predicates
 
-Without query predicates everything is asked: learning is generative. Facts that the data states
-of a hidden predicate are then explained like all others; with a query they are given.
+Without query predicates everything is asked: learning is generative. Stated facts of an unobserved
+predicate are asked then; with a query they are given.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ HIDDEN = -1
 class Example:
     """One world of training data."""
 
-    complete: Problem  # with the answers: only hidden atoms are unknown
-    free: Problem  # without: the asked and the hidden atoms are unknown
+    complete: Problem  # with the answers; only hidden atoms are unknown
+    free: Problem  # without the answers; the asked and the hidden atoms are unknown
     asked: tuple[str, ...]  # the query predicates; all predicates where learning is generative
 
     @property
@@ -42,7 +42,7 @@ class Example:
         return any(e.open or len(e.unknown) for e in self.complete.evidence.values())
 
     def answers(self, network: Network) -> np.ndarray:
-        """int8[num_base_atoms]: 1 true, 0 false, HIDDEN, for the atoms of the free network."""
+        """int8[num_base_atoms], of the free network: 1 true, 0 false, or HIDDEN."""
         table = network.atoms
         answers = np.zeros(network.num_base_atoms, np.int8)
         for name, start, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
@@ -66,7 +66,7 @@ def build_examples(
     unobserved: Sequence[str] = (),
     only_listed: bool = False,
 ) -> list[Example]:
-    """The model on each database, with and without the answers.
+    """Bind the model to each database, with and without the answers.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
@@ -86,21 +86,22 @@ def build_examples(
     def build(database: Database) -> Example:
         complete = build_problem(model, database, (), open_predicates=unobserved)
         if isinstance(database, LazyDatabase):
-            return stored_example(complete, asked, unobserved or only_listed)
-        unsaid = hide(hide(database, explained, listed=False), asked, listed=only_listed)
+            return stored_example(complete, asked, bool(unobserved or only_listed))
+        hidden = hide_facts(database, explained, keep_listed=False)
+        hidden = hide_facts(hidden, asked, keep_listed=only_listed)
         free = build_problem(
-            model, unsaid, () if only_listed else asked, open_predicates=unobserved
+            model, hidden, () if only_listed else asked, open_predicates=unobserved
         )
         return Example(complete, replace(free, query=asked), asked)
 
     return [build(database) for database in databases]
 
 
-def stored_example(complete: Problem, asked: tuple[str, ...], partial: object) -> Example:
-    """An example whose facts stay on a store, where they are all the true ones."""
-    if partial:
+def stored_example(complete: Problem, asked: tuple[str, ...], is_partial: bool) -> Example:
+    """Build an example whose facts stay on a store; these are all the true atoms."""
+    if is_partial:
         raise LapisError(
-            "facts on an engine are the true ones: none is hidden, and no false one is listed",
+            "an engine stores true facts only: atoms can be neither unobserved nor listed as false",
             code="engine-hidden",
             hint="leave out --unobserved and --only-listed",
         )
@@ -113,18 +114,18 @@ def stored_example(complete: Problem, asked: tuple[str, ...], partial: object) -
     return Example(complete, free, asked)
 
 
-def hide(database: Database, names: Sequence[str], *, listed: bool) -> Database:
-    """The same constants with nothing known of some predicates; or with their facts marked ?."""
+def hide_facts(database: Database, names: Sequence[str], *, keep_listed: bool) -> Database:
+    """Remove the facts of some predicates, or with `keep_listed` mark them unknown."""
 
-    def hidden(relation: Relation) -> Relation:
+    def hide(relation: Relation) -> Relation:
         none = empty_tuples(relation.arity)
         unknown = none
-        if listed:
+        if keep_listed:
             unknown = sorted_unique(np.concatenate([rows for _, rows in relation.stated()]))
         return replace(relation, true=none, false=none, unknown=unknown)
 
     relations = {
-        name: hidden(relation) if name in names else relation
+        name: hide(relation) if name in names else relation
         for name, relation in database.relations.items()
     }
     return replace(database, relations=relations)

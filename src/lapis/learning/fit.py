@@ -1,10 +1,11 @@
-"""What learning gives back: the model with its weights, and how far they can be trusted."""
+"""The result of learning: the model with its weights, standard errors and diagnostics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.optimisation.history import CurvePoint
 
-FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
-MAX_NAMED = 5  # weights without bound that are named in a file's heading
+FARTHEST = 100.0  # largest |w| without a prior: a factor of 10^43 in the odds
+MAX_NAMED = 5  # unbounded weights that a file's heading names
 # Fields of a fit that its JSON begins with.
-SAID = (
+JSON_FIELDS = (
     "objective", "optimizer", "prior", "value", "log_prior", "exact", "converged", "interrupted",
     "reason", "iterations", "gradient_norm",
 )  # fmt: skip
@@ -45,12 +46,12 @@ class UnboundedWeight:
 
 @dataclass(frozen=True, repr=False)
 class Fit(Result):
-    """Learned weights. `value` is the objective at them, without the prior's part."""
+    """Learned weights. `value` is the objective there, without the prior."""
 
     objective: str
     optimizer: str
     prior: str
-    value: float | None  # None where the objective has no value that could be had
+    value: float | None  # None if the objective has no value
     log_prior: float
     exact: bool  # values and gradients were exact
     converged: bool
@@ -60,7 +61,7 @@ class Fit(Result):
     gradient_norm: float  # the largest component, prior included
     parameters: Parameters = field(repr=False)
     weights: np.ndarray = field(repr=False)  # float64[num_parameters]
-    # float64[num_parameters] from the curvature at the weights, NaN where it says nothing
+    # float64[num_parameters] from the curvature at the weights, NaN without curvature
     standard_errors: np.ndarray | None = field(repr=False)
     curve: tuple[CurvePoint, ...] = field(repr=False)
     seconds: Mapping[str, float]  # by phase
@@ -90,7 +91,7 @@ class Fit(Result):
         Parameters
         ----------
         path
-            Of the file, `.mln`; for a field `.rrf`.
+            Path of the file, `.mln`; for a field `.rrf`.
 
         Raises
         ------
@@ -100,7 +101,7 @@ class Fit(Result):
         write_whole(path, self.text)
 
     def title(self) -> str:
-        """The comment at the head of the learned model."""
+        """Return the comment at the head of the learned model."""
         value = "" if self.value is None else f", value {self.value:.6g}"
         how = f"{self.objective}, {self.optimizer}, prior {self.prior}{value}"
         lines = [f"weights learned by {how}"]
@@ -116,21 +117,15 @@ class Fit(Result):
         return "\n".join(lines)
 
     def notes(self) -> list[list[str]]:
-        """For each rule, a comment for each of its weights."""
+        """Return for each rule a comment for each of its weights."""
         if self.standard_errors is None:
             return [[""] * max(1, size) for size in np.diff(self.parameters.offset)]
-        spelled = [
-            "no bound" if not bounded else f"± {error:.3g}" if np.isfinite(error) else ""
-            for error, bounded in zip(self.standard_errors, self.bounded, strict=True)
-        ]
-        offset = self.parameters.offset
-        return [
-            spelled[offset[i] : offset[i + 1]] or [""]
-            for i in range(len(self.parameters.model.rules))
-        ]
+        texts = [describe_error(e, False, bounded) for _, _, e, _, bounded in self.entries()]
+        offset = self.parameters.offset.tolist()
+        return [texts[i:j] or [""] for i, j in pairwise(offset)]
 
     def about_errors(self) -> list[str]:
-        """What the standard errors leave out, where there are some."""
+        """Return caveats of the standard errors, if there are any."""
         if self.standard_errors is None or not np.isfinite(self.standard_errors).any():
             return []
         found = []
@@ -144,7 +139,7 @@ class Fit(Result):
 
     @cached_property
     def bounded(self) -> np.ndarray:
-        """bool[num_parameters], false where the data drives a weight on and on."""
+        """bool[num_parameters], false for weights that the data drives to infinity."""
         found = np.ones(len(self.weights), bool)
         found[[weight.parameter for weight in self.unbounded]] = False
         if self.prior == "none":
@@ -152,7 +147,7 @@ class Fit(Result):
         return found
 
     def columns(self) -> Columns:
-        """A row for each weight; the standard error is NaN where there is none."""
+        """Return a row for each weight; the standard error is NaN if there is none."""
         errors = self.standard_errors
         stderr = np.full(len(self.weights), np.nan) if errors is None else errors
         return {
@@ -164,11 +159,11 @@ class Fit(Result):
         }
 
     def rows(self) -> list[tuple[str, float, float | None, bool]]:
-        """(formula, weight, standard error, fixed) for each weight."""
+        """Return (formula, weight, standard error, fixed) for each weight."""
         return [(name, w, e, fixed) for name, w, e, fixed, _ in self.entries()]
 
     def entries(self) -> list[tuple[str, float, float | None, bool, bool]]:
-        """(formula, weight, standard error, fixed, bounded) for each weight."""
+        """Return (formula, weight, standard error, fixed, bounded) for each weight."""
         found = zip(*map(as_list, self.columns().values()), strict=True)
         return [(name, w, e if np.isfinite(e) else None, f, b) for name, w, e, f, b in found]
 
@@ -181,10 +176,10 @@ class Fit(Result):
         return self.by_formula[formula]
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis learn --json`."""
+        """Return the JSON of `lapis learn --json`."""
         names = ("formula", "weight", "stderr", "fixed", "bounded")
         return {
-            **{name: getattr(self, name) for name in SAID},
+            **{name: getattr(self, name) for name in JSON_FIELDS},
             "estimate": self.estimate,
             "posterior": None if self.posterior is None else self.posterior.to_json(),
             "weights": (dict(zip(names, row, strict=True)) for row in self.entries()),
@@ -230,14 +225,14 @@ class Fit(Result):
         if farthest:
             weights = "1 weight was" if farthest == 1 else f"{farthest:,} weights were"
             found.append(
-                f"warning: {weights} stopped at {FARTHEST:g}, where the data had set no bound; "
+                f"warning: {weights} stopped at {FARTHEST:g}, since the data sets no bound; "
                 "give a prior"
             )
         found += [f"warning: {warning}" for warning in self.warnings]
         found += self.about_errors()
         found += [] if self.posterior is None else self.posterior.remarks()
         if self.interrupted:
-            found.append("stopped early: this is what there was so far")
+            found.append("stopped early: these are the weights so far")
         elif not self.converged:
             found.append(f"not converged: {self.reason}")
         return found
@@ -285,11 +280,11 @@ def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
     return style_axes(found)
 
 
-NAMED = 3  # other formulas that a reason names
+NAMED = 3  # formulas that a message names
 
 
 def name_some(formulas: list[str]) -> str:
-    """A few formulas in quotes, and how many there are besides."""
+    """Quote the first formulas and count the others."""
     shown = ", ".join(map(repr, formulas[:NAMED]))
     more = len(formulas) - NAMED
     return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,13 +1,13 @@
-"""Learning weights: examples → objective → prior → optimiser → fit.
+"""Weight learning: examples → objective → prior → optimiser → fit.
 
-Objectives and optimisers are separate and combine (`methods` lists both; `run` says what is
-chosen where nothing is said). Where atoms are hidden and the likelihood is exact, rounds of EM
-take the place of one maximisation; max-margin weights have cutting planes of their own.
+Any objective combines with any optimiser (`methods` lists both; `learning_run` has the defaults).
+If atoms are hidden and the likelihood is exact, EM replaces the single maximisation; max-margin
+weights are found by cutting planes.
 
-A weight that the data drives to infinity is found and kept within bounds (`reliability`); without
-a prior it would end wherever the optimiser got tired.
+The expectation says how expected counts are computed: exactly, lifted, sampled, by counts, or at
+the most likely world. `auto` follows the order of inference: exact, lifted, sampled.
 
-A run's objective, by its name and by how expected counts are had.
+Weights that the data drives to infinity are detected and kept within bounds (`reliability`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
+from lapis.inference.plan import MAX_ELEMENTS, reason_to_lift_first
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.resolve import with_statements
 from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
@@ -29,6 +30,7 @@ from lapis.learning.em import (
     Completer,
     ExpectedCounts,
     fit_em,
+    pseudo_completions,
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
@@ -37,15 +39,15 @@ from lapis.learning.learning_run import (
     CUTTING_PLANE,
     LearningRun,
     Notes,
-    check_together,
-    check_words,
+    check_learning_options,
     choose_objective,
     choose_optimizer,
     choose_prior,
+    ijgp_settings,
 )
-from lapis.learning.objectives.conditional import ConditionalObjective
-from lapis.learning.objectives.priors import Prior, with_prior
-from lapis.learning.parameters import Parameters, share_parameters
+from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
+from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
+from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.objective import PenalizedObjective
@@ -56,71 +58,114 @@ from lapis.runtime.progress import Report, Stop
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
-from typing import TYPE_CHECKING
-
-from lapis.inference.plan import MAX_ELEMENTS, reason_to_lift_first
-from lapis.learning.learning_run import ijgp_settings
-
-if TYPE_CHECKING:
-    from lapis.optimisation.objective import Objective
 
 EM_ROUNDS = 200
 MARGIN_CUTS = 500
-MARGIN_TOLERANCE = 1e-3  # of the objective
+MARGIN_TOLERANCE = 1e-3  # gap, relative to the objective
 
 
 def learn_weights(
     model: Model,
     databases: Sequence[Database],
-    query: Sequence[str] = (),
-    options: LearnOptions | None = None,
+    query: Sequence[str],
+    options: LearnOptions,
     *,
-    unobserved: Sequence[str] = (),
-    only_listed: bool = False,
-    unit_formulas: bool = False,
     place: Callable[[Problem], Problem] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Fit:
-    """Weights for the soft rules of a model that are not @fixed.
+    """Learn the weights of the soft rules that are not @fixed.
 
-    `place` puts the facts of complete worlds where they are counted, as in a database.
+    `place` moves the facts of complete worlds to a store, where they are counted.
     """
-    options = options or LearnOptions()
-    check_words(options)
-    name = choose_objective(options, query)
-    check_together(options, name)
-    notes = Notes()
+    objective = choose_objective(options, query)
+    check_learning_options(options, objective)
+    notes, unobserved = Notes(), options.unobserved
     with notes.phase("data"):
-        if unit_formulas:
-            model = add_units(model, query or [n for n in model.predicates if n not in unobserved])
+        if options.unit_formulas:
+            names = query or [name for name in model.predicates if name not in unobserved]
+            model = add_unit_formulas(model, names)
         examples = build_examples(
-            model, databases, query, unobserved=unobserved, only_listed=only_listed
+            model, databases, query, unobserved=unobserved, only_listed=options.only_listed
         )
         if place is not None:
             examples = [place_example(example, place) for example in examples]
         parameters = share_parameters(model, [example.complete for example in examples])
-    empty = empty_types(model, examples)
+    empty = find_empty_types(model, examples)
     if parameters.fixed.all():
         notes.warnings.append("nothing is learned: every rule is hard or @fixed")
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return learn(LearningRun(examples, parameters, name, options, notes, progress, stop))
+    return learn(LearningRun(examples, parameters, objective, options, notes, progress, stop))
 
 
 def place_example(example: Example, place: Callable[[Problem], Problem]) -> Example:
-    """The example with the facts of its complete world elsewhere; none may be unobserved."""
+    """Move the facts of an example's complete world to a store."""
     if example.has_hidden:
         raise LapisError(
-            "an engine counts in complete worlds, and the data hides atoms",
+            "learning on an engine needs complete data; some atoms are unknown",
             code="engine-hidden",
-            hint="leave out --engine, or say what is hidden",
+            hint="leave out --engine, or state the unknown facts",
         )
     return replace(example, complete=place(example.complete))
 
 
+def find_empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
+    """List the types without constants; refuse data in which no query atom has constants."""
+    empty = [
+        name
+        for name in model.types
+        if not any(len(example.complete.domains[name]) for example in examples)
+    ]
+    asked = [
+        known.predicate
+        for example in examples
+        for known in example.free.evidence.values()
+        if known.open or len(known.unknown)
+    ]
+    if all(set(predicate.types) & set(empty) for predicate in asked):
+        raise LapisError(
+            "there is nothing to learn from: the data has no constants of the query predicates",
+            code="empty-data",
+            hint="give facts, or list the constants of the types in the model",
+        )
+    return empty
+
+
+def add_unit_formulas(model: Model, predicates: Iterable[str]) -> Model:
+    """Add a unit formula for each of the predicates that has none.
+
+    Without `P(x)` the other rules have to express how common P is. If arguments are marked
+    (`P(x, v!)`) the number of true atoms is fixed, so each value gets a weight: `P(x, +v)`.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nClass(page, kind!)\\n1 Smokes(x)")
+    >>> [rule.text for rule in add_unit_formulas(model, ["Smokes", "Class"]).rules]
+    ['Smokes(x)', 'Class(x1, +x2)']
+    """
+    asked = [model.predicates[name] for name in predicates]
+    missing = [p for p in asked if not any(is_unit_formula(rule, p) for rule in model.rules)]
+    return with_statements(model, *[WeightedFormula(unit_formula(p)) for p in missing])
+
+
+def is_unit_formula(rule: Rule, predicate: Predicate) -> bool:
+    """Whether a rule is P or ¬P at distinct variables, with a weight for each marked value."""
+    formula = rule.formula.body if isinstance(rule.formula, Not) else rule.formula
+    if rule.hard or not isinstance(formula, Atom) or formula.predicate != predicate.name:
+        return False
+    names = [term.name if isinstance(term, Variable) else None for term in formula.terms]
+    marked = all(names[place] in rule.plus for place in predicate.block)
+    return None not in names and len(set(names)) == len(names) and marked
+
+
+def unit_formula(predicate: Predicate) -> Atom:
+    terms = [Variable(f"x{i + 1}", plus=i in predicate.block) for i in range(predicate.arity)]
+    return Atom(predicate.name, tuple(terms))
+
+
 def learn(run: LearningRun) -> Fit:
+    """Learn by maximisation, EM or cutting planes, whichever the run needs."""
     if run.options.estimate == "mean":
         from lapis.learning.bayesian import require_likelihood
 
@@ -128,7 +173,7 @@ def learn(run: LearningRun) -> Fit:
     if run.objective == "max-margin":
         return learn_margin(run)
     if run.has_hidden and run.is_pseudo:
-        return learn_by_em(run, sampled_completer(run))
+        return learn_by_em(run, complete_by_sampling(run))
     with run.notes.phase("objective"):
         objective = build_or_refuse(run)
     if run.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
@@ -136,42 +181,31 @@ def learn(run: LearningRun) -> Fit:
     return learn_by_maximizing(run, objective)
 
 
-def build_or_refuse(run: LearningRun) -> Objective:
-    """The objective; a refusal says what else has a posterior, where that was asked for."""
-    try:
-        return build_objective(run)
-    except TooLarge as error:
-        if run.options.estimate == "mode":
-            raise
-        from lapis.learning.bayesian import too_large_to_sum
-
-        raise too_large_to_sum(error) from None
-
-
 def learn_by_maximizing(run: LearningRun, objective: Objective) -> Fit:
+    """Maximise the posterior from the model's weights."""
     prior = choose_prior(run, objective)
     optimizer = choose_optimizer(run, objective, prior)
-    posterior = posterior_of(run, objective, prior)
+    posterior = add_prior(run, objective, prior)
     with run.notes.phase("optimisation"):
         found = find_unbounded(run, posterior, prior)
-        far = farthest(posterior, prior, found)
-        start = posterior.free_weights(start_of(run))
+        far = find_bounds(posterior, prior, found)
+        start = posterior.free_weights(initial_weights(run))
         trajectory = maximize_posterior(run, posterior, optimizer, start, far=far)
-        trajectory = give_length(run, trajectory, optimizer, prior)
+        trajectory = scale_perceptron(run, trajectory, optimizer, prior)
         if run.expectation == "count-maxwalksat" and "rate" not in run.options.of_optimizer:
             run.notes.warnings.append(
-                "most likely worlds leave the length of the weights open: it is that of the steps "
-                "made; --expectation count-map gives weights the scale of its noise"
+                "most likely worlds leave the length of the weights open: it depends on the rate; "
+                "--expectation count-map gives weights the scale of its noise"
             )
         if run.expectation == "map":
-            run.notes.warnings.extend(unmoved(run.parameters, posterior, start, trajectory))
-    trajectory = name_remedy(run, trajectory, optimizer, objective.is_fixed)
+            warn_unmoved(run, posterior, start, trajectory)
+    trajectory = add_remedy(run, trajectory, optimizer, objective.is_fixed)
     fit = build_fit(run, trajectory, posterior, optimizer, prior, found)
     return estimate(run, posterior, prior, fit)
 
 
 def estimate(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit: Fit) -> Fit:
-    """The fit at the mode as it is, or the one at the mean of the posterior."""
+    """Return the fit at the mode, or the fit at the mean of the posterior."""
     if run.options.estimate == "mode":
         return fit
     from lapis.learning.bayesian import estimate_mean
@@ -180,13 +214,13 @@ def estimate(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit:
 
 
 def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
-    """Rounds of EM; each M-step is a maximisation of its own.
+    """Run EM; each M-step is a maximisation.
 
-    A sampled likelihood is maximised directly instead: its gradient, the expected counts with
-    the answers less those without, is all that an M-step would use of the samples.
+    A sampled likelihood is maximised directly instead: an M-step would use no more of the samples
+    than its gradient, the difference of the expected counts with and without the answers.
     """
     options, notes = run.options, run.notes
-    start = start_of(run)
+    start = initial_weights(run)
     objective = completer.complete(start).objective
     prior = choose_prior(run, objective)
     optimizer = choose_optimizer(run, objective, prior)
@@ -197,8 +231,8 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
         own = replace(
             options, max_iterations=None, tolerance=tolerance, time_limit=seconds, checkpoint=None
         )
-        step = replace(run, options=own, progress=None)
-        return maximize_posterior(step, posterior, optimizer, start, far=farthest(posterior, prior))
+        step, far = replace(run, options=own, progress=None), find_bounds(posterior, prior)
+        return maximize_posterior(step, posterior, optimizer, start, far=far)
 
     with notes.phase("optimisation"):
         trajectory = fit_em(
@@ -214,11 +248,11 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
             should_stop=run.stop,
             checkpoint=CheckpointFile(options.checkpoint, f"em+{optimizer}", run.fingerprint),
         )
-    # The objective of the observed data if it has a value, else the last completions.
+    # The objective of the observed data if it has a value, else that of the last completions.
     observed = completer.observed or completer.complete(trajectory.weights).objective
-    posterior = posterior_of(run, observed, prior)
+    posterior = add_prior(run, observed, prior)
     notes.details["em"] = True
-    notes.details["standard_errors_note"] = "as if what was hidden were known"
+    notes.details["standard_errors_note"] = "as if hidden atoms were known"
     own = trajectory._replace(weights=posterior.free_weights(trajectory.weights))
     found = find_unbounded(run, posterior, prior)
     fit = build_fit(run, own, posterior, f"em+{optimizer}", prior, found)
@@ -226,7 +260,7 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
 
 
 def learn_margin(run: LearningRun) -> Fit:
-    """Cutting planes."""
+    """Learn max-margin weights by cutting planes."""
     from lapis.learning.max_margin import fit_max_margin
 
     options, prior = run.options, choose_prior(run, None)
@@ -256,7 +290,7 @@ def maximize_posterior(
     *,
     far: np.ndarray | None = None,
 ) -> Trajectory:
-    """From a start float64[num_free], within ±far float64[num_free]."""
+    """Maximise from a start float64[num_free], within ±far float64[num_free]."""
     from lapis.optimisation.maximize import make_optimizer, maximize
 
     options = run.options
@@ -276,11 +310,11 @@ def maximize_posterior(
     )
 
 
-def farthest(
+def find_bounds(
     posterior: PenalizedObjective, prior: Prior, unbounded: Sequence[UnboundedWeight] = ()
 ) -> np.ndarray | None:
-    """float64[num_free], where weights are stopped; None where a prior holds all of them."""
-    held = prior.holds(len(posterior.base))
+    """float64[num_free], the largest |w| that is tried; None if the prior bounds all weights."""
+    held = expand_prior(prior, len(posterior.base)).holds
     if held[posterior.free].all():
         return None
     far = np.where(held, np.inf, FARTHEST)
@@ -288,13 +322,13 @@ def farthest(
     return far[posterior.free]
 
 
-def give_length(
+def scale_perceptron(
     run: LearningRun, trajectory: Trajectory, optimizer: str, prior: Prior
 ) -> Trajectory:
-    """A perceptron's weights at the length of greatest likelihood, unless a rate was given.
+    """Scale a perceptron's weights to the length of greatest likelihood, unless a rate was given.
 
-    Where fixed weights, or a prior around other weights, tell long ones from short ones they stay,
-    and where counts alone are had: their noise gives weights a scale.
+    Most likely worlds do not depend on the length, except with fixed weights or a prior around
+    other weights; with them the weights stay as they are.
     """
     parameters, largest = run.parameters, np.abs(trajectory.weights).max(initial=0.0)
     has_length = parameters.initial[parameters.fixed].any() or np.any(prior.mean)
@@ -303,42 +337,41 @@ def give_length(
         return trajectory
     if trajectory.interrupted:
         run.notes.warnings.append(
-            "the weights are as long as the rate made them: learning was stopped before their "
-            "length was found"
+            "the length of the weights depends on the rate: learning was stopped before the "
+            "length of greatest likelihood was found"
         )
         return trajectory
     from lapis.optimisation.maximize import find_length
 
-    posterior = posterior_of(run, build_conditional(run, "auto"), prior)
+    posterior = add_prior(run, build_conditional(run, "auto"), prior)
     direction = trajectory.weights / largest
     length = find_length(posterior, direction, should_stop=run.stop)
     run.notes.details["length"] = length
     return trajectory._replace(weights=length * direction)
 
 
-def unmoved(
-    parameters: Parameters, posterior: PenalizedObjective, start: np.ndarray, trajectory: Trajectory
-) -> list[str]:
-    """A warning of the weights that most likely worlds left at 0.
+def warn_unmoved(
+    run: LearningRun, posterior: PenalizedObjective, start: np.ndarray, trajectory: Trajectory
+) -> None:
+    """Warn of weights that most likely worlds left at 0.
 
-    There true and false tie, and the world of a tie is that of the data where nothing is true:
-    no mistake is seen, though the model calls every atom a coin.
+    At 0 true and false tie, and ties are false. If the data has no true atom there is then no
+    error, though the model gives every atom probability ½.
     """
     still = (start == 0.0) & (trajectory.weights == 0.0) & (posterior.l1 is None)
-    if not still.any():
-        return []
-    names = parameters.names()
-    shown = name_some([names[number] for number in posterior.free[still].tolist()])
-    return [
-        f"no most likely world was wrong about {shown}: the weight is still 0, which leaves what "
-        "it is about to chance; a likelihood, without --expectation map, tells how rare that is"
-    ]
+    if still.any():
+        names = run.parameters.names()
+        shown = name_some([names[number] for number in posterior.free[still].tolist()])
+        run.notes.warnings.append(
+            f"no most likely world was wrong about {shown}: the weight is still 0, which means "
+            "probability 1/2; a likelihood, without --expectation map, learns how rare it is"
+        )
 
 
-def name_remedy(
+def add_remedy(
     run: LearningRun, trajectory: Trajectory, optimizer: str, is_fixed: bool
 ) -> Trajectory:
-    """A trajectory that ended at a limit, with the option to set for it to converge."""
+    """Name the option to set in the reason of a trajectory that ended at a limit."""
     options, reason = run.options, trajectory.reason
     if trajectory.converged or trajectory.interrupted:
         return trajectory
@@ -348,12 +381,10 @@ def name_remedy(
         return trajectory
     more = f"--max-iterations {4 * trajectory.iterations}"
     if run.expectation == "map":
-        remedy = (
-            "most likely worlds need not settle; set --optimizer pscg, which climbs a likelihood"
-        )
+        remedy = "most likely worlds may cycle; set --optimizer pscg, which maximises a likelihood"
         if trajectory.window_change is not None:
             accepted = float(f"{1.5 * trajectory.window_change:.1g}")
-            remedy += f", or --tolerance {accepted:g} to take this average"
+            remedy += f", or --tolerance {accepted:g} to accept this average"
     elif is_fixed:
         remedy = f"set {more}, or --optimizer lbfgs"
     elif optimizer == "pscg":
@@ -363,26 +394,25 @@ def name_remedy(
     return trajectory._replace(reason=f"{reason}; {remedy}")
 
 
-def posterior_of(run: LearningRun, objective: Objective, prior: Prior) -> PenalizedObjective:
+def add_prior(run: LearningRun, objective: Objective, prior: Prior) -> PenalizedObjective:
     return with_prior(objective, prior, run.parameters.initial, run.parameters.fixed)
 
 
-def start_of(run: LearningRun) -> np.ndarray:
-    """float64[num_parameters], where the search begins."""
+def initial_weights(run: LearningRun) -> np.ndarray:
+    """float64[num_parameters], the start of the search."""
     if not run.has_hidden:
         return run.parameters.initial
     spread = WIDE_SPREAD if run.is_pseudo else SPREAD
     return start_weights(run.parameters, run.examples, run.options.seed, spread)
 
 
-def sampled_completer(run: LearningRun) -> Completer:
-    from lapis.learning.em import pseudo_completions
-
+def complete_by_sampling(run: LearningRun) -> Completer:
+    """Build the E-step of a pseudo-likelihood."""
     if run.options.counts == "ijgp":
         raise LapisError(
-            "counts are estimated in complete worlds, and the data hides atoms",
+            "estimated counts need complete data; some atoms are unknown",
             code="incomplete-data",
-            hint="leave out --counts, or say what is hidden",
+            hint="leave out --counts, or state the unknown facts",
         )
     with run.notes.phase("objective"):
         return pseudo_completions(
@@ -394,61 +424,20 @@ def sampled_completer(run: LearningRun) -> Completer:
         )
 
 
-def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
-    """The types without constants in any example; refuses data in which nothing can be asked."""
-    empty = [
-        name
-        for name in model.types
-        if not any(len(example.complete.domains[name]) for example in examples)
-    ]
-    asked = [
-        known.predicate
-        for example in examples
-        for known in example.free.evidence.values()
-        if known.open or len(known.unknown)
-    ]
-    if all(set(predicate.types) & set(empty) for predicate in asked):
-        raise LapisError(
-            "there is nothing to learn from: the data names no constants of what is asked",
-            code="empty-data",
-            hint="give facts, or list the constants of the types in the model",
-        )
-    return empty
+def build_or_refuse(run: LearningRun) -> Objective:
+    """Build the objective; for estimate "mean" a refusal names objectives with a posterior."""
+    try:
+        return build_objective(run)
+    except TooLarge as error:
+        if run.options.estimate == "mode":
+            raise
+        from lapis.learning.bayesian import too_large_to_sum
 
-
-def add_units(model: Model, predicates: Iterable[str]) -> Model:
-    """The model with a unit formula for each of the predicates that has none.
-
-    Without `P(x)` the other rules have to express how common P is. Where arguments are
-    marked (`P(x, v!)`) the number of true atoms is fixed, so each value gets a weight: `P(x, +v)`.
-
-    >>> import lapis
-    >>> model = lapis.parse("Smokes(person)\\nClass(page, kind!)\\n1 Smokes(x)")
-    >>> [rule.text for rule in add_units(model, ["Smokes", "Class"]).rules]
-    ['Smokes(x)', 'Class(x1, +x2)']
-    """
-    asked = [model.predicates[name] for name in predicates]
-    missing = [p for p in asked if not any(is_unit(rule, p) for rule in model.rules)]
-    return with_statements(model, *[WeightedFormula(unit(predicate)) for predicate in missing])
-
-
-def is_unit(rule: Rule, predicate: Predicate) -> bool:
-    """Whether a rule is P or ¬P at distinct variables, with a weight for each marked value."""
-    formula = rule.formula.body if isinstance(rule.formula, Not) else rule.formula
-    if rule.hard or not isinstance(formula, Atom) or formula.predicate != predicate.name:
-        return False
-    names = [term.name if isinstance(term, Variable) else None for term in formula.terms]
-    marked = all(names[place] in rule.plus for place in predicate.block)
-    return None not in names and len(set(names)) == len(names) and marked
-
-
-def unit(predicate: Predicate) -> Atom:
-    terms = [Variable(f"x{i + 1}", plus=i in predicate.block) for i in range(predicate.arity)]
-    return Atom(predicate.name, tuple(terms))
+        raise too_large_to_sum(error) from None
 
 
 def build_objective(run: LearningRun) -> Objective:
-    """The objective by its name, and by the expectation: how its counts are computed."""
+    """Build the objective from its name and the expectation."""
     if run.is_pseudo:
         return build_pseudo(run)
     run.notes.details["expectation"] = run.expectation
@@ -465,7 +454,7 @@ def build_objective(run: LearningRun) -> Objective:
 
 
 def lift_or_ground(run: LearningRun) -> Objective:
-    """The likelihood without grounding; grounded, with a warning, if it cannot be lifted."""
+    """Lift the likelihood; ground it, with a warning, if it cannot be lifted."""
     if run.has_hidden:
         return build_conditional(run, run.expectation)
     try:
@@ -476,9 +465,9 @@ def lift_or_ground(run: LearningRun) -> Objective:
 
 
 def build_planned(run: LearningRun) -> Objective:
-    """The conditional likelihood in the order of inference: exact, lifted, sampled.
+    """Build the conditional likelihood in the order of inference: exact, lifted, sampled.
 
-    Where there are very many groundings it is lifted before it is grounded.
+    With very many groundings, lifting is tried before grounding.
     """
     refused: TooLarge | None = None
     grounded: Objective | None = None
@@ -500,13 +489,13 @@ def build_planned(run: LearningRun) -> Objective:
 
 
 def build_lifted(run: LearningRun, max_elements: int | None = None) -> Objective:
-    """The likelihood without grounding; at most `max_elements` constants may be told apart.
+    """Lift the likelihood; at most `max_elements` constants may be distinguished.
 
     Raises TooLarge if it cannot be lifted.
     """
     if run.has_hidden:
         raise LapisError(
-            "a likelihood with hidden atoms is not lifted: what is shown tells constants apart",
+            "a lifted likelihood does not support hidden atoms",
             code="learn-option",
             hint="leave out --expectation",
         )
@@ -562,14 +551,12 @@ def build_by_counts(run: LearningRun, expectation: str) -> Objective:
     if objective.start == "random" and steps < num_sites:
         run.notes.warnings.append(
             f"{steps:,} flips from random worlds of {num_sites:,} atoms do not reach most likely "
-            "worlds; more --num-steps, or --chain-start last, would come nearer"
+            "worlds; set more --num-steps, or --chain-start last"
         )
     return objective
 
 
 def build_conditional(run: LearningRun, expectation: str) -> Objective:
-    from lapis.learning.objectives.conditional import conditional_objective
-
     options = run.options
     objective = conditional_objective(
         run.examples,

@@ -1,20 +1,19 @@
-"""Max-margin weights: the data's world must score higher than every other, by its errors.
+"""Max-margin weights: the world of the data outscores every other world by its number of errors.
 
     minimise  ½ Σ (w_i − m_i)² / s_i²  +  C · ξ
     subject to  w·(n(y) − n(y')) ≥ Δ(y, y') − ξ   for all worlds y' that agree with the evidence
 
 Huynh & Mooney (Max-Margin Weight Learning for Markov Logic Networks, 2009). Δ is the number of
-asked atoms that y' has wrong, a wrong block counting as one. It is a number, not a fraction, and
-n adds up over the examples: then an atom that stands alone costs its own hinge, C · max(0, 1 −
-margin), J is on the scale of a negative log-likelihood, and a prior's width means the same as
-there. The constraint of the worst world is found as a most likely world of the network in
-which each wrong value is one more unit clause of weight 1 (loss-augmented inference): by
-elimination where components are small, by integer programming where they are not. What is not
-proven in time widens the gap that is reported.
+wrong query atoms of y'; a wrong block counts as one. It is a number, not a fraction, and n is the
+sum over the examples, so that J is on the scale of a negative log-likelihood, an independent atom
+has the hinge loss C · max(0, 1 − margin), and the width of a prior keeps its meaning. The worst
+world is a most likely world of the network with a unit clause of weight 1 for each wrong value
+(loss-augmented inference). It is found by elimination for small components and by integer
+programming for others. A world that is not proven in time widens the reported gap.
 
-Deviations: the paper relaxes the search for the worst world to a linear program and rounds it;
-here it is exact where it can be, and says so where it is not. Weights are pulled towards the
-prior's means rather than 0. `cutting_plane` says how the worlds are chosen.
+Deviations: the paper relaxes the search for the worst world to a linear program and rounds it; here
+it is exact if possible, and the result says whether it is. Weights are pulled towards the prior's
+means instead of 0. `optimisation/cutting_plane.py` chooses the worlds.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from lapis.inference.moments.most_likely import MostLikelyExact
 from lapis.inference.moments.statistics import ClosedForm, Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.objectives.conditional import AUTO_MEMORY, observed_world
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters
 from lapis.network.components import Subnetwork
 from lapis.network.network import Network
@@ -47,15 +46,11 @@ from lapis.optimisation.cutting_plane import (
 from lapis.optimisation.history import CurvePoint, Trajectory, max_norm
 from lapis.runtime.progress import Progress, Report
 
-ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination does not find it
+ORACLE_SECONDS = 10.0  # for the worst world of one example by integer programming
 
 
 class Margin(NamedTuple):
-    """Max-margin weights, and how far from the optimum they may be.
-
-    In `trajectory`, values are −J, and the place of the gradient's norm has the gap, which here is
-    what vanishes at the optimum.
-    """
+    """Max-margin weights. In `trajectory` the value is −J and the gradient norm is the gap."""
 
     trajectory: Trajectory
     gap: float  # J is at most this much above the least
@@ -78,10 +73,10 @@ def fit_max_margin(
     should_stop: Callable[[], bool] | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Margin:
-    """The weights of least J, fixed ones left alone; example k is world k of the parameters.
+    """Minimise J over the free weights; example k is world k of the parameters.
 
     Ends with a gap of `tolerance` · max(1, J). Raises LapisError if the prior is not Gaussian, if
-    data are missing, or if they break a hard rule or a block.
+    atoms are hidden, or if the data violate a hard rule or a block.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -102,17 +97,17 @@ def fit_max_margin(
         )
     size = len(parameters)
     free = np.flatnonzero(~parameters.fixed)
-    rivals = [
-        find_rival(example, parameters, world, max_memory, seed)
+    oracles = [
+        build_oracle(example, parameters, world, max_memory, seed)
         for world, example in enumerate(examples)
     ]
-    observed = sum((rival.observed for rival in rivals), np.zeros(size))
+    observed = sum((oracle.observed for oracle in oracles), np.zeros(size))
     base = np.where(parameters.fixed, parameters.initial, 0.0)
 
-    def worst(weights: np.ndarray, seconds: float | None) -> Cut:
+    def find_cut(weights: np.ndarray, seconds: float | None) -> Cut:
         everywhere = base.copy()
         everywhere[free] = weights
-        found = [rival.worst_world(everywhere, seconds) for rival in rivals]
+        found = [oracle.find_worst(everywhere, seconds) for oracle in oracles]
         slope = observed - sum((world.counts[:size] for world in found), np.zeros(size))
         loss = sum(float(world.counts[size]) for world in found)
         return Cut(
@@ -122,10 +117,11 @@ def fit_max_margin(
             any(world.interrupted for world in found),
         )
 
-    mean = prior.means(size)[free]
+    arrays = expand_prior(prior, size)
+    mean = arrays.mean[free]
     found = minimise_by_cuts(
-        worst,
-        new_bundle(prior.precision(size)[free], mean, slack_cost),
+        find_cut,
+        new_bundle(arrays.precision[free], mean, slack_cost),
         mean,
         tolerance=tolerance,
         max_iterations=max_iterations,
@@ -139,23 +135,23 @@ def fit_max_margin(
 
 class WorstWorld(NamedTuple):
     counts: np.ndarray  # float64[num_parameters + 1], true groundings, then the number of errors
-    excess: float  # another world may be this much worse
+    excess: float  # upper bound of how much worse another world is
     interrupted: bool
 
 
 @dataclass
-class Rival:
-    """An example's network with its errors as one more weight, and ways to find its worst world."""
+class WorstWorldOracle:
+    """An example's network with its errors as a further weight, divided by how it is solved."""
 
     observed: np.ndarray  # float64[num_parameters], n(y)
     statistics: Statistics
     closed: ClosedForm
     solved: MostLikelyExact
-    rest: Subnetwork  # components that elimination cannot do
+    rest: Subnetwork  # components that are too large for elimination
     seed: int
 
-    def worst_world(self, weights: np.ndarray, seconds: float | None) -> WorstWorld:
-        """The world of highest score plus errors, weights float64[num_parameters]."""
+    def find_worst(self, weights: np.ndarray, seconds: float | None) -> WorstWorld:
+        """Find the world of highest score plus errors at weights float64[num_parameters]."""
         natural = self.statistics.natural(np.append(weights, 1.0))
         counted = self.closed.moments(natural).mean + self.solved.moments(natural).mean
         excess, interrupted = 0.0, False
@@ -175,9 +171,9 @@ class Rival:
         return WorstWorld(counts, excess, interrupted)
 
 
-def find_rival(
+def build_oracle(
     example: Example, parameters: Parameters, world: int, max_memory: int | None, seed: int
-) -> Rival:
+) -> WorstWorldOracle:
     from lapis.grounding.bottom_up import ground
 
     network = ground(example.free, max_memory=max_memory)
@@ -186,15 +182,17 @@ def find_rival(
         raise LapisError(
             "max-margin learning needs complete data, but some atoms are unknown",
             code="incomplete-data",
-            hint="leave out what is unknown, or learn by the conditional likelihood",
+            hint="state the unknown facts, or use --objective conditional",
         )
     truth = observed_world(example, network, answers)
     size = len(parameters)
     statistics = gather_statistics(
-        with_errors(network, answers == 1), np.append(parameters.world_index[world], size), size + 1
+        add_error_clauses(network, answers == 1),
+        np.append(parameters.world_index[world], size),
+        size + 1,
     )
     division = divide_network(statistics.network, min(max_memory or AUTO_MEMORY, AUTO_MEMORY))
-    return Rival(
+    return WorstWorldOracle(
         parameters.to_parameters(world, network.counts(truth)),
         statistics,
         ClosedForm(statistics, most_likely=True),
@@ -204,19 +202,18 @@ def find_rival(
     )
 
 
-def with_errors(network: Network, truth: np.ndarray) -> Network:
-    """The network with one more weight of 1, whose count is the number of errors.
+def add_error_clauses(network: Network, truth: np.ndarray) -> Network:
+    """Add a weight of 1 whose count is the number of errors against `truth` bool[num_base_atoms].
 
-    `truth` bool[num_base_atoms]. An atom outside blocks is an error where it is not as in the
-    data. A block is one error where it is not: where one of its atoms is true in the data, if
-    that atom is false; where none is, if any atom is true.
+    An atom outside blocks is an error if it differs from the data. A block is one error if its true
+    atom in the data is false, or, if it has none, if any of its atoms is true.
     """
-    told = np.ones(network.num_base_atoms, bool)  # atoms whose own value tells an error
+    has_clause = np.ones(network.num_base_atoms, bool)  # atoms whose value shows an error
     block = np.repeat(np.arange(network.num_blocks), np.diff(network.block_start))
-    decided = np.zeros(network.num_blocks, bool)
-    decided[block[truth[network.block_atom]]] = True
-    told[network.block_atom] = ~decided[block] | truth[network.block_atom]
-    atom = np.flatnonzero(told)
+    has_value = np.zeros(network.num_blocks, bool)
+    has_value[block[truth[network.block_atom]]] = True
+    has_clause[network.block_atom] = ~has_value[block] | truth[network.block_atom]
+    atom = np.flatnonzero(has_clause)
     wrong = np.where(truth[atom], -atom - 1, atom + 1)
     ends = network.clause_start[-1] + np.arange(1, len(atom) + 1)
     number = np.full(len(atom), len(network.weights))

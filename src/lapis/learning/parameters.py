@@ -1,8 +1,8 @@
 """The weights to learn: one for each rule and constants of its plus variables, in all worlds.
 
 Worlds have their own constants, so the weight of `Has(p, +w) => Course(p)` at the word "java" has
-another number in each of them (`WeightTable`). A parameter is known by the rule and the names of
-the constants; a rule's parameters range over the constants of all worlds together.
+another number in each of them (`WeightTable`). A parameter is identified by its rule and the names
+of the constants; a rule has a parameter for each constant of any world.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ WeightKey = tuple[int, tuple[str, ...]]  # a rule, and the constants of its plus
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers the parameters as a weight table does, over the constants of all worlds."""
+    """The parameters, in the order of a weight table over the constants of all worlds."""
 
     model: Model
     domains: tuple[tuple[Domain, ...], ...]  # for each rule, of its plus variables in order
     offset: np.ndarray  # int64[num_rules + 1], first parameter of each rule
     world_index: tuple[np.ndarray, ...]  # for each world int64[num_weights], the parameters
     initial: np.ndarray  # float64[num_parameters]
-    fixed: np.ndarray  # bool[num_parameters], left alone by learning
+    fixed: np.ndarray  # bool[num_parameters], not learned
 
     def __len__(self) -> int:
         return int(self.offset[-1])
 
     def of_world(self, world: int, values: np.ndarray) -> np.ndarray:
-        """float64[num_weights of the world]: its weights, from values of the parameters."""
+        """float64[num_weights of the world], its weights."""
         return values[self.world_index[world]]
 
     def to_parameters(self, world: int, values: np.ndarray) -> np.ndarray:
-        """float64[num_parameters]: numbers for a world's weights, added up by parameter."""
+        """float64[num_parameters], the values of a world's weights summed by parameter."""
         return np.bincount(self.world_index[world], values, len(self))
 
     def rule_of(self) -> np.ndarray:
-        """int64[num_parameters], the rule each belongs to."""
+        """int64[num_parameters], the rule of each parameter."""
         return np.repeat(np.arange(len(self.model.rules)), np.diff(self.offset))
 
     def keys(self) -> list[WeightKey]:
-        """The rule and the constants of its plus variables, of each parameter."""
+        """List the rule and the constants of its plus variables for each parameter."""
         return [
             (number, constants)
             for number, rule in enumerate(self.model.rules)
@@ -57,7 +57,7 @@ class Parameters:
         ]
 
     def names(self) -> list[str]:
-        """The formula of each parameter, plus variables replaced by their constants."""
+        """List the formula of each parameter, plus variables replaced by their constants."""
         found: list[str] = []
         for rule, domains in zip(self.model.rules, self.domains, strict=True):
             if rule.hard:
@@ -70,7 +70,7 @@ class Parameters:
 
 
 def weighted_model(model: Model, keys: Sequence[WeightKey], weights: np.ndarray) -> Model:
-    """The model whose soft rules have these weights, float64[num_keys], by rule and constants."""
+    """Return the model with weights float64[num_keys] by rule and constants."""
     own: list[dict[tuple[str, ...], float]] = [{} for _ in model.rules]
     for (number, constants), weight in zip(keys, weights.tolist(), strict=True):
         own[number][constants] = weight
@@ -87,7 +87,7 @@ def weighted_model(model: Model, keys: Sequence[WeightKey], weights: np.ndarray)
 
 
 def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:
-    """The parameters of a model on several worlds.
+    """Number the parameters of a model on several worlds.
 
     >>> import lapis
     >>> model = lapis.parse("Has(page, word)\\nCourse(page)\\nHas(p, +w) => Course(p)")
@@ -123,7 +123,7 @@ def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:
 
 
 def union_domain(type_name: str, problems: Sequence[Problem]) -> Domain:
-    """The constants of a type in all worlds, in order of appearance."""
+    """Unite the constants of a type in all worlds, in order of appearance."""
     constants: dict[str, None] = {}
     for problem in problems:
         constants.update(dict.fromkeys(problem.domains[type_name].constants))

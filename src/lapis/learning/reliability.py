@@ -1,63 +1,41 @@
-"""The fit of a run: its weights, their standard errors, and what is doubtful about them.
+"""The fit of a learning run: standard errors, unbounded weights, and bounds of count errors.
 
-**Weights without a bound.** Where the data never contradicts a formula, a larger weight always fits
-better, and without a prior the best one is infinite. For a pseudo-likelihood this is found before
-the run, by linear programming (`separability`). For other objectives a weight that has become large
-is tried at a far place: an exact objective is concave, so one that is no smaller there has not
-fallen on the way, and would not be smaller anywhere beyond. Weights that grow together (one up, one
-down) are tried together, along what of them lies where the objective is nearly flat. What is flat
-everywhere, because no count changes, does not grow.
+**Unbounded weights.** If the data never contradicts a formula, a larger weight always fits better,
+and without a prior the best weight is infinite. For a pseudo-likelihood such weights are found
+before the run by linear programming (`separability`). For other objectives a weight that has become
+large is tried at a far point: an exact objective is concave, so if it is no smaller there it does
+not fall on the way. Weights that grow together (one up, one down) are tried together, along the
+directions of nearly no curvature. Directions in which no count changes are left out.
 
-**Standard errors.** Near the maximum the posterior is about Gaussian with covariance C⁻¹, C the
-curvature (prior included), so the standard error of weight i is √(C⁻¹)_ii. Where a combination of
-weights has no curvature the data does not determine it, and the weights in it get none. Weights
-that an L1 prior holds at its corner do not move when the data changes a little: they have no error,
-and C is the curvature among the others. For a pseudo-likelihood this treats atoms as independent
-given the others; the errors are then a guide, not a promise. With more than `MAX_FULL` weights that
-move, or a curvature from a few samples, the diagonal alone is used: 1/√C_ii, what the error would
-be if all other weights were known, a lower bound.
+**Standard errors.** Near the maximum the posterior is approximately Gaussian with covariance C⁻¹, C
+the curvature (prior included), so the standard error of weight i is √(C⁻¹)_ii. A weight in a
+direction without curvature gets none. A weight at the corner of an L1 prior does not move when the
+data changes a little: it has no error, and C is the curvature of the others. A pseudo-likelihood
+treats atoms as independent given the others, so its errors are approximate. With more than
+`MAX_FULL` free weights, or a sampled curvature, only the diagonal is used: 1/√C_ii, the error if
+all other weights were known, a lower bound.
 
-How much likelihood approximate counts can cost: Lemma 1 and Theorem 1 of Sarkhel et al. 2016.
+**Errors of counts.** Lemma 1 of Sarkhel, Venugopal, Pham, Singla and Gogate (2016, "Scalable
+Training of Markov Logic Networks Using Approximate Counting"). With estimates M_i(ω) of the counts
+N_i(ω), |M_i(ω) − N_i(ω)| ≤ ε_i in every world ω, the score of a world and log Z are off by at most
+Σ |w_i| ε_i each, so the log-likelihoods with N and with M differ by
 
-Let M_i(ω) stand in for the true counts N_i(ω), with |M_i(ω) − N_i(ω)| ≤ ε_i in every world ω; ℓ is
-the log-likelihood with N, ℓ̂ with M. The score of a world is off by at most Σ |w_i| ε_i, and so is
-log Z; hence
+    |ℓ(w) − ℓ̂(w)| ≤ 2 Σ |w_i| ε_i.
 
-    |ℓ(w) − ℓ̂(w)| ≤ 2 Σ |w_i| ε_i                       (Lemma 1)
-
-and if α maximises ℓ and β maximises ℓ̂,
-
-    ℓ(α) − ℓ(β) ≤ ℓ̂(α) − ℓ̂(β) + 2 Σ (|α_i| + |β_i|) ε_i ≤ 2 Σ (|α_i| + |β_i|) ε_i   (Theorem 1).
-
-The paper has one ε for all formulas and positive weights; an error for each parameter and absolute
-values need nothing else in the proof and are tighter. Several worlds add up their errors, as they
-add up their likelihoods.
-
-The ε of the theorem is over *all* worlds. `measure_errors` compares the counts in the data only.
-With these, what is computed is an indication of the size of the loss, not a bound: `Bound.words`
-says so to the user. It is that of the lemma: the weights of exact counts are not known.
-
-Whether chains of a ground network know more than the worlds that they started near.
-
-They start in the data and outlive the weights. Where they do not leave it (Gibbs in a ferromagnet,
-atoms that hard clauses tie together) the weights explain the data among worlds near it only, and
-the gradient reads zero. So, as with chains by counts (`count_based`), other chains start
-far away once weights are learned: with all atoms false, all true, or tossed. Where their counts
-come to others than those of the chains that learned, and stay there, the weights are doubtful.
+The paper has one ε for all formulas and positive weights. Errors of several worlds add up. ε is
+over all worlds, but `measure_errors` compares the counts in the data only, so the result indicates
+the size of the loss and is not a bound; the warning says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
-from lapis.errors import LapisError
-from lapis.inference.moments.sampled import PersistentChain, SampledComponents, SampledMoments
-from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
 from lapis.learning.learning_run import (
@@ -67,8 +45,7 @@ from lapis.learning.learning_run import (
     LearningRun,
     ijgp_settings,
 )
-from lapis.learning.objectives.count_based import Seen, disagreement
-from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.objective import PenalizedObjective, Point
 
@@ -79,19 +56,19 @@ if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
 if TYPE_CHECKING:
-    from lapis.learning.objectives.conditional import ConditionalObjective
+    pass
 
 
-MAX_FULL = 400  # weights that move, for which the whole curvature is inverted
-NO_CURVATURE = 1e-10  # of the largest curvature, after scaling: no information
-FAR = 25.0  # where a weight known to be without bound is stopped at the latest
-SUSPECT = 5.0  # a weight that may be on its way to infinity
+MAX_FULL = 400  # free weights up to which the whole curvature is inverted
+NO_CURVATURE = 1e-10  # relative to the largest curvature, after scaling: no information
+FAR = 25.0  # largest |w| of weights that are known to be unbounded
+SUSPECT = 5.0  # |w| from which a weight is tried further away
 MAX_SUSPECTS = 100
-LEVEL = 1e-9  # of the value: no fall
-STRIDE = 10.0  # how far weights that may grow together are tried
-FLAT = 1e-2  # curvature: a standard error of ten
-CONSTANT = 1e-9  # curvature at weights zero, relative to the largest: counts that never change
-TRACE = 1e-3  # of the largest component: rounding
+LEVEL = 1e-9  # relative change of the value that counts as no fall
+STRIDE = 10.0  # distance at which weights that may grow together are tried
+FLAT = 1e-2  # curvature of a direction with a standard error of ten
+CONSTANT = 1e-9  # curvature at weights zero, relative to the largest, of counts that never change
+TRACE = 1e-3  # components below it, relative to the largest, are rounding errors
 ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
 
 
@@ -103,11 +80,11 @@ def build_fit(
     prior: Prior,
     unbounded: Sequence[UnboundedWeight],
 ) -> Fit:
-    """The fit at the end of a trajectory, whose weights are the free ones."""
+    """Build the fit at the end of a trajectory of the free weights."""
     objective, options, notes = posterior.objective, run.options, run.notes
     weights = posterior.all_weights(trajectory.weights)
     pseudo = as_pseudo(run, objective)
-    if pseudo is None:  # of a pseudo-likelihood they were found before
+    if pseudo is None:  # those of a pseudo-likelihood are given
         unbounded = still_growing(posterior, run.parameters, trajectory, prior)
     errors = None
     # Standard errors come from the curvature of a likelihood.
@@ -118,7 +95,9 @@ def build_fit(
     by_chains = not (objective.is_exact or run.is_pseudo or run.expectation in BEST_WORLD)
     if by_chains and not trajectory.interrupted:
         with notes.phase("mixing of chains"):
-            trajectory = doubt_chains(run, trajectory, posterior)
+            from lapis.learning.mixing import check_mixing
+
+            trajectory = check_mixing(run, trajectory, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
             bound = measure_bound(run.examples, run.parameters, ijgp_settings(options), weights)
@@ -134,7 +113,7 @@ def build_fit(
 
 
 def as_pseudo(run: LearningRun, objective: Objective) -> PseudoObjective | None:
-    """The objective of a run if it is a pseudo-likelihood."""
+    """Return the objective if it is a pseudo-likelihood, else None."""
     if not run.is_pseudo:
         return None
     from lapis.learning.objectives.pseudo import PseudoObjective
@@ -149,11 +128,8 @@ def refuse_unbounded(
     fixed: np.ndarray,
     unbounded: Sequence[UnboundedWeight],
 ) -> Trajectory:
-    """A trajectory that has not converged where the objective has no maximum.
-
-    Weights float64[num_parameters] at the bound that stops all weights have none either.
-    """
-    loose = ~fixed & ~prior.holds(len(weights)) & (np.abs(weights) >= FARTHEST)
+    """Mark a trajectory as not converged if weights float64[num_parameters] have no maximum."""
+    loose = ~fixed & ~expand_prior(prior, len(weights)).holds & (np.abs(weights) >= FARTHEST)
     loose[[weight.parameter for weight in unbounded]] = True
     number = int(loose.sum())
     if not (number and trajectory.converged):
@@ -162,54 +138,14 @@ def refuse_unbounded(
     return trajectory._replace(converged=False, reason=reason)
 
 
-def doubt_chains(
-    run: LearningRun, trajectory: Trajectory, posterior: PenalizedObjective
-) -> Trajectory:
-    """A trajectory that has not converged where its chains know but the worlds they began near."""
-    from lapis.learning.objectives import count_based
-    from lapis.learning.objectives.conditional import ConditionalObjective
-
-    objective, notes = posterior.objective, run.notes
-    goes_back = isinstance(objective, count_based.CountObjective) and not objective.persistent
-    if goes_back:
-        notes.warnings.append(
-            "chains go back to the data before they have gone round: the weights are near those "
-            "of --objective pseudo, not of a likelihood"
-        )
-    if not trajectory.converged and run.options.time_limit is not None:
-        return trajectory  # which has said so, and has no time
-    weights = posterior.all_weights(trajectory.weights)
-    if isinstance(objective, count_based.CountObjective):
-        doubtful = count_based.doubtful_weights(objective, weights)
-    else:
-        assert isinstance(objective, ConditionalObjective)
-        doubtful = doubtful_weights(objective, weights)
-    notes.details["chains_mix"] = None if goes_back else not len(doubtful)
-    if not len(doubtful):
-        return trajectory
-    names = run.parameters.names()
-    shown = name_some([names[number] for number in doubtful.tolist()])
-    notes.warnings.append(
-        f"chains do not mix: elsewhere they stay at other counts of {shown} than near the data, "
-        "so that the weights explain the worlds near the data among others near them only; "
-        f"a stronger prior{', or --expectation mcsat,' if run.expectation != 'mcsat' else ''} "
-        "may help"
-    )
-    if run.expectation != "count-map":
-        notes.details["standard_errors_note"] = "those of the worlds near the data"
-    reason = "chains that begin elsewhere see other counts"
-    return (
-        trajectory._replace(converged=False, reason=reason) if trajectory.converged else trajectory
-    )
-
-
 def build_margin_fit(run: LearningRun, found: Margin, prior: Prior) -> Fit:
-    """The value is the margin's share of the objective, not a likelihood."""
+    """Build the fit of max-margin weights; its value is the margin's part of the objective."""
     trajectory, parameters = found.trajectory, run.parameters
     run.notes.details.update(gap=found.gap, proven=found.proven, cuts=found.num_cuts)
     free, size = ~parameters.fixed, len(parameters)
-    away = trajectory.weights - prior.means(size)
-    log_prior = -0.5 * float(prior.precision(size)[free] @ away[free] ** 2)
+    arrays = expand_prior(prior, size)
+    away = trajectory.weights - arrays.mean
+    log_prior = -0.5 * float(arrays.precision[free] @ away[free] ** 2)
     return make_fit(
         run, trajectory, trajectory.weights, CUTTING_PLANE, prior, log_prior, found.proven
     )
@@ -226,7 +162,7 @@ def make_fit(
     errors: np.ndarray | None = None,
     unbounded: Sequence[UnboundedWeight] = (),
 ) -> Fit:
-    """The fit. The trajectory's values include the prior; arrays float64[num_parameters]."""
+    """Build a fit of arrays float64[num_parameters]; the trajectory's value includes the prior."""
     return Fit(
         run.objective,
         optimizer,
@@ -253,9 +189,9 @@ def make_fit(
 def find_unbounded(
     run: LearningRun, posterior: PenalizedObjective, prior: Prior
 ) -> list[UnboundedWeight]:
-    """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
+    """Find the infinite weights of a pseudo-likelihood; warn of weights without effect."""
     objective, parameters = as_pseudo(run, posterior.objective), run.parameters
-    loose = ~parameters.fixed & ~prior.holds(len(parameters))
+    loose = ~parameters.fixed & ~expand_prior(prior, len(parameters)).holds
     if not loose.any() or objective is None:
         return []
     from lapis.learning.separability import unbounded_parameters
@@ -276,12 +212,12 @@ def find_unbounded(
 def still_growing(
     posterior: PenalizedObjective, parameters: Parameters, trajectory: Trajectory, prior: Prior
 ) -> list[UnboundedWeight]:
-    """The weights that neither data nor prior has stopped."""
-    weights, loose = trajectory.weights, ~prior.holds(len(parameters))[posterior.free]
+    """Find the weights that neither data nor prior bounds."""
+    weights, loose = trajectory.weights, ~expand_prior(prior, len(parameters)).holds[posterior.free]
     suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
     if not suspects:
         return []
-    # Without the penalty of an l1 prior, which does not change where only loose weights move.
+    # Without the l1 penalty, which is constant if only weights without a prior move.
     here = None if trajectory.value is None else posterior.evaluate_smooth(weights).value
     constant = constant_space(posterior)
     moves = 1.0 - (constant**2).sum(axis=1) > CONSTANT  # some count changes with the weight
@@ -304,7 +240,7 @@ def still_growing(
 
 
 def never_falls(posterior: PenalizedObjective, here: float | None, away: np.ndarray) -> bool:
-    """Whether the objective, if it has a value here, is no smaller at weights far away."""
+    """Whether the objective is at least `here`, if that is known, at weights far away."""
     if here is None:
         return False
     there = posterior.evaluate_smooth(away).value
@@ -318,7 +254,7 @@ def growing_together(
     constant: np.ndarray,
     loose: np.ndarray,
 ) -> np.ndarray:
-    """int64[num_free], where each weight goes along a direction that never falls; 0: nowhere."""
+    """int64[num_free], signs of the weights along a direction that never falls; 0 for others."""
     nowhere = np.zeros(len(weights), np.int64)
     if here is None or not is_explored(posterior):
         return nowhere
@@ -337,7 +273,7 @@ def growing_together(
 def constant_space(posterior: PenalizedObjective) -> np.ndarray:
     """float64[num_free, k], orthonormal combinations of weights whose count never changes.
 
-    At weights zero every world is possible, so that what does not vary there varies nowhere.
+    At weights zero every world is possible, so a count without variance there is constant.
     """
     if not is_explored(posterior):
         return np.empty((posterior.num_parameters, 0))
@@ -346,7 +282,7 @@ def constant_space(posterior: PenalizedObjective) -> np.ndarray:
 
 
 def is_explored(posterior: PenalizedObjective) -> bool:
-    """Whether the whole curvature is exact and small enough to look at."""
+    """Whether the whole curvature is exact and small enough to decompose."""
     return posterior.is_fixed and posterior.num_parameters <= MAX_FULL
 
 
@@ -363,7 +299,7 @@ def find_errors(
     trajectory: Trajectory,
     unbounded: Sequence[UnboundedWeight],
 ) -> tuple[np.ndarray, str]:
-    """float64[num_parameters], NaN for weights that are fixed, infinite or held by L1."""
+    """float64[num_parameters], standard errors; NaN for weights fixed, infinite or held by L1."""
     point = posterior.evaluate_smooth(trajectory.weights)
     held = None if posterior.l1 is None else (trajectory.weights == 0) & (posterior.l1 > 0)
     own, method = standard_errors(point, full=posterior.is_fixed, held=held)
@@ -379,17 +315,16 @@ def measure_bound(
     settings: IjgpSettings,
     weights: np.ndarray,
 ) -> Bound:
-    """What estimated counts may cost, by counting exactly too."""
-
+    """Bound the loss by estimated counts, by counting exactly too."""
     return likelihood_bound(weights, measure_errors(examples, parameters, settings))
 
 
 def standard_errors(
     point: Point, *, full: bool, held: np.ndarray | None = None
 ) -> tuple[np.ndarray, str]:
-    """float64[num_parameters], NaN where the data says nothing; and "full" or "diagonal".
+    """float64[num_parameters], NaN without curvature; and "full" or "diagonal".
 
-    `held`, bool[num_parameters], are weights that stay where they are.
+    `held`, bool[num_parameters], are weights at the corner of an L1 prior.
     """
     diagonal = point.curvature_diagonal()
     errors = np.full(len(point.weights), np.nan)
@@ -403,7 +338,7 @@ def standard_errors(
 
 
 def curvature_matrix(point: Point, chosen: np.ndarray | None = None) -> np.ndarray:
-    """float64[n, n], the curvature among the chosen parameters int64[n]; all where not given."""
+    """float64[n, n], the curvature among the chosen parameters int64[n]; of all by default."""
     unit = np.eye(len(point.weights))
     if chosen is None:
         chosen = np.arange(len(unit))
@@ -425,7 +360,7 @@ def errors_of(curvature: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bound:
-    """2 Σ |w_i| ε_i, as far as ε is that of all worlds."""
+    """2 Σ |w_i| ε_i, a bound if ε is that of all worlds."""
 
     value: float  # in nats, of the whole data
     largest_error: float  # max ε_i
@@ -433,14 +368,14 @@ class Bound:
     @property
     def words(self) -> str:
         return (
-            f"the log-likelihood by approximate counts is off by at most {self.value:.4g}, if no "
-            "world's counts are off by more than those of the data "
-            f"(at most {self.largest_error:.4g}); other worlds were not measured"
+            f"the log-likelihood by approximate counts is off by at most {self.value:.4g}, if the "
+            "counts of other worlds, which were not measured, are off by no more than those of "
+            f"the data (at most {self.largest_error:.4g})"
         )
 
 
 def likelihood_bound(weights: np.ndarray, errors: np.ndarray) -> Bound:
-    """Lemma 1 for `weights` and the ε_i, float64[num_parameters].
+    """Compute 2 Σ |w_i| ε_i for weights and ε, float64[num_parameters] each.
 
     >>> likelihood_bound(np.array([1.0, -2.0]), np.array([0.5, 0.25])).value
     2.0
@@ -463,48 +398,3 @@ def measure_errors(
         exact = np.array([float(count) for count in found.error.exact])
         errors += parameters.to_parameters(number, np.abs(found.count - exact))
     return errors
-
-
-SAMPLES = 25  # of a chain in each of three looks
-SMALL = 10_000  # literals of a network that is looked at from all starts
-STARTS = (2, 0, 1, 3, 4, 5, 6, 7)  # numbers of chains: 0 all false, 1 all true, others coins
-
-
-def doubtful_weights(objective: ConditionalObjective, weights: np.ndarray) -> np.ndarray:
-    """int64[k], parameters whose counts depend on where a chain began, most doubtful first.
-
-    The chains are not put back.
-    """
-    doubt = np.zeros(len(weights))
-    for side in (*objective.free, *objective.clamped):
-        natural = side.statistics.natural(weights)
-        for part in side.sources:
-            if isinstance(part, SampledComponents):
-                doubt = np.maximum(doubt, doubts_of(part, natural))
-    found = np.argsort(-doubt, kind="stable")
-    return found[: np.count_nonzero(doubt)]
-
-
-def doubts_of(part: SampledComponents, natural: np.ndarray) -> np.ndarray:
-    """float64[num_parameters], how far other chains stay from those of the part; 0: they come."""
-    before = seen(replace(part, num_samples=SAMPLES).moments(natural))
-    doubt = np.zeros(len(before.moved))
-    starts = STARTS if len(part.network.literal) <= SMALL else STARTS[:1]
-    streams = random_states(int(part.chains[0].rng[0]), len(starts))
-    for number, stream in zip(starts, streams, strict=True):
-        try:
-            other = PersistentChain(part.chains[0].sampler, part.network, None, number, stream)
-        except LapisError:  # no world but the data's was found to start from
-            continue
-        away = replace(part, chains=(other,), num_samples=SAMPLES)
-        first, second = seen(away.moments(natural)), seen(away.moments(natural))
-        doubt = np.maximum(doubt, disagreement(before, first, second))
-    return doubt
-
-
-def seen(moments: SampledMoments) -> Seen:
-    """What chains have seen of the counts, by parameters."""
-    statistics = moments.source.statistics
-    return Seen(
-        statistics.to_parameters(moments.mean), moments.mean_variance(), moments.count_variance()
-    )

@@ -1,24 +1,24 @@
-"""Which weights want to be infinite: recession directions of the pseudo-log-likelihood.
+"""Infinite weights: recession directions of the pseudo-log-likelihood.
 
-Every value in the data that has a rival gives a margin vector m: the log-odds against the rival
-are m · w. The objective rises for ever along d, and so has no maximum, exactly where
+Every value in the data that has an alternative gives a margin vector m: the log-odds of the value
+against the alternative are m · w. The objective rises without end along d exactly if
 
     m · d ≥ 0 for all margin vectors, and m · d > 0 for some
 
 (Albert & Anderson 1984, for logistic regression: the data is separable). The values with
-m · d > 0 become certain in the limit; what is left of the objective is about the others, and may
-itself be separable. So directions are found one after the other, each on the values that the
-earlier ones do not make certain, first the cheap ones:
+m · d > 0 become certain in the limit; the rest of the objective depends on the others, and may be
+separable too. So directions are found one after the other, each on the values that the earlier
+ones do not make certain:
 
-1. single weights: all entries of a column have one sign. Costs one pass over the matrix, and
-   again while new columns turn out to be such;
-2. combinations: a linear program, max Σ min(1, m · d), finds all margins that can be positive
-   (a bound on d instead of on the margins leaves some out, and is solved again and again); a
-   second one the least Σ |d| that keeps them, so that weights that do nothing are not accused.
+1. single weights: all entries of a column have one sign. One pass over the matrix, repeated while
+   new columns are found;
+2. combinations: a linear program, max Σ min(1, m · d), finds all margins that can be positive. (A
+   bound on d instead of on the margins misses some.) A second program minimises Σ |d| for these
+   margins, so that weights without effect are not reported.
 
-A weight that takes part is unbounded. The program is left out where it would be large; the
-answer then is not `complete`. A solution is believed only after a check against the matrix
-itself, since a solver's tolerance can hide a small margin among large ones.
+A weight of a direction is unbounded. Large programs are not solved; the result is then not
+`complete`. A solution is checked against the matrix, since the tolerance of a solver can hide a
+small margin among large ones.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ class Separation:
     """The weights without a finite best value."""
 
     parameter: np.ndarray  # int64[n], increasing
-    sign: np.ndarray  # int8[n], where each wants to go: 1 or −1
-    reason: list[str]  # for each, in users' words
+    sign: np.ndarray  # int8[n], 1 towards +∞, −1 towards −∞
+    reason: list[str]  # for each weight, for the user
     idle: np.ndarray  # int64[k], parameters that make no difference to any atom
     complete: bool  # whether all were found
 
 
 @dataclass(frozen=True)
 class Margins:
-    """The margin vectors of all values in the data against their rivals."""
+    """The margin vectors of all values in the data against their alternatives."""
 
     matrix: csr_array  # float64[num_rows, num_free]
-    multiplicity: np.ndarray  # float64[num_rows], atoms (or blocks and rivals)
+    multiplicity: np.ndarray  # float64[num_rows], atoms (or blocks and alternatives)
 
     def take(self, rows: np.ndarray) -> Margins:
         return Margins(self.matrix[rows], self.multiplicity[rows])
 
 
 def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Separation:
-    """The weights among `free` (bool[num_parameters]) that the objective drives to infinity.
+    """Find the weights among `free` (bool[num_parameters]) that the objective drives to infinity.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -100,7 +100,7 @@ def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Separa
 
 
 def collect_margins(objective: PseudoObjective, columns: np.ndarray) -> Margins:
-    """Atoms: their own margin vectors. Blocks: D(data) − D(rival) for each rival."""
+    """Collect the margin vectors: of atoms as stacked, of blocks D(data) − D(alternative)."""
     from scipy.sparse import csr_array, vstack
 
     parts: list[csr_array] = [csr_array((0, len(columns)))]
@@ -123,7 +123,7 @@ def collect_margins(objective: PseudoObjective, columns: np.ndarray) -> Margins:
 
 
 def saturate_columns(margins: Margins, sign: np.ndarray, reason: dict[int, str]) -> Margins:
-    """Step 1: notes weights whose margins all have one sign; returns what is left to explain."""
+    """Record weights whose margins all have one sign (step 1); return the remaining margins."""
     after = ""
     while margins.matrix.nnz:
         column, value = margins.matrix.indices, margins.matrix.data
@@ -136,22 +136,22 @@ def saturate_columns(margins: Margins, sign: np.ndarray, reason: dict[int, str])
         owner = np.repeat(np.arange(len(margins.multiplicity)), np.diff(margins.matrix.indptr))
         bearing = np.bincount(column, margins.multiplicity[owner], len(sign))
         for number in np.flatnonzero(fresh).tolist():
-            word = "favours" if sign[number] > 0 else "speaks against"
+            word = "supports" if sign[number] > 0 else "opposes"
             reason[number] = (
-                f"the data has the value that it {word} wherever it makes a difference "
+                f"the data {word} it wherever it makes a difference "
                 f"({bearing[number]:,.0f} times){after}: nothing contradicts it"
             )
         explained = np.zeros(len(margins.multiplicity), bool)
         explained[owner[fresh[column]]] = True
         margins = margins.take(~explained)
-        after = " once the other unbounded weights have had their way"
+        after = " given the other unbounded weights"
     return margins
 
 
 def saturate_combinations(
     margins: Margins, sign: np.ndarray, reason: dict[int, str], names: list[str]
 ) -> bool:
-    """Step 2: notes weights that are unbounded together; whether nothing is left undecided."""
+    """Record weights that are unbounded together (step 2); return whether all were found."""
     while margins.matrix.nnz:
         direction = separating_direction(margins.matrix)
         if direction is None:
@@ -168,19 +168,19 @@ def saturate_combinations(
             sign[number] = np.sign(direction[number])
             others = [names[other] for other in together.tolist() if other != number]
             reason[number] = (
-                f"together with {name_some(others)} it tells "
+                f"together with {name_some(others)} it separates "
                 f"{margins.multiplicity[explained].sum():,.0f} values in the data from their "
-                "rivals without exception"
+                "alternatives without exception"
             )
         margins = margins.take(~explained)
     return True
 
 
 def separating_direction(matrix: csr_array) -> np.ndarray | None:
-    """float64[num_columns]: d with M d ≥ 0, positive in as many rows as can be, Σ |d| small.
+    """float64[num_columns], d with M d ≥ 0, positive in as many rows as possible, and small Σ |d|.
 
-    Zero where there is none; None where the solver gives up. Rows are scaled to a largest entry
-    of 1. Written with d = p − q and p, q ≥ 0, so that Σ |d| is linear.
+    Zero if there is none; None if the solver fails. Rows are scaled to a largest entry of 1. With
+    d = p − q and p, q ≥ 0, Σ |d| is linear.
     """
     from scipy.sparse import csr_array, diags_array, eye_array, hstack
 
@@ -190,14 +190,14 @@ def separating_direction(matrix: csr_array) -> np.ndarray | None:
     margin = csr_array(hstack([both, -eye_array(num_rows)]))
     gain, limit = np.zeros(2 * width + num_rows), np.full(2 * width + num_rows, np.inf)
     gain[2 * width :], limit[2 * width :] = 1.0, 1.0
-    best = maximise(gain, margin, np.zeros(num_rows), limit)
+    best = solve_program(gain, margin, np.zeros(num_rows), limit)
     if best is None:
         return None
     gained = best[2 * width :]
     if gained.max() <= EXACT:
         return np.zeros(width)
     # Half of each margin, so that rounding cannot make the second program infeasible.
-    least = maximise(-np.ones(2 * width), both, gained / 2, limit[: 2 * width])
+    least = solve_program(-np.ones(2 * width), both, gained / 2, limit[: 2 * width])
     if least is None:
         return None
     direction = least[:width] - least[width:]
@@ -205,10 +205,10 @@ def separating_direction(matrix: csr_array) -> np.ndarray | None:
     return direction
 
 
-def maximise(
+def solve_program(
     gain: np.ndarray, matrix: csr_array, least: np.ndarray, limit: np.ndarray
 ) -> np.ndarray | None:
-    """max gain · x with matrix · x ≥ least and 0 ≤ x ≤ limit, by HiGHS."""
+    """Maximise gain · x with matrix · x ≥ least and 0 ≤ x ≤ limit, by HiGHS."""
     from scipy.optimize import linprog
 
     bounds = np.column_stack((np.zeros(len(gain)), limit))

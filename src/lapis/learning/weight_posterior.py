@@ -1,12 +1,11 @@
-"""The posterior of the weights as a result: draws, means, credible intervals, their diagnostics.
+"""The posterior of the weights as a result: draws, means, credible intervals and diagnostics.
 
 Draws are float64[num_chains, num_draws, num_weights], a weight for each rule and constants of its
 plus variables; weights marked @fixed have the same value in every draw. Intervals are equal-tailed:
 the quantiles of the draws of `nuts`, those of the normal distribution for `laplace`, whose
 means and standard deviations are known without draws.
 
-A file (.npz) holds the draws and the rules they are weights of. `read` compares those with the
-rules of a model: a posterior is read with the model it was learned for, or not at all.
+A file (.npz) holds the draws and their rules. `read` refuses a model with other rules.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = "lapis posterior 1"
-ENOUGH = 100  # effective draws a chain (Vehtari et al. 2021, section 4)
+ENOUGH = 100  # effective draws of each chain (Vehtari et al. 2021, section 4)
 MAX_PLOTTED = 30
 MAX_DENSITIES = 12
 GRID = 200  # places at which a density is drawn
@@ -47,7 +46,7 @@ class WeightPosterior(Result):
     """Draws from Pr(weights | data). `model` has the means as its weights."""
 
     method: str  # "laplace" or "nuts"
-    objective: str  # what stands for the likelihood
+    objective: str  # its likelihood
     prior: str
     model: Model = field(repr=False)
     keys: tuple[WeightKey, ...] = field(repr=False)  # of each weight
@@ -57,8 +56,8 @@ class WeightPosterior(Result):
     mean: np.ndarray = field(repr=False)  # float64[num_weights]
     deviation: np.ndarray = field(repr=False)  # float64[num_weights], standard; 0 where fixed
     draws: np.ndarray = field(repr=False)  # float64[num_chains, num_draws, num_weights]
-    level: float = 0.9  # of the intervals that are shown
-    interrupted: bool = False  # fewer draws than were wanted
+    level: float = 0.9  # probability of the intervals that are shown
+    interrupted: bool = False  # fewer draws than requested
     caveats: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -71,7 +70,7 @@ class WeightPosterior(Result):
 
     @property
     def num_draws(self) -> int:
-        """Of each chain."""
+        """Number of draws of each chain."""
         return int(self.draws.shape[1])
 
     @cached_property
@@ -81,10 +80,7 @@ class WeightPosterior(Result):
 
     @cached_property
     def effective_sizes(self) -> np.ndarray:
-        """float64[num_weights, 2], bulk and tail; NaN where fixed.
-
-        The draws of laplace are independent.
-        """
+        """float64[num_weights, 2], bulk and tail; NaN for fixed weights."""
         found = np.full((len(self), 2), np.nan)
         for number in self.free.tolist():
             alone = self.draws[:, :, number : number + 1]
@@ -93,7 +89,7 @@ class WeightPosterior(Result):
 
     @cached_property
     def rhat(self) -> np.ndarray:
-        """float64[num_weights], rank-normalised split R-hat; NaN where fixed."""
+        """float64[num_weights], rank-normalised split R-hat; NaN for fixed weights."""
         found = np.full(len(self), np.nan)
         found[self.free] = (
             1.0 if self.method == "laplace" else rank_rhat(self.draws[:, :, self.free])
@@ -111,7 +107,7 @@ class WeightPosterior(Result):
 
     @property
     def reason(self) -> str:
-        """What keeps the draws from being enough; empty where they are."""
+        """Why the draws do not suffice; "" if they do."""
         if not self.worst_rhat <= MAX_RHAT:
             return f"chains disagree (R-hat {self.worst_rhat:.3g})"
         if self.least_size < ENOUGH * self.num_chains:
@@ -163,7 +159,7 @@ class WeightPosterior(Result):
         return found
 
     def thinned(self, number: int) -> np.ndarray:
-        """Choose draws at equal distances, as many of each chain.
+        """Choose draws at equal distances, the same number from each chain.
 
         Parameters
         ----------
@@ -197,7 +193,7 @@ class WeightPosterior(Result):
         }
 
     def document(self) -> dict[str, Any]:
-        """The key `posterior` of `lapis learn --json`."""
+        """Return the key `posterior` of `lapis learn --json`."""
         names = list(self.columns())
         rows = zip(*map(as_list, self.columns().values()), strict=True)
         return {
@@ -211,7 +207,7 @@ class WeightPosterior(Result):
             "interrupted": self.interrupted,
             "rhat": self.worst_rhat,
             "ess": self.least_size,
-            "weights": [dict(zip(names, map(known, row), strict=True)) for row in rows],
+            "weights": [dict(zip(names, map(none_if_nan, row), strict=True)) for row in rows],
             "caveats": list(self.caveats),
             **self.details,
         }
@@ -230,18 +226,12 @@ class WeightPosterior(Result):
             )
             for i, formula in enumerate(self.formulas)
         ]
-        heads = (
-            "mean",
-            "deviation",
-            f"{100 * self.level:g}% interval",
-            "draws",
-            "R-hat",
-            "formula",
-        )
+        interval = f"{100 * self.level:g}% interval"
+        heads = ("mean", "deviation", interval, "draws", "R-hat", "formula")
         return [new_view(heads, rows, numbers=["mean", "draws", "R-hat"])]
 
     def summary(self) -> str:
-        """The posterior in a line."""
+        """Return the posterior in a line."""
         chains = f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'}"
         weights = f"{len(self.free):,} weight{'' if len(self.free) == 1 else 's'}"
         state = "converged" if self.converged else f"not converged, {self.reason}"
@@ -252,7 +242,7 @@ class WeightPosterior(Result):
         )
 
     def remarks(self) -> list[str]:
-        """Caveats of the posterior."""
+        """Return the caveats of the posterior."""
         return [f"caveat: {caveat}" for caveat in self.caveats]
 
     def to_arviz(self) -> Any:
@@ -318,7 +308,7 @@ class WeightPosterior(Result):
         Parameters
         ----------
         path
-            Of the file, `.npz`.
+            Path of the file, `.npz`.
 
         Raises
         ------
@@ -337,7 +327,7 @@ class WeightPosterior(Result):
 
     @staticmethod
     def read(path: str | Path, model: Model) -> WeightPosterior:
-        """The posterior in a file, of the weights of a model.
+        """Read the posterior of the weights of a model from a file.
 
         Parameters
         ----------
@@ -386,21 +376,21 @@ def read_posterior(path: Path, model: Model) -> WeightPosterior:
 
 
 def refuse_other_rules(path: Path, model: Model, rules: list[tuple[str, bool]]) -> None:
-    """Refuse a model whose rules are not those of the posterior, at the first that differs."""
-    hint = "give the model that learn -o wrote beside the posterior"
+    """Refuse a model whose rules are not those of the posterior, at the first difference."""
+    hint = "give the model that learn -o wrote with the posterior"
     for number, rule in enumerate(model.rules):
         if number >= len(rules) or rules[number] != (rule.text, rule.hard):
             beyond = number >= len(rules)
-            there = "missing" if beyond else repr(spell(*rules[number]))
+            there = "missing" if beyond else repr(rule_text(*rules[number]))
             raise LapisError(
-                f"rule {number + 1} is {spell(rule.text, rule.hard)!r}, and that of the posterior "
-                f"{path} is {there}",
+                f"rule {number + 1} is {rule_text(rule.text, rule.hard)!r}, and that of the "
+                f"posterior {path} is {there}",
                 code="other-model",
                 span=rule.span,
                 hint=hint,
             )
     if len(rules) > len(model.rules):
-        missing = spell(*rules[len(model.rules)])
+        missing = rule_text(*rules[len(model.rules)])
         raise LapisError(
             f"{path}: the posterior has a rule {missing!r} that {model.name} lacks",
             code="other-model",
@@ -408,12 +398,12 @@ def refuse_other_rules(path: Path, model: Model, rules: list[tuple[str, bool]]) 
         )
 
 
-def known(cell: Any) -> Any:
-    """The cell of a table, None for a number that is none."""
+def none_if_nan(cell: object) -> object:
+    """Return the cell of a table, None for a number that is not finite."""
     return None if isinstance(cell, float) and not np.isfinite(cell) else cell
 
 
-def spell(text: str, hard: bool) -> str:
+def rule_text(text: str, hard: bool) -> str:
     return f"{text}." if hard else text
 
 
@@ -457,9 +447,9 @@ def plot_densities(posterior: WeightPosterior, limit: int) -> Figure:
 
 
 def density_of(posterior: WeightPosterior, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places and heights, float64[GRID] each: the Gaussian of laplace, or a kernel estimate.
+    """Return places and heights, float64[GRID] each: a Gaussian for laplace, or a kernel estimate.
 
-    The kernel's width is Silverman's, 0.9 min(s, IQR / 1.34) n^(−1/5).
+    The kernel has Silverman's width, 0.9 min(s, IQR / 1.34) n^(−1/5).
     """
     values = posterior.draws[:, :, number].ravel()
     spread = posterior.deviation[number]

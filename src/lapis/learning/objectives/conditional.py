@@ -1,30 +1,29 @@
-"""The likelihood of what is asked given the rest, exactly or by sampling or at the best world.
+"""The conditional likelihood: exact, sampled, or at the most likely world.
 
     log P(asked | given) = w·n − log Z(given)          gradient  n − E[n | given]
 
-where n are the true groundings in the data (thesis section 4.2). Where nothing is given, this is
-the generative likelihood. Each world is grounded once; its likelihood depends on the weights
-through few statistics (`statistics`), whose moments come from the parts of its network:
+where n are the true groundings in the data (Lowd & Domingos 2007, "Efficient Weight Learning for
+Markov Logic Networks"; Lowd's thesis, section 4.2). If nothing is given, this is the generative
+likelihood. Each world is grounded once; its likelihood depends on the weights through few
+statistics (`inference/moments/statistics.py`), whose moments come from the parts of its network:
 
-    closed form   atoms that stand alone: logistic functions
-    exact (by counts)  dense components whose atoms are interchangeable, as inference solves them
-    exact         components whose tables fit: values, gradients and curvatures are exact
-    mcsat, gibbs  a few samples an evaluation of chains that are never restarted
-    map           n at the most likely world instead of E[n]: the voted perceptron
+    closed form        independent atoms: logistic functions
+    exact (by counts)  dense components of interchangeable atoms
+    exact              components whose tables fit: exact values, gradients and curvatures
+    mcsat, gibbs       a few samples in each evaluation, of chains that are never restarted
+    map                n at the most likely world instead of E[n]: the voted perceptron
 
-`auto` is planned by the planner of inference (`inference/plan.py`): if inference sums all of a
-network, learning does. If a part is sampled anyway, the tables of the others have to be worth it:
-their entries must not be many more than the literals that the samples in their place would visit
-(on UW-CSE the larger tables cost six times as much as sampling everything, and gained nothing).
-Budgets are of memory, not of time, because what is exact must not depend on the machine.
+`auto` uses the plan of inference (`inference/plan.py`). If a part of a network is sampled, the
+tables of the other parts may have only a few times as many entries as sampling would visit literals
+(on UW-CSE larger tables took six times as long as sampling everything and gained nothing). Limits
+are of memory, not of time, so that exactness does not depend on the machine.
 
 Hidden atoms are summed out: with the answers clamped,
 
     log P = log Z(given, asked) − log Z(given)          gradient  E[n | given, asked] − E[n | given]
 
-whose Hessian, a difference of covariances, may be indefinite. Curvatures are always those of
-the second term alone, Cov[n | given], which bounds the curvature from above: it is that of the
-M-step of EM, and a step that it calls safe is safe.
+whose Hessian, a difference of covariances, may be indefinite. The curvature used is always that of
+the second term alone, Cov[n | given]. It bounds the curvature from above, as in the M-step of EM.
 """
 
 from __future__ import annotations
@@ -56,33 +55,33 @@ if TYPE_CHECKING:
     from lapis.inference.plan import ExactParts
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
-AUTO_MEMORY = 1 << 22  # bytes of tables of most likely worlds and completions
-ENTRIES_A_LITERAL = 2  # of a component's tables, for each of its literals and each sample
-NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
+AUTO_MEMORY = 1 << 22  # bytes of the tables for most likely worlds and completions
+ENTRIES_A_LITERAL = 2  # entries of a component's tables for each literal and sample
+NUM_SAMPLES = 5  # of each chain in an evaluation (Lowd's thesis, section 4.2.2)
 
 
 class PartitionTerm(NamedTuple):
-    """log Z of a network as a function of the weights.
+    """The log Z of a network as a function of the weights.
 
-    The network of an example is *free*, with the evidence given and the answers unknown, or, where
+    The network of an example is *free*, with the evidence given and the answers unknown, or, if
     atoms are hidden, *clamped*, with the answers given too.
     """
 
     statistics: Statistics
-    sources: tuple[MomentSource, ...]  # of the moments of its parts, which add up
+    sources: tuple[MomentSource, ...]  # of the moments of its parts, which are summed
 
     def at(self, weights: np.ndarray) -> TermMoments:
         natural = self.statistics.natural(weights)
         return TermMoments(self.statistics, [part.moments(natural) for part in self.sources])
 
     def with_rough_curvature(self) -> PartitionTerm:
-        """The same with estimated second moments, for use beside terms that are sampled."""
+        """Return the term with estimated second moments, for use beside sampled terms."""
         rough = [replace(p, rough=True) if isinstance(p, Exact) else p for p in self.sources]
         return self._replace(sources=tuple(rough))
 
 
 class TermMoments(NamedTuple):
-    """log Z and its derivatives at some weights: the moments of the counts n."""
+    """The moments of the counts n at some weights: log Z and its derivatives."""
 
     statistics: Statistics
     parts: list[Moments]
@@ -101,7 +100,7 @@ class TermMoments(NamedTuple):
         return self.statistics.constant + self.statistics.to_parameters(mean)
 
     def variance_of_mean(self) -> np.ndarray | None:
-        """float64[num_parameters], the squared standard error of E[n]; None where exact."""
+        """float64[num_parameters], the squared standard error of E[n]; None if exact."""
         known = [variance for part in self.parts if (variance := part.mean_variance()) is not None]
         return total(known, len(self.statistics.constant)) if known else None
 
@@ -121,13 +120,13 @@ class TermMoments(NamedTuple):
 class ConditionalObjective:
     """The conditional log-likelihood of all examples."""
 
-    name: str  # "conditional", or "likelihood" where nothing is given
+    name: str  # "conditional", or "likelihood" if nothing is given
     expectation: str
     num_parameters: int
     true_counts: np.ndarray  # float64[num_parameters]
-    target: np.ndarray  # float64[num_parameters], n of the examples that hide nothing
-    free: tuple[PartitionTerm, ...]  # of each example, given the evidence
-    clamped: tuple[PartitionTerm, ...]  # of the examples that hide atoms, given the answers too
+    target: np.ndarray  # float64[num_parameters], n of the examples without hidden atoms
+    free: tuple[PartitionTerm, ...]  # of each example
+    clamped: tuple[PartitionTerm, ...]  # of the examples with hidden atoms
 
     @property
     def sources(self) -> list[MomentSource]:
@@ -143,7 +142,7 @@ class ConditionalObjective:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """How expected counts are found: names of the sources in use, without repetition."""
+        """The names of the sources in use, without repetition."""
         return tuple(dict.fromkeys(part.name for part in self.sources))
 
     @property
@@ -164,7 +163,7 @@ class ConditionalObjective:
             part.resume([kept[f"{number}.{place}"] for place in range(len(own))])
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """Value and gradient; sampled ones move their chains on.
+        """Compute value, gradient and curvature; moves the chains of sampled parts.
 
         The curvature is Cov[n | given], or for most likely worlds a diagonal of true counts.
         """
@@ -193,7 +192,7 @@ class ConditionalObjective:
         )
 
     def with_targets(self, counts: np.ndarray) -> ConditionalObjective:
-        """w·counts − log Z(given), counts float64[num_parameters]: the M-step."""
+        """Return the objective of the M-step, w·counts − log Z(given)."""
         return replace(self, target=counts, clamped=())
 
 
@@ -207,10 +206,10 @@ def conditional_objective(
     max_memory: int | None = None,
     seed: int = 0,
 ) -> ConditionalObjective:
-    """The likelihood of the examples' answers; example k is world k of the parameters.
+    """Build the likelihood of the answers; example k is world k of the parameters.
 
-    Raises LapisError if the data break a hard rule or a block, and TooLarge if a network or, with
-    `exact`, its tables do not fit `max_memory` bytes.
+    Raises LapisError if the data violate a hard rule or a block, and TooLarge if a network or, with
+    `exact`, its tables exceed `max_memory` bytes.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -226,7 +225,7 @@ def conditional_objective(
     from lapis.grounding.bottom_up import ground
     from lapis.inference.random_numbers import random_states
 
-    check_options(expectation, num_samples, num_chains)
+    check_samples(expectation, num_samples, num_chains)
     limits = MomentLimits(expectation, num_samples, num_chains, max_memory)
     streams = random_states(seed, 2 * len(examples) * num_chains).reshape(-1, num_chains, 4)
     target, true_counts = np.zeros(len(parameters)), np.zeros(len(parameters))
@@ -266,7 +265,7 @@ def conditional_objective(
 
 
 class MomentLimits(NamedTuple):
-    """What the sources may use."""
+    """How moments are computed, and the limits."""
 
     expectation: str
     num_samples: int
@@ -277,7 +276,10 @@ class MomentLimits(NamedTuple):
 def find_sources(
     statistics: Statistics, world: np.ndarray | None, limits: MomentLimits, streams: np.ndarray
 ) -> tuple[MomentSource, ...]:
-    """The sources of a network's moments, from a start bool[num_ground_atoms] if one is known."""
+    """Divide a network into sources of moments.
+
+    Chains and searches start in `world`, bool[num_ground_atoms], if it is known.
+    """
     kind, rest = limits.expectation, statistics.network
     left = np.arange(rest.num_atoms)
     sources: list[MomentSource] = []
@@ -287,7 +289,7 @@ def find_sources(
         found = plan_sums(statistics, limits)
         sources += exact_sources(statistics, found)
         rest, left = found.rest
-    if rest.num_atoms and kind == "exact":  # names the components that do not fit
+    if rest.num_atoms and kind == "exact":  # raises, with the components that do not fit
         plan = plan_exact(rest, limits.max_memory or DEFAULT_MEMORY)
         plan.require_complete()
         sources.append(Exact(statistics, plan, statistics.atom[left]))
@@ -310,24 +312,21 @@ def find_sources(
 
         seed = int(streams[0, 0] >> np.uint64(32))
         first = first_world(rest, start, seed)
-        sources.append(MostLikelySearched(statistics, rest, first, seed))
-    else:
-        from lapis.inference.moments.sampled import PersistentChain, SampledComponents
+        return (*sources, MostLikelySearched(statistics, rest, first, seed))
+    from lapis.inference.moments.sampled import PersistentChain, SampledComponents
 
-        method = suited_sampler(rest) if kind == "auto" else kind
-        sampler = find_method("infer", method).make()
-        chains = tuple(
-            PersistentChain(sampler, rest, start, number, stream.copy())
-            for number, stream in enumerate(streams)
-        )
-        sources.append(
-            SampledComponents(statistics, rest, atom, chains, limits.num_samples, method)
-        )
-    return tuple(sources)
+    method = suited_sampler(rest) if kind == "auto" else kind
+    sampler = find_method("infer", method).make()
+    chains = tuple(
+        PersistentChain(sampler, rest, start, number, stream.copy())
+        for number, stream in enumerate(streams)
+    )
+    sampled = SampledComponents(statistics, rest, atom, chains, limits.num_samples, method)
+    return (*sources, sampled)
 
 
 def plan_sums(statistics: Statistics, limits: MomentLimits) -> ExactParts:
-    """The parts that are summed exactly, as inference plans them, and the rest."""
+    """Plan which parts are summed exactly, as inference does."""
     from lapis.inference.plan import drop_costly_tables, plan_exact_parts
     from lapis.inference.symmetry.by_counts import any_weights
 
@@ -346,7 +345,7 @@ def plan_sums(statistics: Statistics, limits: MomentLimits) -> ExactParts:
 
 
 def exact_sources(statistics: Statistics, found: ExactParts) -> list[MomentSource]:
-    """The sources of the parts that are summed."""
+    """Return the sources of the parts that are summed exactly."""
     sources: list[MomentSource] = [
         Exact(statistics, plan, statistics.atom[atom], name="exact (by counts)")
         for plan, atom in found.counts
@@ -357,17 +356,17 @@ def exact_sources(statistics: Statistics, found: ExactParts) -> list[MomentSourc
 
 
 def suited_sampler(network: Network) -> str:
-    """Gibbs for soft clauses of two atoms, MC-SAT for longer ones and hard ones.
+    """Choose Gibbs for soft clauses of at most two atoms, MC-SAT for longer or hard clauses.
 
-    Weights of long clauses (transitivity) may become large while they are learned, and then only
-    MC-SAT still moves; for pairs of atoms a Gibbs sweep costs less and mixes as well.
+    Weights of long clauses (transitivity) may become large during learning, and then only MC-SAT
+    still moves; for pairs of atoms a Gibbs sweep is cheaper and mixes as well.
     """
     is_hard = (network.weight_id < 0).any()
     return "mcsat" if is_hard or np.diff(network.clause_start).max(initial=0) > 2 else "gibbs"
 
 
 def evaluate_terms(terms: Sequence[PartitionTerm], weights: np.ndarray) -> list[TermMoments]:
-    """The moments of all terms; chains and searches of several run in parallel on all cores."""
+    """Compute the moments of all terms; chains and searches run in parallel on all cores."""
     if all(part.is_exact for term in terms for part in term.sources):
         return [term.at(weights) for term in terms]
     from lapis.inference.moments.sampled import map_in_threads
@@ -376,7 +375,7 @@ def evaluate_terms(terms: Sequence[PartitionTerm], weights: np.ndarray) -> list[
 
 
 def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
-    """float64[size], the sum of vectors, of which there may be none."""
+    """float64[size], the sum of vectors; 0 if there are none."""
     added = np.zeros(size)
     for part in parts:
         added += part
@@ -384,28 +383,28 @@ def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 
 def observed_world(example: Example, network: Network, answers: np.ndarray) -> np.ndarray:
-    """bool[num_atoms], the world of the data; raises LapisError if that is not possible."""
+    """bool[num_atoms], the world of the data; raises LapisError if it violates hard formulas."""
     from lapis.grounding.blocks import apply_blocks
 
-    apply_blocks(example.complete)  # a block with one candidate is not among the unknown atoms
+    apply_blocks(example.complete)  # checks blocks with one candidate, which are not in networks
     world = network.complete(answers == 1)
     if not network.is_feasible(world):
         from lapis.grounding.bottom_up import ground
 
-        ground(example.complete)  # names the rule or block, with the grounding that fails
+        ground(example.complete)  # raises, with the rule or block and the grounding that fails
         raise LapisError(
-            "the training data break a hard formula of the model",
+            "the training data violate a hard formula of the model",
             code="hard-contradiction",
             hint="give the formula a weight instead of a final period, or correct the data",
         )
     return world
 
 
-def check_options(expectation: str, num_samples: int, num_chains: int) -> None:
+def check_samples(expectation: str, num_samples: int, num_chains: int) -> None:
     check_word("expectation", expectation, EXPECTATIONS, code="unknown-expectation")
     if num_chains < 1 or num_samples * num_chains < 2:
         raise LapisError(
-            "expected counts need at least two samples an evaluation",
+            "expected counts need at least two samples in an evaluation",
             code="too-few-samples",
             hint="the curvature is their covariance; five are usual",
         )

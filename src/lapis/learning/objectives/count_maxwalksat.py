@@ -1,33 +1,31 @@
 """MaxWalkSAT by counts: the voted perceptron's most likely world without grounding.
 
-Kautz, Selman and Jiang (1997): again and again a violated ground formula is chosen at random, and
-one of its atoms is flipped, with probability `NOISE` a random one and else the one whose flip gains
-most. A formula of positive weight is violated where it is false, one of negative weight where it
-is true. The best world on the way is the answer. Sarkhel et al. 2016 run the search by counts and
-leave out the details, for lack of space; Venugopal, Sarkhel and Gogate (2015) run it by exact
-counts. Two things are needed, and both come from counts:
+Kautz, Selman & Jiang (1997): repeatedly choose a random violated ground formula and flip one of its
+atoms: with probability `NOISE` a random one, else the one whose flip gains most. A formula of
+positive weight is violated if it is false, one of negative weight if it is true. The best world of
+the search is the result. Sarkhel et al. (2016) run the search by counts without giving details;
+Venugopal, Sarkhel & Gogate (2015) run it by exact counts. Both steps use counts:
 
-    a violated ground formula   a formula is chosen by its number of violated groundings, then one
-                                of these: a solution of the constraint network in which the formula
-                                is false (or true), drawn from the messages of IJGP(i)
-    gains                       w · (n after the flip − n before it), of a `CountedWorld`: exact,
-                                or estimated in either way
+    a violated ground formula   choose a formula by its number of violated groundings, then one of
+                                these: a solution of the constraint network in which the formula is
+                                false (or true), drawn from the messages of IJGP(i)
+    gains                       w · (n after the flip − n before it), of a `CountedWorld`: exact or
+                                estimated
 
-The groundings in which a formula of negative weight is true are the solutions of disjoint cubes, as
-many as its literals or a few more (`true_clauses`).
+The groundings in which a formula of negative weight is true are the solutions of disjoint cubes,
+about as many as its literals (`true_clauses`).
 
-Deviations. Where cycles make the drawn grounding only roughly uniform, the choice is too; it is a
-choice at random anyway, and a drawn grounding is always a violated one. A block moves as one: its
-value gives way to the one that the violated formula asks for, or to a random other one. A literal
-with a quantifier stands for the atoms of one random grounding of its part. While hard rules are
-broken one of their violated groundings is repaired, gains are compared by the hard groundings kept
-and then by the score, and no such world is the best. It is one search of N flips, from a random
-world, from the data or from where the last search ended. From the data weights of zero never move:
-no formula is violated, and the data are as likely as any world.
+Deviations. If cycles make the drawn grounding only approximately uniform, so is the choice; a drawn
+grounding is always violated. A block moves as a whole: its value changes to that of the violated
+formula, or to a random other one. A literal with a quantifier stands for the atoms of one random
+grounding of its part. While hard rules are violated, one of their violated groundings is repaired,
+gains are compared by satisfied hard groundings before the score, and no such world is the best. One
+search makes N flips, from a random world, from the data or from the last world. From the data,
+weights of zero never move: no formula is violated.
 
-The paper climbs by diagonal Newton. The counts of a best world jump where weights change a little,
-so that our trust region refuses nearly every such step: on a third of the smokers' data weights
-stayed at zero. Plain steps with averaged weights (`vp`) are the default, and Newton is refused.
+The paper uses diagonal Newton. The counts of a best world are not continuous in the weights, so a
+trust region rejects nearly every such step (on a third of the smokers' data weights stayed at
+zero). Plain steps with averaged weights (`vp`) are the default, and Newton is refused.
 """
 
 from __future__ import annotations
@@ -48,9 +46,9 @@ from lapis.logic.clauses import Clause, Condition, Feature, Literal, NormalForm,
 from lapis.problem.problem import Problem
 
 NOISE = 0.5  # share of random flips
-TRIES = 32  # groundings drawn where messages lead to none, before a step is given up
-MAX_CUBES = 1000  # of a formula of negative weight
-LEAST_GAIN = 1e-9  # of a world that counts as better
+TRIES = 32  # attempts to draw a violated grounding in a step
+MAX_CUBES = 1000  # cubes of a formula of negative weight
+LEAST_GAIN = 1e-9  # gain from which a world is better
 
 NEGATED: Mapping[ComparisonOperator, ComparisonOperator] = {
     "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
@@ -66,7 +64,7 @@ class Move(NamedTuple):
     """Atoms of one predicate that flip together."""
 
     predicate: str
-    rows: np.ndarray  # int32[n, arity], of a block the value that goes and the one that comes
+    rows: np.ndarray  # int32[n, arity]; of a block, its old and its new value
 
 
 def search(
@@ -78,34 +76,11 @@ def search(
     rng: np.random.Generator,
     settings: IjgpSettings,
 ) -> list[Move]:
-    """Search for a most likely world and leave the chain in the best one found.
+    """Search for a most likely world at weights float64[num_weights], flipping `sites`.
 
-    Parameters
-    ----------
-    chain
-        The world to start in, which keeps the hard rules, and its counts.
-    sites
-        The atoms and blocks that may change.
-    problem
-        The formulas.
-    weights
-        float64[num_weights]
-    num_flips
-        Steps of the search; one that finds nothing to flip counts too.
-    rng
-        Source of all random choices.
-    settings
-        Of the IJGP from which violated groundings are drawn.
-
-    Returns
-    -------
-    list of Move
-        The moves from the start to the best world, for `undo`.
-
-    Raises
-    ------
-    TooLarge
-        If a formula of negative weight is true in more than `MAX_CUBES` ways.
+    The chain starts in a world that satisfies the hard rules and ends in the best world found.
+    Returns the moves to it, for `undo`. Raises TooLarge if a formula of negative weight is true in
+    more than `MAX_CUBES` ways.
     """
     chain.settle()
     movable = {own.predicate.name: own for own in sites}
@@ -115,7 +90,7 @@ def search(
     num_best = 0  # moves that led to the best world
     for _ in range(num_flips):
         if not violated.prepare(broken=chain.num_broken > 0):
-            break  # every formula is as its weight wants it, or evidence decides it
+            break  # no formula is violated, except by evidence
         atoms = dict.fromkeys(violated.draw(rng))
         options = [move for atom in atoms for move in find_moves(chain, movable, atom, rng)]
         if not options:
@@ -124,7 +99,7 @@ def search(
         is_random = rng.random() < NOISE
         chosen = int(rng.integers(len(gains))) if is_random else gains.index(max(gains))
         chain.flip([options[chosen]])
-        violated.follow(options[chosen], chain)
+        violated.apply_move(options[chosen], chain)
         moves.append(options[chosen])
         score += gains[chosen].score
         if score > best + LEAST_GAIN and not chain.num_broken:
@@ -140,7 +115,7 @@ def undo(chain: CountedWorld, moves: Sequence[Move]) -> None:
 def find_moves(
     chain: CountedWorld, movable: Mapping[str, Sites], atom: GroundAtom, rng: np.random.Generator
 ) -> Iterator[Move]:
-    """The flip of an atom, with that of its block's value; none where evidence decides it."""
+    """Yield the flips of an atom, with the value of its block; none if evidence decides it."""
     own, row = movable.get(atom.predicate), np.array(atom.row, np.int32)
     if own is None or not own.includes(row):
         return
@@ -165,7 +140,7 @@ class Violation(NamedTuple):
 
     feature: int  # of the counter
     clause: int
-    wanted: np.ndarray  # bool[num_weights of the rule], whose constants have such a weight
+    wanted: np.ndarray  # bool[num_weights of the rule], weights of the sign that is violated
     is_hard: bool
 
 
@@ -180,7 +155,7 @@ class ViolatedGrounding(NamedTuple):
 class ViolatedGroundings:
     """The violated groundings of a world's formulas, counted and drawn by IJGP.
 
-    Only those clauses count that mention a `movable` predicate: evidence decides the others.
+    Clauses without a `movable` predicate are left out: evidence decides them.
     """
 
     def __init__(
@@ -216,13 +191,13 @@ class ViolatedGroundings:
         self._ends = np.empty(0)  # float64[num_candidates + 1], of their numbers of groundings
         self._candidates: list[tuple[Violation, np.ndarray]] = []  # with ends of their constants
 
-    def follow(self, move: Move, chain: CountedWorld) -> None:
-        """Take over the atoms of a move that was made."""
+    def apply_move(self, move: Move, chain: CountedWorld) -> None:
+        """Assign the atoms of a move that was made."""
         for row in move.rows.tolist():
             self._counter.assign(move.predicate, row, chain.is_true(move.predicate, row))
 
     def prepare(self, *, broken: bool = False) -> bool:
-        """Count the violated groundings, of soft or of broken hard rules; whether there are any."""
+        """Count the violated groundings of soft or hard rules; return whether there are any."""
         self._candidates.clear()
         ends = [0.0]
         for each in self._violations:
@@ -237,12 +212,12 @@ class ViolatedGroundings:
         return bool(self._candidates)
 
     def draw(self, rng: np.random.Generator) -> list[GroundAtom]:
-        """The atoms of a violated ground formula; none where no grounding was found."""
+        """Draw the atoms of a violated ground formula; none if no grounding was found."""
         found = self.draw_grounding(rng)
         return [] if found is None else list(self._ground(found.clause.literals, found.value, rng))
 
     def draw_grounding(self, rng: np.random.Generator) -> ViolatedGrounding | None:
-        """Draw a violated grounding, as `prepare` has counted them."""
+        """Draw a violated grounding in proportion to the counts of `prepare`."""
         for _ in range(TRIES):
             at = rng.random() * self._ends[-1]
             number = int(np.searchsorted(self._ends, at, "right")) - 1
@@ -287,9 +262,9 @@ class ViolatedGroundings:
 def violating_clauses(
     feature: Feature, weights: np.ndarray
 ) -> Iterator[tuple[Sequence[Clause], np.ndarray]]:
-    """Clauses that are false where a formula is violated, and the weights for which that is so.
+    """Yield clauses that are false if a formula is violated, and the weights bool[n] they hold for.
 
-    `weights` float64[n] are those of the rule, and so are bool[n]; a hard rule has one.
+    `weights` float64[n] are those of the rule.
     """
     if feature.hard:
         yield feature.clauses, np.array([True])
@@ -300,18 +275,18 @@ def violating_clauses(
 
 
 def replace_clauses(feature: Feature, clauses: Sequence[Clause]) -> Feature:
-    """A soft feature over the same variables, with one weight if the rule is hard."""
+    """Return a soft feature over the same variables, with one weight if the rule is hard."""
     plus = () if feature.hard else feature.plus
     return Feature(feature.rule, feature.variables, plus, tuple(clauses), 0, hard=False)
 
 
 def true_clauses(feature: Feature) -> list[Clause]:
-    """Clauses that are false, one at a time, exactly where the feature's formula is true.
+    """Return clauses of which exactly one is false if the feature's formula is true, else none.
 
-    The formula is true where all its clauses are. A clause a v b v c is true in the disjoint cubes
-    a, ¬a b, ¬a ¬b c; the cubes of all clauses are multiplied out.
+    The formula is true if all its clauses are. A clause a v b v c is true in the disjoint cubes a,
+    ¬a b, ¬a ¬b c; the cubes of all clauses are multiplied out.
     """
-    # A cube as the clause of its negated literals; conditions that hold stand there negated.
+    # A cube is represented by the clause of its negated literals and conditions.
     cubes = [Clause(())]
     for clause in feature.clauses:
         cubes = [extended for cube in cubes for extended in satisfy(cube, clause)]
@@ -325,7 +300,7 @@ def true_clauses(feature: Feature) -> list[Clause]:
 
 
 def satisfy(cube: Clause, clause: Clause) -> Iterator[Clause]:
-    """The disjoint parts of a cube in which a clause is true; both as `true_clauses` has them."""
+    """Yield the disjoint parts of a cube in which a clause is true, represented as clauses."""
     parts: list[Literal | Condition] = [*clause.literals, *clause.conditions]
     negated = {negate(part) for part in parts}
     known = {*cube.literals, *cube.conditions}  # that are false in the cube

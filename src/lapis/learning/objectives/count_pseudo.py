@@ -1,15 +1,14 @@
 """Pseudo-log-likelihood with the differences of atoms estimated by IJGP(i).
 
-The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The approximate-counting
-paper runs IJGP once for each atom and value, as `SubtractedDifferences` does on request;
-`counting.ijgp.estimated_differences` gives the differences of all atoms of a predicate from one
-propagation for each clause and literal. The estimates stay the same from one evaluation to the
-next, so that they are made once, put into classes, and maximised like the exact ones
-(`lapis.learning.objectives.pseudo`): a fixed and concave function.
+The term of an atom depends on d = n(g = 1) − n(g = 0) alone. Sarkhel et al. (2016) run IJGP once
+for each atom and value (differences "subtracted"); "substituted" differences of all atoms of a
+predicate come from one propagation for each clause and literal. Estimates do not depend on the
+weights, so they are made once, grouped in classes, and maximised like exact ones (`pseudo`): a
+fixed and concave function.
 
-Atoms are listed, up to MAX_LISTED a predicate and world; beyond that its true atoms are kept and
-the false ones sampled, each standing for its share. Estimates are rounded to `DECIMALS`, far
-below their error, so that rounding on the way does not keep equal atoms apart.
+Up to MAX_LISTED atoms of a predicate and world are listed; beyond that its true atoms are kept and
+the false ones sampled, with weights. Estimates are rounded to `DECIMALS`, far below their error, so
+that equal atoms fall into the same class.
 """
 
 from __future__ import annotations
@@ -60,7 +59,10 @@ def count_pseudo_objective(
     weighted: bool = False,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
-    """As `pseudo_objective`, with differences by IJGP. Hard rules are refused."""
+    """Build the pseudo-log-likelihood as `pseudo_objective` does, with differences by IJGP.
+
+    Hard rules are refused.
+    """
     require_complete(examples)
     weights = [1.0] * len(examples)
     is_subtracted = ijgp.differences == "subtracted"
@@ -95,7 +97,7 @@ def estimated_atoms(
     estimator: Estimator,
     generator: np.random.Generator,
 ) -> AtomSet:
-    """The atoms of a predicate that the example asks for, with estimated differences."""
+    """Collect the query atoms of a predicate, with estimated differences."""
     problem = example.complete
     asked = example.free.evidence[predicate]
     sizes = [len(problem.domains[name]) for name in problem.model.predicates[predicate].types]
@@ -123,7 +125,7 @@ def estimated_atoms(
 def estimate_vectors(
     estimator: Estimator, predicate: str, rows: np.ndarray, truth: np.ndarray
 ) -> SparseVectors:
-    """The differences of atoms int32[n, arity] in the data, rounded."""
+    """Estimate the differences of atoms int32[n, arity] in the data, rounded."""
     problem = estimator.problem
     world = {name: known.true for name, known in problem.evidence.items()}
     if problem.model.predicates[predicate].block and depends_on_quantifiers(problem, predicate):
@@ -143,15 +145,15 @@ def estimated_block_term(
     estimators: Sequence[Estimator],
     parameters: Parameters,
 ) -> PredicateTerm:
-    """The blocks of a predicate, each a class of its own.
+    """Stack the blocks of a predicate, each as its own class.
 
-    Candidate values have what they add to the empty block; the first vector, 0, is that of none.
+    Vectors are differences to the empty block; the first vector, 0, is that of the empty block.
     """
     nothing = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0))
     vectors, lengths, observed = [nothing], [], []
     first = 1
     for world, example in enumerate(examples):
-        found, length, own = world_blocks(example, predicate, estimators[world])
+        found, length, own = estimate_blocks(example, predicate, estimators[world])
         vectors.append(rename_columns(found, parameters.world_index[world]))
         lengths.append(length)
         observed.append(np.where(own < 0, 0, own + first))
@@ -178,10 +180,10 @@ def estimated_block_term(
     )
 
 
-def world_blocks(
+def estimate_blocks(
     example: Example, predicate: str, estimator: Estimator
 ) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
-    """Vectors of all values, block by block; the blocks' sizes; the value each holds, or −1."""
+    """Return the vectors of all values by block, the blocks' sizes, and their values or −1."""
     problem = example.complete
     declared = problem.model.predicates[predicate]
     refuse_listed_blocks(example, predicate)

@@ -1,33 +1,27 @@
-"""Steps of a chain through complete worlds, and what they say of gradient and curvature.
+"""Steps of a chain through complete worlds, and the gradient and curvature that they estimate.
 
-An atom becomes true where w · d + ε > 0, with logistic noise ε. Drawn anew at each visit this is
-Gibbs sampling; kept for a round of sweeps it is local search for the best world of noisy scores
-(below, "Noise").
+An atom becomes true if w · d + ε > 0, with logistic noise ε. With new noise at each visit this is
+Gibbs sampling; with noise kept for a round of sweeps it is local search for the best world of noisy
+scores.
 
-Atoms are visited in stretches between two worlds that are counted, each of them one call of the
-chain, and so are batches of blocks. Of long walks the differences of every k-th visit are kept,
-which estimate the curvature as well as all of them do: memory stays where it is however many atoms
-there are.
+Atoms are visited in batches between two worlds that are counted, each batch by one call of the
+chain, and so are blocks. On long walks only the differences of every k-th visit are kept, which
+suffice to estimate the curvature, so that memory does not grow with the number of atoms.
 
-**Sites.** The asked atoms of an example, drawn at random without listing them.
+**Sites.** A site is an atom or a whole block, which Gibbs sampling resamples at once. Without
+evidence on a predicate its sites are numbered by the mixed-radix value of their arguments, so that
+twenty million atoms take no memory; with evidence the undecided atoms are listed.
 
-A site is what Gibbs sampling resamples at once: an atom, or a whole block. Where nothing is known
-of a predicate its sites are numbered by the mixed-radix value of their arguments, so that twenty
-million atoms take no memory at all; where evidence decides some, the undecided ones are listed.
+**Noise.** A voted perceptron replaces expected counts by those of the most likely world. In that
+world atoms that are true in 30 % of the cases are all false until the weights make all of them
+true: weights of such rules oscillate around zero, and their average predicts no better than
+frequencies (friends and smokers: CLL −.660, frequencies −.562). With noise in the scores, logistic
+for an atom and Gumbel for each value of a block, the best world is a draw from the model if atoms
+are independent, and approximately one if not (perturb and MAP: Papandreou & Yuille 2011; Hazan &
+Jaakkola 2012). Weights then have the scale of the noise, and frequencies are learned.
 
-**Noise.** Noise that a site keeps for a while without anything being kept.
-
-A voted perceptron expects the counts of the most likely world. That world calls every atom that is
-true in 30 % of the cases false, whatever the weights, until they call all of them true: weights of
-such rules circle around zero, their average is an accident, and no length of it predicts better
-than frequencies do (seen on friends and smokers: CLL −.660, frequencies −.562). With noise in the
-scores, logistic for an atom and Gumbel for each value of a block, the best world of the noisy
-scores is a draw from the model wherever atoms are independent, and near one where they are not
-(perturb and MAP: Papandreou and Yuille 2011; Hazan and Jaakkola 2012). Weights have a scale then,
-that of the noise, and frequencies are learned as they are.
-
-The noise of a site is a hash of its number and of a key that a round of the search draws
-(splitmix64: Steele, Lea and Flood 2014), so that twenty million sites take no memory.
+The noise of a site is a hash of its number and of the round's key (splitmix64: Steele, Lea & Flood
+2014), so that twenty million sites take no memory.
 """
 
 from __future__ import annotations
@@ -51,8 +45,8 @@ from lapis.problem.problem import Problem
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-ROUNDS = 4  # of all predicates, at least, where there are steps enough
-MOST_AT_ONCE = 1 << 18  # visits of a stretch
+ROUNDS = 4  # least alternations between predicates, if there are enough steps
+MOST_AT_ONCE = 1 << 18  # visits of a batch
 MOST_KEPT = 200_000  # visits whose differences are kept
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -74,12 +68,12 @@ class Sites:
         return len(self._block_start) - 1
 
     def rows(self, sites: np.ndarray) -> np.ndarray:
-        """int32[n, arity], the atoms that are the sites with these numbers; not for blocks."""
+        """int32[n, arity], the atoms with these site numbers; not for blocks."""
         codes = self.unknown.unknown_codes
         return unpack(sites if codes is None else codes[sites], self.unknown.sizes)
 
     def blocks(self, sites: np.ndarray) -> OpenBlocks:
-        """The undecided atoms of the blocks with these numbers."""
+        """Return the undecided atoms of the blocks with these site numbers."""
         assert self.shape is not None
         if self.unknown.unknown_codes is None:
             number, size = len(sites), self.shape.num_values
@@ -119,14 +113,14 @@ class Sites:
 
     @cached_property
     def _block_start(self) -> np.ndarray:
-        """int64[num_blocks + 1], where each block begins."""
+        """int64[num_blocks + 1], the first row of each block."""
         assert self.shape is not None
         keys = self.shape.keys(self._block_rows)
         return np.append(np.flatnonzero(np.diff(keys, prepend=-1)), len(keys))
 
 
 def asked_sites(free: Problem) -> tuple[Sites, ...]:
-    """The sites of all predicates with undecided atoms."""
+    """List the sites of all predicates with undecided atoms."""
     numbered = number_unknown_atoms(apply_blocks(free), free.domains)
     found = []
     for name, atoms in numbered.items():
@@ -138,9 +132,9 @@ def asked_sites(free: Problem) -> tuple[Sites, ...]:
 
 
 class WalkVisits(NamedTuple):
-    """What a walk has seen, in the weights of its world.
+    """Sums over the visits of a walk, in the weights of its world.
 
-    Each visited atom stands for A_r/N_r atoms of its predicate.
+    Each visited atom has the weight A_r/N_r of its predicate.
     """
 
     counts: np.ndarray  # float64[num_records, num_weights], of worlds on the way
@@ -151,29 +145,29 @@ class WalkVisits(NamedTuple):
     scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
 
 
-class _Values(NamedTuple):
-    """Values of blocks that wait to be added up."""
+class WaitingBlocks(NamedTuple):
+    """Values of blocks that are not yet added up."""
 
     vectors: SparseVectors
-    block: np.ndarray  # int64[n], from 0 on with the first that waits
+    block: np.ndarray  # int64[n], from 0 with the first block that waits
     importance: np.ndarray  # float64[n]
     probability: np.ndarray  # float64[n]
     pull: np.ndarray  # float64[n]
 
 
 @dataclass
-class _Tally:
-    """What visits add up to, and the differences of some of them."""
+class VisitSums:
+    """Sums over visits, and the differences of every `keep_every`-th of them."""
 
     num_weights: int
-    keep_every: int  # of so many visits one
+    keep_every: int
     visits: int = 0
     kept: int = 0
     pull: np.ndarray = field(init=False)
     pull_variance: np.ndarray = field(init=False)
     vectors: list[SparseVectors] = field(default_factory=list)
     scale: list[np.ndarray] = field(default_factory=list)
-    waiting: list[_Values] = field(default_factory=list)
+    waiting: list[WaitingBlocks] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.pull, self.pull_variance = np.zeros((2, self.num_weights))
@@ -181,12 +175,12 @@ class _Tally:
     def add(
         self,
         vectors: SparseVectors,
-        visit: np.ndarray,  # int64[n], from 0 on, that each vector belongs to
-        importance: np.ndarray,  # float64[n], A_r/N_r of each
+        visit: np.ndarray,  # int64[n], number of each vector's visit, from 0
+        importance: np.ndarray,  # float64[n], A_r/N_r
         spread: np.ndarray,  # float64[n], P(1 − P), or P in a block
-        pull: np.ndarray,  # float64[n], g − P, or g less the value it is given
+        pull: np.ndarray,  # float64[n], g − P, or g less its new value
     ) -> None:
-        # A chain of many sweeps has moved by the sum of its steps; shorter ones are scaled to one.
+        # Chains of less than a sweep are scaled to a sweep; longer ones add up their steps.
         pulled = (np.maximum(importance, 1.0) * pull)[vectors.row] * vectors.value
         self.pull += np.bincount(vectors.column, pulled, self.num_weights)
         self.pull_variance += np.bincount(vectors.column, pulled**2, self.num_weights)
@@ -208,20 +202,21 @@ class _Tally:
     def add_blocks(
         self, block: np.ndarray, drawn: DrawnBlocks, importance: np.ndarray, searches: bool
     ) -> None:
-        """Their values wait until there are many: a sparse product of few takes as long."""
+        """Add blocks later, many at once: a sparse product of a few takes as long."""
         assert drawn.vectors is not None
         pull = drawn.before.astype(np.float64) - (drawn.taken if searches else 0.0)
         if self.waiting:
             block = block + self.waiting[-1].block[-1] + 1
-        self.waiting.append(_Values(drawn.vectors, block, importance, drawn.probability, pull))
+        waiting = WaitingBlocks(drawn.vectors, block, importance, drawn.probability, pull)
+        self.waiting.append(waiting)
         if block[-1] >= MOST_AT_ONCE:
             self.add_waiting()
 
     def add_waiting(self) -> None:
-        """The rows D(v) − E[D] with P(v), which make up the covariance within a block.
+        """Add the rows D(v) − E[D] with P(v), whose outer products sum to a block's covariance.
 
-        Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
-        the row of the value taken where it counts as certain.
+        Since Σ_v P(v) (D(v) − E[D]) = 0, the pull is the row of the value before; in a search, less
+        the row of the new value.
         """
         from scipy.sparse import csr_matrix
 
@@ -268,58 +263,54 @@ def walk(
     returns: bool,
     records: int,
 ) -> WalkVisits:
-    """`num_steps` sites drawn at random are resampled; with `rounds`, in as many noises.
+    """Resample `num_steps` random sites; with `rounds`, search with new noise in each round.
 
-    Counts are taken of `records` worlds, evenly spaced and the last one included, once every site
-    has been visited or half of the steps are made: worlds before that are still those of earlier
-    weights. In rounds they are evenly spaced from the start, so that as many records as rounds
-    are the worlds that the rounds end in. With `returns` they are evenly spaced from the start too,
-    and the chain is put back to where it started.
+    The counts of `records` worlds are recorded at equal distances, the last world included. They
+    begin after the first sweep, or half of the steps, since earlier worlds belong to earlier
+    weights; with `rounds` or `returns` they begin at the start, so that with as many records as
+    rounds they are the ends of the rounds. With `returns` the chain is reset to its start.
     """
     chain.settle()
-    tally = _Tally(len(weights), -(-num_steps // MOST_KEPT))
+    sums = VisitSums(len(weights), -(-num_steps // MOST_KEPT))
     counts: list[np.ndarray] = []
     first = 0 if rounds or returns else min(sum(map(len, sites)), num_steps // 2)
     due = set(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
     starts = set(np.linspace(0, num_steps, rounds + 1)[:-1].round().astype(int).tolist())
-    walker = _Walker(chain, weights, rng, rounds > 0, tally)
+    visitor = SiteVisitor(chain, weights, rng, rounds > 0, sums)
     cuts, done = sorted(due | starts | {num_steps}), 0
     for own, drawn, importance in _draw_sites(sites, num_steps, rng, chain.batch):
         while len(drawn):
             if done in starts:
-                walker.change_noise(sites)
+                visitor.change_noise(sites)
             room = cuts[bisect_right(cuts, done)] - done
-            walker.visit(own, drawn[:room], importance)
+            visitor.visit(own, drawn[:room], importance)
             done += len(drawn[:room])
             drawn = drawn[room:]
             if done in due:
-                walker.make_visits()
+                visitor.make_visits()
                 counts.append(chain.counts())
-    walker.make_visits()
+    visitor.make_visits()
     if records and not counts:  # no site to visit
         counts = [chain.counts()]
     if returns:
-        chain.flip([(name, rows[::-1]) for name, rows in reversed(walker.flips)])
-    return tally.summary(counts)
+        chain.flip([(name, rows[::-1]) for name, rows in reversed(visitor.flips)])
+    return sums.summary(counts)
 
 
 @dataclass
-class _Walker:
-    """Makes the visits: they are gathered until somebody wants the world as it is.
-
-    Atoms of all predicates wait together, or blocks of one.
-    """
+class SiteVisitor:
+    """Gathers visits and makes them in batches: of atoms of all predicates, or of blocks of one."""
 
     chain: CountedWorld
     weights: np.ndarray
     rng: np.random.Generator
     searches: bool
-    tally: _Tally
+    sums: VisitSums
     keys: dict[str, int] = field(default_factory=dict)  # of the noise in this round
-    parts: list[tuple[Sites, np.ndarray]] = field(default_factory=list)  # with sites that wait
+    parts: list[tuple[Sites, np.ndarray]] = field(default_factory=list)  # gathered sites
     part_keys: list[int] = field(default_factory=list)
     importance: list[float] = field(default_factory=list)
-    flips: list[tuple[str, np.ndarray]] = field(default_factory=list)  # in their order
+    flips: list[tuple[str, np.ndarray]] = field(default_factory=list)  # in order
 
     def change_noise(self, sites: Sequence[Sites]) -> None:
         self.keys = {own.predicate.name: int(self.rng.integers(1 << 62)) for own in sites}
@@ -335,7 +326,7 @@ class _Walker:
         self.importance.append(importance)
 
     def make_visits(self) -> None:
-        """Visit what was gathered."""
+        """Visit the gathered sites."""
         if not self.parts:
             return
         length = [len(drawn) for _, drawn in self.parts]
@@ -349,14 +340,14 @@ class _Walker:
         self.parts, self.part_keys, self.importance = [], [], []
 
     def _uniform(self, key: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """float64[n], of each key and number in a search."""
+        """float64[n], random; in a search a hash of key and number."""
         return hashed_uniform(key, numbers) if self.searches else self.rng.random(len(numbers))
 
     def _visit_atoms(self, drawn: np.ndarray, key: np.ndarray, importance: np.ndarray) -> None:
         parts = [(own.predicate.name, own.rows(sites)) for own, sites in self.parts]
         noise = logistic(self._uniform(key, drawn))
         found = self.chain.draw(parts, self.weights, noise, noted=True)
-        self.tally.add_drawn(found, importance, self.searches)
+        self.sums.add_drawn(found, importance, self.searches)
         begin = 0
         for name, rows in parts:
             flipped = rows[found.flipped[begin : begin + len(rows)]]
@@ -367,13 +358,13 @@ class _Walker:
     def _visit_blocks(
         self, own: Sites, drawn: np.ndarray, key: np.ndarray, importance: np.ndarray
     ) -> None:
-        """Give blocks the values that are best with noise."""
+        """Give blocks their best values with noise."""
         assert own.shape is not None
         blocks = own.blocks(drawn)
         block, first = blocks.block, drawn * (own.shape.num_values + 1) - blocks.value_start[:-1]
         noise = gumbel(self._uniform(key[block], first[block] + np.arange(len(block))))
         found = self.chain.draw_blocks(blocks, self.weights, noise, noted=True)
-        self.tally.add_blocks(block, found, importance[block], self.searches)
+        self.sums.add_blocks(block, found, importance[block], self.searches)
         flipped = (found.before ^ found.taken)[blocks.is_atom]
         self.flips.append((blocks.predicate, blocks.rows[flipped]))
 
@@ -381,11 +372,11 @@ class _Walker:
 def _draw_sites(
     sites: Sequence[Sites], num_steps: int, rng: np.random.Generator, batch: int
 ) -> Iterator[tuple[Sites, np.ndarray, float]]:
-    """Batches of sites of one predicate, int64[n], with A_r/N_r; `num_steps` sites in all.
+    """Yield batches of sites of one predicate, int64[n], with A_r/N_r; `num_steps` sites in all.
 
-    Where there are steps for a sweep, every site is visited once before any is visited again:
-    drawn with replacement, a sweep's worth of steps leaves out a third of them. Where there are
-    not, predicates take turns in random order, and their sites are drawn alike.
+    With enough steps for a sweep, every site is visited once before any is visited again: drawn
+    with replacement, a third would be left out. With fewer steps, predicates alternate in random
+    order, and their sites are drawn uniformly.
     """
     total = sum(map(len, sites))
     size = min(batch, max(1, min(num_steps, total) // (ROUNDS * max(1, len(sites)))))
@@ -404,14 +395,14 @@ def _draw_sites(
             drawn = drawn[: num_steps - done]
             if not len(drawn):
                 break
-            # Each gets visits by its size in whole sweeps, num_steps / len(sites) in parts of one.
+            # Visits in proportion to the size in whole sweeps, else equal for all predicates.
             share = total if num_steps >= total else len(own) * len(sites)
             yield own, drawn, share / num_steps
             done += len(drawn)
 
 
 def hashed_uniform(key: int | np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """float64[n] in (0, 1), the same for the same key, one or uint64[n], and number, int64[n].
+    """float64[n] in (0, 1), a hash of keys (one or uint64[n]) and numbers int64[n].
 
     >>> one, two = hashed_uniform(1, np.arange(100_000)), hashed_uniform(2, np.arange(100_000))
     >>> bool(abs(one.mean() - 0.5) < 0.004), bool(abs(np.corrcoef(one, two)[0, 1]) < 0.02)
@@ -426,12 +417,12 @@ def hashed_uniform(key: int | np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def logistic(uniform: np.ndarray) -> np.ndarray:
-    """P(ε > −s) = σ(s)."""
+    """Transform uniform to logistic noise: P(ε > −s) = σ(s)."""
     noise: np.ndarray = np.log(uniform) - np.log1p(-uniform)
     return noise
 
 
 def gumbel(uniform: np.ndarray) -> np.ndarray:
-    """P(v has the largest s_v + ε_v) = exp s_v / Σ exp s."""
+    """Transform uniform to Gumbel noise: P(v has the largest s_v + ε_v) = exp s_v / Σ exp s."""
     noise: np.ndarray = -np.log(-np.log(uniform))
     return noise

@@ -1,16 +1,17 @@
-"""The likelihood of databases, exact and without grounding (Van den Broeck et al. 2013).
+"""The likelihood of databases, exact and without grounding.
+
+Van den Broeck, Meert & Davis 2013, "Lifted Generative Parameter Learning".
 
     log P(data) = Σ_databases  w·n(data) − log Z(w, sizes of its domains)
     gradient      Σ_databases  n(data) − E[n]
 
-Nothing is given in generative learning, so nothing tells constants apart but the formulas
-themselves: one first-order circuit holds for databases of any size, and is evaluated at the sizes
-of each. With a query the worlds are those that agree with the evidence, which may tell a few
-constants apart. The paper compiles a circuit for each class of groundings besides the one of Z;
-here one backward sweep of Z's circuit gives all expected counts, and a second derivative the
+Generative learning has no evidence, so only formulas distinguish constants: one first-order circuit
+serves databases of any size and is evaluated at the sizes of each. With a query the evidence may
+distinguish a few constants. The paper compiles a circuit for each class of groundings besides that
+of Z; here one backward sweep of Z's circuit gives all expected counts, and a second derivative the
 curvature.
 
-True counts are counted (`counting`), never listed. So 900 million atoms are a circuit with one sum
+True groundings are counted (`counting`), never listed: 900 million atoms are a circuit with one sum
 over thirty thousand terms.
 """
 
@@ -44,7 +45,7 @@ class LiftedObjective:
     parameters: Parameters
     circuits: tuple[LiftedProblem, ...]  # of each database
     true_counts: np.ndarray  # float64[num_parameters]
-    name: str  # "conditional", or "likelihood" where nothing is given
+    name: str  # "conditional", or "likelihood" if nothing is given
     is_exact: bool = True
     is_fixed: bool = True
 
@@ -54,7 +55,7 @@ class LiftedObjective:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why constants of some type had to be told apart, where they had to be."""
+        """Why constants of some types are distinguished, if they are."""
         return tuple(dict.fromkeys(why for circuit in self.circuits for why in circuit.reasons))
 
     def evaluate(self, weights: np.ndarray) -> Point:
@@ -90,12 +91,11 @@ class LiftedObjective:
 def lifted_objective(
     examples: Sequence[Example], parameters: Parameters, max_elements: int | None = None
 ) -> LiftedObjective:
-    """The likelihood of the answers in complete databases; example k is world k of the parameters.
+    """Build the likelihood of complete databases; example k is world k of the parameters.
 
-    At most `max_elements` constants may be told apart by formulas and evidence.
-
-    Raises TooLarge (`not-liftable`), naming the formulas and why, if the model cannot be lifted,
-    and LapisError if the data break a hard rule or a block.
+    Formulas and evidence may distinguish at most `max_elements` constants. Raises TooLarge
+    (`not-liftable`), with the formulas and the reason, if the model cannot be lifted, and
+    LapisError if the data violate a hard rule or a block.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -116,12 +116,12 @@ def lifted_objective(
         total += parameters.to_parameters(world, count_data(example.complete))
     name = "likelihood" if all(map(is_generative, examples)) else "conditional"
     objective = LiftedObjective(parameters, circuits, total, name)
-    objective.evaluate(parameters.initial)  # whether its terms cancel shows here
+    objective.evaluate(parameters.initial)  # raises if its terms cancel
     return objective
 
 
 def count_data(problem: Problem) -> np.ndarray:
-    """float64[num_weights], the true groundings in complete data that keep the hard rules."""
+    """float64[num_weights], the true groundings in complete data; refuses violated hard rules."""
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     form = problem.normal_form
     world = build_complete_world(form, problem.model, problem.domains, relations)
@@ -129,5 +129,5 @@ def count_data(problem: Problem) -> np.ndarray:
     if has_blocks or find_violated_rules(form.features, world):
         from lapis.grounding.bottom_up import ground
 
-        ground(problem)  # says which rule or block the data contradict, and where
+        ground(problem)  # raises, with the rule or block that the data violate
     return np.array(count_weights(form.features, number_weights(problem), world), float)

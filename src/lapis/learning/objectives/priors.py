@@ -1,16 +1,17 @@
-"""Priors on weights: what is believed of them before the data.
+"""Priors on weights.
 
     none            log P(w) = 0
     gaussian        log P(w) = −Σ (w_i − m_i)² / (2 s_i²)
     l1              log P(w) = −Σ λ_i |w_i − m_i|
 
-up to constants. A prior keeps a weight finite that the data alone would drive to infinity
-(section "Bayesian Weight Learning" of the notes); l1 sets those that do not matter to m exactly.
+up to constants. A prior keeps a weight finite that the data alone would drive to infinity; l1 sets
+weights that change the objective little to m exactly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ Numbers = float | np.ndarray
 
 @dataclass(frozen=True)
 class Prior:
-    """`strength` is the width s of a Gaussian or the λ of l1, one number or one a parameter.
+    """A prior. `strength` is the width s of a Gaussian or the λ of l1, for all weights or for each.
 
     >>> print(parse_prior("gaussian:2"))
     gaussian:2
@@ -48,110 +49,24 @@ class Prior:
         strength = f"{self.strength:g}" if isinstance(self.strength, float | int) else "(each)"
         return f"{self.kind}:{strength}"
 
-    def precision(self, size: int) -> np.ndarray:
-        """Precisions of a Gaussian prior.
 
-        Parameters
-        ----------
-        size
-            Number of weights.
+class PriorArrays(NamedTuple):
+    """The numbers of a prior, one for each weight."""
 
-        Returns
-        -------
-        numpy.ndarray
-            float64[size], 1/s²; 0 for other priors.
+    precision: np.ndarray  # float64[size], 1/s² of a Gaussian, 0 for other priors
+    mean: np.ndarray  # float64[size], m
+    slope: np.ndarray  # float64[size], λ of l1, 0 for other priors
+    holds: np.ndarray  # bool[size], weights that the prior keeps finite for any data
+    origin: np.ndarray  # float64[size], the corners of l1, which optimisers see as 0; else 0
 
-        Raises
-        ------
-        LapisError
-            If the prior has numbers of its own for another number of weights.
-        """
-        if self.kind != "gaussian":
-            return np.zeros(size)
-        return 1.0 / self._each(self.strength, size) ** 2
 
-    def slope(self, size: int) -> np.ndarray | None:
-        """Strengths of an l1 prior.
+def expand_prior(prior: Prior, size: int) -> PriorArrays:
+    """Expand a prior to arrays for `size` weights.
 
-        Parameters
-        ----------
-        size
-            Number of weights.
+    Raises LapisError if the prior has its own numbers for another number of weights.
+    """
 
-        Returns
-        -------
-        numpy.ndarray or None
-            float64[size], λ; None for other priors.
-
-        Raises
-        ------
-        LapisError
-            If the prior has numbers of its own for another number of weights.
-        """
-        return self._each(self.strength, size) if self.kind == "l1" else None
-
-    def holds(self, size: int) -> np.ndarray:
-        """Find the weights that the prior keeps finite whatever the data says.
-
-        Parameters
-        ----------
-        size
-            Number of weights.
-
-        Returns
-        -------
-        numpy.ndarray
-            bool[size].
-
-        Raises
-        ------
-        LapisError
-            If the prior has numbers of its own for another number of weights.
-        """
-        slope = self.slope(size)
-        return np.full(size, self.kind == "gaussian") if slope is None else slope > 0
-
-    def means(self, size: int) -> np.ndarray:
-        """Means of the prior.
-
-        Parameters
-        ----------
-        size
-            Number of weights.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64[size].
-
-        Raises
-        ------
-        LapisError
-            If the prior has numbers of its own for another number of weights.
-        """
-        return self._each(self.mean, size)
-
-    def origin(self, size: int) -> np.ndarray:
-        """Weights that optimisers see as 0: the corners of l1.
-
-        Parameters
-        ----------
-        size
-            Number of weights.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64[size].
-
-        Raises
-        ------
-        LapisError
-            If the prior has numbers of its own for another number of weights.
-        """
-        return self.means(size) if self.kind == "l1" else np.zeros(size)
-
-    def _each(self, number: Numbers, size: int) -> np.ndarray:
+    def expand(number: Numbers) -> np.ndarray:
         values = np.asarray(number, np.float64)
         if values.ndim and values.shape != (size,):
             raise LapisError(
@@ -159,9 +74,16 @@ class Prior:
             )
         return np.broadcast_to(values, size).copy()
 
+    strength, mean, zero = expand(prior.strength), expand(prior.mean), np.zeros(size)
+    if prior.kind == "l1":
+        return PriorArrays(zero, mean, strength, strength > 0, mean)
+    if prior.kind == "gaussian":
+        return PriorArrays(1.0 / strength**2, mean, zero, np.full(size, True), zero)
+    return PriorArrays(zero, mean, zero, np.full(size, False), zero)
+
 
 def parse_prior(text: str) -> Prior:
-    """A prior from the words of the command line: none, gaussian[:sd], l1[:lambda]."""
+    """Parse the text of a prior: none, gaussian[:width], l1[:strength]."""
     kind, _, number = text.partition(":")
     if kind not in KINDS:
         raise bad_prior(text)
@@ -177,22 +99,20 @@ def parse_prior(text: str) -> Prior:
 def with_prior(
     objective: Objective, prior: Prior, base: np.ndarray, fixed: np.ndarray
 ) -> PenalizedObjective:
-    """The objective with a prior, of the parameters that are not fixed.
+    """Add a prior to an objective and restrict it to the parameters that are not fixed.
 
-    `base` float64[num_parameters] holds the fixed weights, `fixed` bool[num_parameters] says
-    which they are; the prior's numbers are those of all parameters.
+    `base` float64[num_parameters] holds the fixed weights; `fixed` bool[num_parameters] marks them.
     """
-    size = len(base)
+    arrays = expand_prior(prior, len(base))
     free = np.flatnonzero(~fixed)
-    slope = prior.slope(size)
     return PenalizedObjective(
         objective,
         free,
         base.copy(),
-        prior.precision(size)[free],
-        prior.means(size)[free],
-        prior.origin(size)[free],
-        None if slope is None else slope[free],
+        arrays.precision[free],
+        arrays.mean[free],
+        arrays.origin[free],
+        arrays.slope[free] if prior.kind == "l1" else None,
     )
 
 

@@ -4,25 +4,19 @@
     WPLL(w) = Σ_r PLL_r(w) / (number of ground atoms of r)
 
 (Besag 1975; weighted: Kok & Domingos 2005, section 3, so that a predicate of many arguments does
-not drown the others.) A block, which holds one value at a time, counts as one many-valued atom.
-Where predicates are asked for and the rest is given, only their atoms are in the sum.
+not dominate the others.) A block, which has one value at a time, counts as one many-valued atom.
+With query predicates, only their atoms are in the sum.
 
-An atom is seen only through the difference it makes to the counts, and few differences are
-distinct, so the atoms stand here in classes (`counting.classes`, `counting.blocks`): those of all
-worlds stacked to one matrix a predicate, with the worlds' weights mapped to the shared parameters.
-An evaluation costs two products with it, whatever the number of atoms. Value, gradient and
-curvature are exact (`counting.class_likelihood` has the formulas); the objective is concave.
+The term of an atom depends only on the difference that the atom makes to the counts, and few
+differences are distinct. So atoms are grouped in classes (`counting/differences`); the classes of
+all worlds are stacked to one matrix for each predicate, with the worlds' weights mapped to the
+shared parameters. An evaluation is two products with it, for any number of atoms. Value, gradient
+and curvature are exact; the objective is concave.
 
-Where the atoms of a predicate fall into too many classes to be listed, its true atoms are kept and
-its false ones sampled, each standing for its share. Sampling both alike, as is usual, would see
-hardly any true atom of a sparse relation. The sample is drawn once: the objective then is a
-fixed, concave estimate, and says so (`is_exact`, `notes`).
-
-True groundings that are not decided by what is given: the n of per-weight learning rates.
-
-A grounding of `Professor(p) ^ Student(s) => !Advises(s,p)` in which nobody is asked about the
-atoms that matter (p is no professor) is true at any weights. Lowd (thesis, section 4.2.3)
-leaves such groundings out when a weight's rate is divided by its number of true groundings.
+If the atoms of a predicate fall into too many classes to be listed, its true atoms are kept and its
+false ones sampled, with weights. Uniform sampling would draw hardly any true atom of a sparse
+relation. The sample is drawn once: the objective is then a fixed, concave estimate, and not
+`is_exact`.
 """
 
 from __future__ import annotations
@@ -61,28 +55,29 @@ from lapis.problem.problem import Problem
 from lapis.relational.compile import plan_violations
 from lapis.relational.interpretation import Interpretation
 
-SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
+MAX_DECIDED_CLAUSES = 6  # clauses of a rule up to which groundings decided by evidence are found
+SAMPLE_SIZE = 100_000  # atoms drawn if there are too many classes
 
 
 @dataclass(frozen=True)
 class PredicateTerm:
-    """scale · PLL of one predicate."""
+    """The term scale · PLL of one predicate."""
 
     predicate: str
     scale: float  # 1, or one over the number of atoms
     stack: AtomStack | BlockStack
-    num_atoms: float  # ground atoms, or blocks; with the weights of the worlds
+    num_atoms: float  # ground atoms, or blocks, weighted by the worlds' weights
 
 
 @dataclass(frozen=True)
 class PseudoObjective:
-    """Σ over predicates of scale · PLL, a concave function of the parameters."""
+    """The sum over predicates of scale · PLL, a concave function of the parameters."""
 
     name: str
     parameters: Parameters
     terms: tuple[PredicateTerm, ...]
     true_counts: np.ndarray  # float64[num_parameters]
-    notes: tuple[str, ...] = ()  # where something was sampled, what
+    notes: tuple[str, ...] = ()  # of what was sampled or estimated
     is_fixed: bool = True
 
     @property
@@ -95,7 +90,7 @@ class PseudoObjective:
 
     @property
     def num_atoms(self) -> int:
-        """Ground atoms in the sum, a block counting as one."""
+        """Number of ground atoms in the sum; a block counts as one."""
         return round(sum(term.num_atoms for term in self.terms))
 
     def evaluate(self, weights: np.ndarray) -> Point:
@@ -123,11 +118,10 @@ def pseudo_objective(
     world_weights: Sequence[float] | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
-    """The (weighted) pseudo-log-likelihood of the asked predicates.
+    """Build the (weighted) pseudo-log-likelihood of the query predicates.
 
-    `world_weights` multiplies what each example contributes (1 by default); `random_state` is for
-    the sample, where one is needed. Raises `LapisError` where the data leaves atoms unknown, or
-    breaks a hard rule or a block, which no weights can mend.
+    `world_weights` are factors of the examples (1 by default); `random_state` seeds the sample of
+    atoms. Raises LapisError if atoms are unknown, or the data violate a hard rule or a block.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -168,7 +162,7 @@ def sum_terms(
     weighted: bool,
     counted: str = "",  # how, for the title
 ) -> PseudoObjective:
-    """The sum of the predicates' terms; `weighted`, of their means over atoms."""
+    """Add up the predicates' terms; if `weighted`, their means over atoms."""
     if weighted:
         terms = [replace(t, scale=1.0 / t.num_atoms if t.num_atoms else 0.0) for t in terms]
     counts = np.zeros(len(parameters))
@@ -187,12 +181,12 @@ def require_complete(examples: Sequence[Example]) -> None:
                     "pseudo-likelihood needs complete data, but atoms of "
                     f"{evidence.predicate.name!r} are unknown",
                     code="incomplete-data",
-                    hint="mark no fact with ? and hide no predicate, or learn by EM",
+                    hint="state the unknown facts, or learn by EM",
                 )
 
 
 class AtomSet(NamedTuple):
-    """The atoms of a predicate in one world that are in the sum."""
+    """The query atoms of a predicate in one world."""
 
     rows: AtomRows
     num_atoms: int
@@ -202,7 +196,7 @@ class AtomSet(NamedTuple):
 def atom_term(
     predicate: str, sets: Sequence[AtomSet], parameters: Parameters, weights: Sequence[float]
 ) -> PredicateTerm:
-    """Of the atoms in each world, the worlds weighted."""
+    """Stack the atoms of all worlds, weighted by the worlds' weights."""
     parts = [
         AtomRows(
             rename_columns(atoms.rows.vectors, parameters.world_index[world]),
@@ -216,7 +210,7 @@ def atom_term(
 
 
 def world_atoms(example: Example, predicate: str, generator: np.random.Generator) -> AtomSet:
-    """All atoms of the predicate; only the listed ones where the example asks for no others."""
+    """Collect the atoms of a predicate: all, or the listed ones if only these are asked."""
     problem = example.complete
     asked = example.free.evidence[predicate]
     if predicate in example.asked and not asked.open:
@@ -233,7 +227,7 @@ def world_atoms(example: Example, predicate: str, generator: np.random.Generator
 
 
 def sample_atoms(problem: Problem, predicate: str, generator: np.random.Generator) -> AtomSet:
-    """True atoms, and a uniform sample of the false ones, each standing for its share."""
+    """Collect the true atoms and a uniform sample of the false ones, with weights."""
     differences = open_differences(problem, predicate)
     require_consistent(problem, differences.violated)
     true = problem.evidence[predicate].true
@@ -254,7 +248,7 @@ def sample_atoms(problem: Problem, predicate: str, generator: np.random.Generato
 
 
 def rows_at(differences: Differences, atoms: np.ndarray, multiplicity: np.ndarray) -> AtomRows:
-    """Atoms int32[n, arity] one by one, without those that hard rules leave only their value."""
+    """Find the differences of atoms int32[n, arity], without atoms that hard rules decide."""
     vectors, truth = differences.at_rows(np.ascontiguousarray(atoms, np.int32))
     soft, hard = split_column(vectors, differences.keys.num_weights)
     free = np.flatnonzero(np.where(truth, hard <= 0, hard >= 0))
@@ -297,7 +291,7 @@ def world_blocks(example: Example, predicate: str) -> BlockClasses:
             f"{problem.name} do not have {wanted}",
             code="data-breaks-block",
             span=declared.span,
-            hint="mend the data, or drop the mark of the declaration",
+            hint="correct the data, or remove the mark of the declaration",
         )
     return classes
 
@@ -305,15 +299,15 @@ def world_blocks(example: Example, predicate: str) -> BlockClasses:
 def refuse_listed_blocks(example: Example, predicate: str) -> None:
     if predicate in example.asked and not example.free.evidence[predicate].open:
         raise LapisError(
-            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
+            f"blocks of {predicate!r} are asked as a whole, not only the listed atoms",
             code="listed-blocks",
             span=example.complete.model.predicates[predicate].span,
-            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
+            hint="remove the marks (! or ?) of its declaration, or ask for all of its atoms",
         )
 
 
 def require_consistent(problem: Problem, violated: Sequence[int]) -> None:
-    """Refuse data that breaks hard rules."""
+    """Refuse data that violates hard rules."""
     rules = [problem.model.rules[number] for number in dict.fromkeys(violated)]
     raise_all(
         [
@@ -321,7 +315,7 @@ def require_consistent(problem: Problem, violated: Sequence[int]) -> None:
                 f"learning is impossible: {problem.name} contradicts the hard rule {rule.text!r}",
                 code="data-breaks-hard-rule",
                 span=rule.span,
-                hint="mend the data, or give the rule a weight instead of the final period",
+                hint="correct the data, or give the rule a weight instead of the final period",
             )
             for rule in rules
         ]
@@ -329,7 +323,7 @@ def require_consistent(problem: Problem, violated: Sequence[int]) -> None:
 
 
 def rename_columns(vectors: SparseVectors, index: np.ndarray) -> SparseVectors:
-    """The vectors with column j called index[j], columns increasing again."""
+    """Rename column j of the vectors to index[j] and sort columns again."""
     column = index[vectors.column]
     if np.all(index[1:] > index[:-1]):
         return vectors._replace(column=column)
@@ -337,14 +331,13 @@ def rename_columns(vectors: SparseVectors, index: np.ndarray) -> SparseVectors:
     return SparseVectors(vectors.start, column[order], vectors.value[order])
 
 
-MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
-
-
 def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
-    """float64[num_weights], true groundings in which some asked atom is needed to say so.
+    """float64[num_weights], true groundings that evidence alone does not make true.
 
-    Every asked literal counts as open, also where two of them (P v !P) make the grounding true
-    whatever the values, and so does a quantified part that mentions an asked predicate.
+    They are the n of per-weight learning rates (Lowd & Domingos 2007). Groundings of
+    `Professor(p) ^ Student(s) => !Advises(s,p)` in which p is no professor are left out. Every
+    query literal counts as open, also where two of them (P v !P) make the grounding true whatever
+    the values, and so does a quantified part that mentions an asked predicate.
     """
     world = build_closed_world(problem)
     derived = problem.normal_form.derived
@@ -363,10 +356,10 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
 def decided_counts(
     feature: Feature, world: Interpretation, asked: Sequence[FlipTarget]
 ) -> list[int]:
-    """Groundings of each weight that evidence alone makes true.
+    """Count the groundings of each weight that evidence alone makes true.
 
-    That is where it satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that
-    is evidence, it fails to where some e_j is false, so by inclusion–exclusion over those
+    Evidence then satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that is
+    evidence, a grounding is undecided if some e_j is false, so by inclusion–exclusion
 
         decided = Σ_{S ⊆ {1…J}} (−1)^|S| · violations(⋁_{j ∈ S} e_j).
 

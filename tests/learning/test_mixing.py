@@ -1,4 +1,4 @@
-"""Chains that stay near where they began are told from those that go round."""
+"""Detection of chains that have not left the worlds near the data."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.learning import reliability
 from lapis.learning.examples import build_examples
+from lapis.learning.mixing import find_doubtful_counts, find_doubtful_moments
 from lapis.learning.objectives import count_based
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.objectives.count_based import (
     CountObjective,
     count_objective,
-    doubtful_weights,
-    toss,
+    randomize_world,
 )
 from lapis.learning.parameters import share_parameters
 
@@ -52,16 +51,16 @@ def objective_of(model: str, facts: str, seed: int) -> CountObjective:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", FROZEN)
-def test_frozen_chains_are_told(name: str, seed: int) -> None:
+def test_frozen_chains_are_detected(name: str, seed: int) -> None:
     objective = objective_of(*FROZEN[name], seed)
-    assert len(doubtful_weights(objective, objective.parameters.initial))
+    assert len(find_doubtful_counts(objective, objective.parameters.initial))
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", MIXING)
 def test_chains_that_go_round_are_not_doubted(name: str, seed: int) -> None:
     objective = objective_of(*MIXING[name], seed)
-    assert not len(doubtful_weights(objective, objective.parameters.initial))
+    assert not len(find_doubtful_counts(objective, objective.parameters.initial))
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -78,7 +77,7 @@ def test_coins_leave_blocks_whole_and_evidence_alone(
     [world] = objective.worlds
     seen = []
     for _ in range(40):
-        toss(world)
+        randomize_world(world)
         one = world.chain.true_rows("C")
         assert sorted(one[:, 0].tolist()) == list(range(12))
         most = world.chain.true_rows("D")[:, 0].tolist()
@@ -98,11 +97,11 @@ def sampled_of(model: str, facts: str, expectation: str) -> ConditionalObjective
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_frozen_chains_of_ground_networks_are_told(name: str) -> None:
-    """Hard equivalences alone are no trouble there: atoms that they tie move together."""
+def test_frozen_chains_of_ground_networks_are_detected(name: str) -> None:
+    """Atoms that hard equivalences tie together move together, so they do not freeze a chain."""
     model, facts = FROZEN[name]
     weights = np.array([r.weight for r in lapis.parse(model).rules if not r.hard])
-    doubtful = reliability.doubtful_weights(sampled_of(model, facts, "gibbs"), weights)
+    doubtful = find_doubtful_moments(sampled_of(model, facts, "gibbs"), weights)
     assert bool(len(doubtful)) == (name != "hard equivalence")
 
 
@@ -114,7 +113,7 @@ def test_chains_of_ground_networks_that_go_round_are_not_doubted(
     model, facts = MIXING[name]
     weights = np.array([r.weight for r in lapis.parse(model).rules if not r.hard])
     objective = sampled_of(model, facts, expectation)
-    assert not len(reliability.doubtful_weights(objective, weights))
+    assert not len(find_doubtful_moments(objective, weights))
 
 
 def test_a_ferromagnet_that_is_sampled_has_not_converged() -> None:
@@ -139,11 +138,11 @@ def test_weights_of_frozen_chains_have_not_converged() -> None:
     fit = lapis.learn(model, data, ["S", "T", "U"], expectation="count-gibbs", prior="gaussian:9")
     assert fit["S(x)"] == 0.0
     assert not fit.converged
-    assert fit.reason == "chains that begin elsewhere see other counts"
+    assert fit.reason == "chains that start elsewhere stay at other counts"
     assert fit.details["chains_mix"] is False
     assert fit.warnings == (
-        "chains do not mix: elsewhere they stay at other counts of 'S(x)' than near the data, "
-        "so that the weights explain the worlds near the data among others near them only; "
+        "chains do not mix: chains that start elsewhere stay at other counts of 'S(x)', so that "
+        "the weights explain the data only among worlds near it; "
         "a stronger prior, or --expectation mcsat, may help",
     )
     assert "standard errors are those of the worlds near the data" in fit.text
@@ -155,12 +154,12 @@ def test_weights_of_frozen_chains_have_not_converged() -> None:
     assert free.warnings == ()
 
 
-def test_chains_that_go_back_say_what_they_learn() -> None:
+def test_restarted_chains_warn_of_what_they_learn() -> None:
     """Restarted chains have the gradient of the pseudo-likelihood, whatever was asked for."""
     model, data = lapis.parse("S(p)\n0 S(x)"), lapis.Database.parse(SMOKERS)
     fit = lapis.learn(model, data, "S", expectation="count-gibbs", max_iterations=2, num_steps=1)
     assert fit.details["chains_mix"] is None
     assert fit.warnings == (
-        "chains go back to the data before they have gone round: the weights are near those "
+        "chains restart in the data before they complete a sweep: the weights are near those "
         "of --objective pseudo, not of a likelihood",
     )
