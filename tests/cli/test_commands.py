@@ -152,7 +152,7 @@ def test_unknown_predicates_are_told_where_they_were_typed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("n.txt", "n.txt: do not know how to write this\n    write to a .wcnf, .uai or .json file"),
+        ("n.txt", "n.txt: unknown file format\n    write to a .wcnf, .uai or .json file"),
         ("nowhere/n.json", "nowhere/n.json: cannot be written: no folder nowhere"),
         ("taken.json", "taken.json: cannot be written: it is a folder"),
     ],
@@ -171,7 +171,7 @@ def test_a_block_without_a_value_is_told_to_be_closed(run: Run) -> None:
     code, _, err = run("infer", model, run.write("b.db", "Long(P)\n"), "-q", "Long")
     assert code == 1
     assert err.splitlines()[-1] == (
-        "    Topic is false where the data is silent: state a value, mark some as unknown (?fact), "
+        "    unmentioned atoms of Topic are false: state a value, mark some as unknown (?fact), "
         "or open the predicate (-q or --open Topic)"
     )
     assert run("infer", model, "b.db", "-q", "Long", "--open", "Topic")[0] == 0

@@ -166,5 +166,5 @@ def test_numbers_that_lead_outside_are_refused_even_with_a_checksum(
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     problem = build_problem(parse_model("t = {A}\nP(t)\n1 P(x)"), query=["P"])
     (tmp_path / "taken").write_text("")
-    with pytest.raises(LapisError, match="groundings cannot be kept here"):
+    with pytest.raises(LapisError, match="cannot store groundings here"):
         save_grounding(problem, ground(problem), tmp_path / "taken")

@@ -1,18 +1,13 @@
-"""Rows of literals → the flat arrays of a Network.
+"""Assemble rows of literals to a Network.
 
 Auxiliary atoms that no clause uses are dropped. An auxiliary atom a ⇔ l₁ ∨ … ∨ l_k is enforced by
 the clauses a ∨ ¬l_i and ¬a ∨ l₁ ∨ … ∨ l_k. Blocks are groups of unknown atoms, of which at most
 one, or exactly one, is true.
 
-Clauses without variables, grounded all in one pass.
-
-A clause over constants is its own ground clause, so no join is planned for it. A Bayesian network
-as rules is tens of thousands of these over a few hundred atoms: each atom is looked up once, and
-the clauses are gathered from what was found. With s(l) the truth of a literal by evidence,
-
-    s(l) true     the clause is satisfied and goes
-    s(l) false    the literal goes
-    otherwise     it stays, as the number of its atom.
+Clauses over constants need no join and are grounded together (`ground_rows`). A Bayesian network
+written as rules has tens of thousands of them over a few hundred atoms; each atom is looked up
+once. A literal that the evidence makes true satisfies its clause, which is dropped; a false literal
+is dropped; an unknown one stays as the number of its atom.
 """
 
 from __future__ import annotations
@@ -41,13 +36,13 @@ HARD = -1
 class FlatRows(NamedTuple):
     """Ground clauses with their weights, not merged yet."""
 
-    length: np.ndarray  # int64[num_rows], entries of each row in
-    literal: np.ndarray  # int32[...], 0 for nothing
+    length: np.ndarray  # int64[num_rows], entries of each row in `literal`
+    literal: np.ndarray  # int32[...], entries 0 are ignored
     weight_id: np.ndarray  # int32[num_rows], HARD or the id
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
 
     def take(self, kept: np.ndarray) -> FlatRows:
-        """The rows kept, bool[num_rows]."""
+        """Select rows by a mask bool[num_rows]."""
         literal = self.literal[np.repeat(kept, self.length)]
         return FlatRows(self.length[kept], literal, self.weight_id[kept], self.multiplicity[kept])
 
@@ -70,18 +65,20 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
 
 
 def sum_counts(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) -> np.ndarray:
-    """float64[num_weights], the counts of the chosen rows, or of all, added up by weight."""
+    """Return float64[num_weights], the multiplicities of the chosen rows summed by weight."""
     weight_id, count = rows.weight_id, rows.multiplicity
     if chosen is not None:
         index = np.flatnonzero(chosen)
         weight_id, count = weight_id[index], count[index]
     sums = np.bincount(weight_id - HARD, weights=count, minlength=num_weights + 1)[1:]
-    return sums.astype(np.float64, copy=False)  # numpy makes integers of nothing
+    return sums.astype(np.float64, copy=False)  # bincount of an empty array is an integer array
 
 
 def count_all_groundings(problem: Problem) -> np.ndarray:
-    """float64[num_weights], what each weight would count if every clause were true: since J
-    clauses come with a constant 1 − J, the groundings of its formula."""
+    """Return float64[num_weights], the count of each weight if every clause were true.
+
+    J clauses come with a constant 1 − J, so this is the number of groundings of the formula.
+    """
     table = problem.weight_table
     total = np.zeros(len(table.value))
     offset = table.offset.tolist()
@@ -94,13 +91,13 @@ def count_all_groundings(problem: Problem) -> np.ndarray:
 
 
 def count_decided(problem: Problem, rows: FlatRows) -> np.ndarray:
-    """float64[num_weights], what evidence alone makes true: all but the rows that survive it."""
+    """Return float64[num_weights], the groundings that evidence makes true: all but the rows."""
     total = count_all_groundings(problem)
     return total - sum_counts(rows, len(total))
 
 
 def predicate_signatures(problem: Problem) -> Mapping[str, Predicate]:
-    """Base and derived predicates by name."""
+    """Return base and derived predicates by name."""
     derived = {d.predicate.name: d.predicate for d in problem.normal_form.definitions}
     return {**problem.model.predicates, **derived}
 
@@ -113,11 +110,10 @@ def assemble_network(
     constant_count: np.ndarray,
     distinct: np.ndarray | None = None,
 ) -> Assembled:
-    """Merge rows and add what definitions and blocks require.
+    """Merge rows and add the clauses of definitions and the blocks.
 
-    `constant_count` holds what is counted apart from the rows; rows that turn out to be true in
-    every world are added to it here, and rows without literals count for nothing. `distinct`,
-    bool[num_weights], marks weights no two of whose rows are equal.
+    `constant_count` counts the groundings that are in no row; tautological rows are added to it,
+    and empty rows are dropped. `distinct`, bool[num_weights], marks weights whose rows all differ.
     """
     atoms = build_atom_table(base)
     num_base_atoms = len(atoms)
@@ -157,9 +153,9 @@ def merge_with_definitions(
     definitions: tuple[int, np.ndarray, np.ndarray],
     distinct: np.ndarray | None = None,
 ) -> MergedRows:
-    """Rows and the hard clauses of definitions, equal ones merged; `merged` is of the rows.
+    """Merge equal rows and hard clauses of definitions; `merged` refers to the rows.
 
-    `definitions` are the first auxiliary atom and, as CSR, what each of them is defined by.
+    `definitions` are the first auxiliary atom and, as CSR, the literals that define each.
     """
     start, literal = definition_clauses(*definitions)
     num_hard = len(start) - 1
@@ -220,11 +216,11 @@ def keep_used(auxiliaries: Auxiliaries, base: AtomTable, literal: np.ndarray) ->
 def definition_clauses(
     first: int, start: np.ndarray, member: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """CSR (start, literal) of the clauses that make each auxiliary atom what it stands for."""
+    """Return as CSR (start, literal) the clauses that define the auxiliary atoms."""
     length = np.diff(start)
     own = np.arange(first + 1, first + 1 + len(length), dtype=np.int32)
     pairs = np.stack((np.repeat(own, length), -member), axis=1).ravel()
-    long_start = start[:-1] + np.arange(len(length))  # each long clause has one literal more
+    long_start = start[:-1] + np.arange(len(length))  # a long clause has one literal more
     longs = np.empty(len(member) + len(length), np.int32)
     longs[long_start] = -own
     is_member = np.ones(len(longs), bool)
@@ -244,7 +240,7 @@ class GroundBlocks(NamedTuple):
 
 
 def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> GroundBlocks:
-    """Unknown atoms grouped by their arguments outside the block positions.
+    """Group unknown atoms by their arguments outside the block positions.
 
     After `close_blocks` no other atom of such a block is true. An at-most-one block of one atom
     restricts nothing and is left out.
@@ -278,7 +274,7 @@ HINT = (
 
 
 def split_ground(problem: Problem) -> tuple[list[Feature], list[Feature]]:
-    """The features over constants and base predicates alone, and the others."""
+    """Separate the features over constants and base predicates from the others."""
     derived = problem.normal_form.derived
     ground: list[Feature] = []
     others: list[Feature] = []
@@ -295,7 +291,7 @@ def split_ground(problem: Problem) -> tuple[list[Feature], list[Feature]]:
 def ground_rows(
     features: Sequence[Feature], problem: Problem, base: Mapping[str, PredicateAtoms]
 ) -> tuple[FlatRows, list[tuple[Feature, Clause]]]:
-    """What survives of clauses over constants, and the clause of each row."""
+    """Ground clauses over constants; return the remaining rows and the clause of each."""
     clauses = [(feature, clause) for feature in features for clause in feature.clauses]
     literals = list(chain.from_iterable(clause.literals for _, clause in clauses))
     value_of = look_up_literals({id(literal): literal for literal in literals}, problem, base)
@@ -323,7 +319,7 @@ def ground_rows(
 def look_up_literals(
     literals: Mapping[int, Literal], problem: Problem, base: Mapping[str, PredicateAtoms]
 ) -> dict[int, int]:
-    """By the same keys: the signed number of an unknown atom, SATISFIED, or 0 for false."""
+    """Return by key the signed number of an unknown atom, SATISFIED, or 0 for a false literal."""
     keys: dict[str, list[int]] = {}
     for key, literal in literals.items():
         keys.setdefault(literal.predicate, []).append(key)
@@ -345,7 +341,7 @@ def look_up_literals(
 
 
 def false_fact(literal: Literal, problem: Problem) -> str:
-    """The fact that makes a literal over constants false."""
+    """Format the fact that makes a literal over constants false."""
     predicate = problem.model.predicates[literal.predicate]
     constants = [term.name for term in literal.terms]
     name = format_atom(predicate.name, constants, predicate.function)
@@ -353,7 +349,7 @@ def false_fact(literal: Literal, problem: Problem) -> str:
 
 
 def hard_contradiction(rule: Rule, where: str, facts: Sequence[str]) -> LapisError:
-    """The refusal of evidence that leaves a hard clause no literal."""
+    """Create the error for evidence that makes all literals of a hard clause false."""
     return LapisError(
         f"the data contradict the hard rule '{rule.text}'{where}",
         code="hard-contradiction",

@@ -1,12 +1,12 @@
-"""Every ground atom as known true, known false or unknown, and the numbers of the unknown ones.
+"""The ground atoms of each predicate as true, false or unknown, and numbers of the unknown ones.
 
-A predicate is kept in whichever of two forms is shorter:
+A predicate is stored in one of two forms:
 
     sparse   lists of true and of unknown tuples; all others are false (closed predicates)
     dense    lists of true and of false tuples; all others are unknown (open predicates)
 
-An open predicate most of whose atoms the evidence settles is turned sparse, so that joins can
-start from the few tuples that are still possible.
+An open predicate most of whose atoms are false by evidence is stored as sparse, so that joins can
+start from the few tuples that are possible.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PredicateAtoms:
 
     @cached_property
     def unknown(self) -> np.ndarray:
-        """int32[num_unknown, arity], sorted."""
+        """The unknown tuples, int32[num_unknown, arity], sorted."""
         codes = self.unknown_codes
         return unpack(np.arange(self.total) if codes is None else codes, self.sizes)
 
@@ -66,7 +66,7 @@ class PredicateAtoms:
 
     @cached_property
     def _table(self) -> np.ndarray:
-        """int32[total], atom + 1 for unknown atoms, 0 for known ones."""
+        """The literal of each code, int32[total]: atom + 1 for unknown atoms, 0 for known ones."""
         table = np.zeros(self.total, np.int32)
         table[self.unknown_codes] = np.arange(
             self.first + 1, self.first + 1 + self.num_unknown, dtype=np.int32
@@ -74,7 +74,7 @@ class PredicateAtoms:
         return table
 
     def literal(self, codes: np.ndarray) -> np.ndarray:
-        """int32[num_codes], atom + 1, or 0 where the atom is known."""
+        """Return int32[num_codes], atom + 1, or 0 if the atom is known."""
         if self.unknown_codes is None:
             return (codes + (self.first + 1)).astype(np.int32)
         if self.num_unknown == 0:
@@ -106,7 +106,7 @@ def number_unknown_atoms(
 
 
 def argument_sizes(known: Evidence, domains: Mapping[str, Domain]) -> tuple[int, ...]:
-    """The sizes of the arguments' domains; refuses unknown atoms that cannot be numbered."""
+    """Return the sizes of the arguments' domains; refuse unknown atoms beyond 2^62."""
     predicate = known.predicate
     sizes = tuple(len(domains[name]) for name in predicate.types)
     if (known.open or len(known.unknown)) and not fits(sizes):
@@ -142,7 +142,7 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
 
 
 def build_atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:
-    """The table of base atoms; predicates without unknown atoms are left out."""
+    """Build the table of base atoms; predicates without unknown atoms are left out."""
     listed = [atoms for atoms in numbered.values() if atoms.num_unknown]
     return AtomTable(
         tuple(atoms.name for atoms in listed),

@@ -1,9 +1,9 @@
-"""What blocks add to the evidence.
+"""Extend the evidence by what blocks imply.
 
-In a predicate with a block, `Class(page, topic!)`, at most (or exactly) one atom holds for each
+In a predicate with a block, `Class(page, topic!)`, at most (or exactly) one atom is true for each
 choice of the other arguments. So a true atom makes the rest of its block false, and the last
-candidate of an exactly-one block is true. A block decides nothing outside itself, hence one pass
-over the blocks reaches the fixed point. Data that leave a block no value, or two, contradict the
+candidate of an exactly-one block is true. A block implies nothing about other blocks, so one pass
+reaches the fixed point. Data with two true values in a block, or with none possible, contradict the
 model.
 """
 
@@ -23,10 +23,10 @@ from lapis.problem.problem import Evidence, Problem
 
 
 def apply_blocks(problem: Problem) -> Mapping[str, Evidence]:
-    """The problem's evidence with all that blocks imply of it.
+    """Return the problem's evidence extended by what blocks imply.
 
-    Raises LapisError (`block-violated`) for a block with two true atoms, or with none possible
-    where one must be.
+    Raise `block-violated` for a block with two true atoms, or for an exactly-one block with none
+    possible.
     """
     return {
         name: _apply_block(evidence, problem.domains) if evidence.predicate.block else evidence
@@ -52,14 +52,14 @@ class BlockShape:
         return math.prod(self.value_sizes)
 
     def keys(self, rows: np.ndarray) -> np.ndarray:
-        """int64[num_rows], the block of each row."""
+        """Return int64[num_rows], the block of each row."""
         return pack([rows[:, i] for i in self.key], self.key_sizes, len(rows))
 
     def values(self, rows: np.ndarray) -> np.ndarray:
         return pack([rows[:, i] for i in self.value], self.value_sizes, len(rows))
 
     def rows(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """int32[n, arity], as keys and values are."""
+        """Return int32[n, arity], the tuples with these keys and values."""
         rows = np.empty((len(keys), len(self.key) + len(self.value)), np.int32)
         rows[:, self.key] = unpack(keys, self.key_sizes)
         rows[:, self.value] = unpack(values, self.value_sizes)
@@ -128,7 +128,7 @@ def _apply_open_block(
             return replace(evidence, true=shape.sorted_rows(all_keys, np.zeros_like(all_keys)))
         forced = denied[times == shape.num_values - 1]
         if len(forced):
-            # The values of a block add up to V(V−1)/2; the one not denied is what is missing.
+            # The values of a block add up to V(V−1)/2; the value not denied is the difference.
             keys, values = shape.keys(free), shape.values(free)
             at = np.searchsorted(forced, keys)
             at[at == len(forced)] = 0
@@ -145,7 +145,7 @@ def _apply_open_block(
 
 
 def _first_missing(sorted_keys: np.ndarray) -> int:
-    """The smallest number that is not among sorted distinct ones."""
+    """Return the smallest natural number that is not among sorted distinct ones."""
     gaps = np.flatnonzero(sorted_keys != np.arange(len(sorted_keys)))
     return int(gaps[0]) if len(gaps) else len(sorted_keys)
 
@@ -164,7 +164,7 @@ def refuse_block(
     domains: Mapping[str, Domain],
     what: str,
 ) -> None:
-    """Refuse data that contradict the block with these codes outside its values."""
+    """Raise the error for data that contradict the block with these codes of its key."""
     predicate = evidence.predicate
     terms = ["_"] * predicate.arity
     for position, code in zip(shape.key, key, strict=True):
@@ -173,7 +173,7 @@ def refuse_block(
     hint = "correct the facts, or declare the predicate without '!' or '?'"
     if what == "no possible value" and not evidence.open:
         hint = (
-            f"{predicate.name} is false where the data is silent: state a value, mark some as "
+            f"unmentioned atoms of {predicate.name} are false: state a value, mark some as "
             f"unknown (?fact), or open the predicate (-q or --open {predicate.name})"
         )
     raise LapisError(

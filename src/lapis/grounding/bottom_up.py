@@ -1,11 +1,11 @@
-"""From a problem to its ground network, bottom-up through joins.
+"""Ground a problem bottom-up by joins.
 
-Tuffy (Niu, Ré, Doan, Shavlik, VLDB 2011, section 3.1) grounds by one SQL query per clause; so do
-we, with three differences. Groundings that the evidence satisfies are not fetched and then
-dropped, nor listed at all: their number is that of all groundings minus those that survive. Atoms
-of open predicates are not stored as tables to be joined; an atom's number is computed from its
-arguments. And rows that differ only in variables no undecided literal mentions are counted by the
-joins, so a long body over known facts costs what its undecided literals distinguish.
+Tuffy (Niu, Ré, Doan and Shavlik 2011, "Tuffy: Scaling up Statistical Inference in Markov Logic
+Networks using an RDBMS", section 3.1) grounds by one SQL query for each clause. So do we, with
+three differences. Groundings that the evidence satisfies are never listed: their number is that of
+all groundings minus those that remain. Atoms of open predicates are not stored in tables; an atom's
+number is computed from its arguments. Groundings that differ only in variables that no undecided
+literal mentions are counted by the joins, not listed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from lapis.relational.conjunction import RelationAtom
 from lapis.runtime.processes import pause_collector, trim_heap
 from lapis.runtime.progress import Progress, Report
 
-MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
+MOST_DESCRIBED = 1_000_000  # rows listed to find the grounding that contradicts a hard rule
 
 
 @pause_collector
@@ -84,9 +84,9 @@ def ground(
         A folder: a network grounded before from the same clauses, domains and evidence is read from
         there (weights may differ), and a new one is kept there.
     limits
-        Below how many groundings a template is taken whole rather than split.
+        Below how many groundings a template is not split.
     check
-        Whether to look for a contradiction among the hard rules by a short search.
+        Whether to search for a contradiction among the hard rules.
 
     Returns
     -------
@@ -125,7 +125,7 @@ class PlannedClause(NamedTuple):
 
 
 class FeatureRows(NamedTuple):
-    """The surviving groundings of one clause in one query."""
+    """The groundings of one clause in one query that evidence does not satisfy."""
 
     feature: Feature
     template: Template
@@ -135,10 +135,10 @@ class FeatureRows(NamedTuple):
 
 
 class GroundingSession:
-    """A problem with its relations, for as long as clauses are grounded.
+    """The relations of a problem while its clauses are grounded.
 
-    Evidence is closed under blocks, unknown atoms are numbered, and definitions over known
-    relations are evaluated when the session starts.
+    When the session starts, evidence is extended by what blocks imply, unknown atoms are numbered,
+    and definitions over known relations are evaluated.
     """
 
     world: GroundedWorld
@@ -175,7 +175,7 @@ class GroundingSession:
         ]
 
     def ground_all(self, progress: Report | None = None) -> FlatRows:
-        """What survives of all clauses: those over constants (`alone`), then what joins give."""
+        """Ground all clauses: first those over constants (`alone`), then the others by joins."""
         over_constants, others = split_ground(self.problem)
         rows, self.alone = ground_rows(over_constants, self.problem, self.base)
         return concatenate_rows([rows, self.ground_clauses(self.clauses(others), progress)])
@@ -183,10 +183,10 @@ class GroundingSession:
     def ground_clauses(
         self, clauses: Iterable[PlannedClause], progress: Report | None = None
     ) -> FlatRows:
-        """Everything that survives of some clauses, derived atoms resolved.
+        """Ground some clauses and resolve their derived atoms.
 
-        All queries are planned and estimated before the first is run. Auxiliary atoms are
-        numbered by this, so a session can do it once.
+        All queries are planned and estimated before the first one runs. This numbers the auxiliary
+        atoms, so it can be called once in a session.
         """
         rules = self.problem.model.rules
         began = time.monotonic()
@@ -201,11 +201,8 @@ class GroundingSession:
         for clause, query in planned:
             if progress is not None and clause.feature.rule > started:
                 started = clause.feature.rule
-                told = Progress(
-                    "grounding", started, len(rules), time.monotonic() - began,
-                    text=rules[started].text,
-                )  # fmt: skip
-                progress(told)
+                seconds, text = time.monotonic() - began, rules[started].text
+                progress(Progress("grounding", started, len(rules), seconds, text=text))
             block = self.fetch(clause, query)
             if len(block.weight_id):
                 found.append(block)
@@ -217,7 +214,7 @@ class GroundingSession:
         return flat
 
     def fetch(self, clause: PlannedClause, query: GroundingQuery) -> FeatureRows:
-        """Run a query and give its rows their weights."""
+        """Run a query and find the weight of each row."""
         rows, feature = fetch_rows(query, self.world), clause.feature
         if feature.hard:
             return FeatureRows(
@@ -238,13 +235,13 @@ class GroundingSession:
         )
 
     def _mark_distinct(self, found: Sequence[FeatureRows]) -> None:
-        """Find the weights all of whose rows come from one query that tells them apart."""
+        """Find the weights whose rows all come from one query and differ in its outputs."""
         offset = self.problem.weight_table.offset
         blocks: dict[int, list[FeatureRows]] = {}
         for block in found:
             blocks.setdefault(block.feature.rule, []).append(block)
         for rule, (first, *others) in blocks.items():
-            if not others and _tells_rows_apart(first):
+            if not others and _has_distinct_rows(first):
                 self.distinct[offset[rule] : offset[rule + 1]] = True
 
     def _resolve(self, found: Sequence[FeatureRows]) -> FlatRows:
@@ -266,14 +263,14 @@ class GroundingSession:
         return concatenate_rows(flat)
 
     def origin(self, row: int) -> tuple[FeatureRows, int]:
-        """What was fetched for a row of `ground_all` that joins gave, and its row there."""
+        """Return the fetched rows that a row of `ground_all` comes from, and its row there."""
         row -= len(self.alone)
         number = int(np.searchsorted(self._first_row, row, "right")) - 1
         block, alive = self._origins[number]
         return block, int(alive[row - self._first_row[number]])
 
     def find_values(self, block: FeatureRows, row: int) -> dict[str, int]:
-        """The codes of the variables in a grounding that became this row, as far as known."""
+        """Find the codes of the variables in one grounding of this row, as far as possible."""
         query, answer = block.query, block.rows.answer
         plan = query.plan
         types = dict(plan.variables)
@@ -294,8 +291,8 @@ class GroundingSession:
         return values
 
 
-def _tells_rows_apart(block: FeatureRows) -> bool:
-    """Some predicate occurs once, undecided in every row and over all outputs of the query."""
+def _has_distinct_rows(block: FeatureRows) -> bool:
+    """Return whether some predicate occurs once, over all outputs and undecided in every row."""
     literals = block.query.literals
     if block.rows.references:
         return False

@@ -1,12 +1,12 @@
-"""Groundings kept on disk, found again by what they were made from.
+"""Store groundings on disk under a hash of their input.
 
-The key is a hash of the clauses and definitions, the domains and the evidence. Weights are not
-part of it: a network is the same whatever they are, and gets the problem's own when it is read.
+The key is a hash of the clauses and definitions, the domains and the evidence. Weights are not part
+of it; a loaded network gets the problem's weights.
 
-A file is an .npz archive whose comment, its last bytes, is the checksum of the key and of all the
-bytes before it. Nothing of a file is parsed before that agrees, and no array is believed whose
-numbers lead outside another one: compiled loops would follow them there. A file that is damaged
-is as good as none, and the next grounding replaces it.
+A file is an .npz archive whose comment, its last bytes, is the checksum of the key and of all bytes
+before it. The checksum is compared before the file is parsed. Indices are checked against the sizes
+of the arrays they refer to, since kernels do not check them. A damaged file is ignored, and the
+next grounding replaces it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ARRAYS = (
 
 
 def grounding_key(problem: Problem) -> str:
-    """A hash of all that a problem's network depends on, except weights."""
+    """Return a hash of all that a problem's network depends on, except weights."""
     digest = hashlib.sha256(f"lapis network {FORMAT}\n".encode())
     digest.update(repr(problem.normal_form).encode())
     for name, domain in problem.domains.items():
@@ -59,7 +59,7 @@ def save_grounding(problem: Problem, network: Network, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LapisError(
-            f"{folder}: groundings cannot be kept here: {error.strerror}", code="unwritable"
+            f"{folder}: cannot store groundings here: {error.strerror}", code="unwritable"
         ) from None
     arrays = {name: getattr(network, name) for name in ARRAYS}
     for number, tuples in enumerate(network.atoms.tuples):
@@ -83,7 +83,7 @@ def save_grounding(problem: Problem, network: Network, folder: Path) -> None:
 
 
 def load_grounding(problem: Problem, folder: Path) -> Network | None:
-    """The network saved for the same content, with the problem's weights; None if there is none."""
+    """Load the network stored for the same input, with the problem's weights, or return None."""
     key = grounding_key(problem)
     try:
         stored = _path(key, folder).read_bytes()
@@ -106,7 +106,7 @@ def load_grounding(problem: Problem, folder: Path) -> Network | None:
 
 
 def has_valid_indices(network: Network) -> bool:
-    """Whether every number that points into an array points inside it."""
+    """Return whether every index is within the array that it refers to."""
     num_atoms, num_weights = len(network.atoms), len(network.weights)
     num_auxiliary = num_atoms - network.num_base_atoms
     lengths = np.array([len(rows) for rows in network.atoms.tuples], np.int64)

@@ -1,21 +1,21 @@
-"""Derived atoms: quantified parts of formulas, grounded on demand.
+"""Ground derived atoms (quantified parts of formulas) on demand.
 
-A definition says  derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …  For an instance x let the cubes that
-evidence does not make false be listed with the literals it leaves undecided. Then the instance is
+A definition is  derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …  For an instance x take the cubes that
+evidence does not make false, each with its undecided literals. The instance is
 
-    true       if some cube has none left, or if it has both a literal and its negation,
+    true       if some cube has no literal left, or if ⋁ l contains a literal and its negation,
     false      if there is no cube,
-    ⋁ l        otherwise: a one-literal cube is that literal, and a longer cube k is ¬b, where the
-               auxiliary atom b ⇔ ⋁_{l ∈ k} ¬l says that the cube fails.
+    ⋁ l        otherwise: a cube of one literal is that literal, and a longer cube k is ¬b, with
+               the auxiliary atom b ⇔ ⋁_{l ∈ k} ¬l, "the cube is false".
 
-A disjunction of one literal is that literal. A longer one either stands in place in the clauses
-that use it positively (the long ground disjunction of an existential) or becomes an auxiliary
-atom a ⇔ ⋁ l. It stands in place unless that repeats many literals.
+A disjunction of one literal is that literal. A longer one is either inserted into the clauses that
+use it positively (the long ground disjunction of an existential) or becomes an auxiliary atom
+a ⇔ ⋁ l. It is inserted unless that repeats many literals.
 
-Only instances that rows refer to are grounded: definitions are visited from the last to the first,
-each joined with the relation of instances that features and later definitions ask for, and
-resolved from the first to the last. Definitions over known relations only are evaluated before
-everything else and become ordinary relations.
+Only instances that rows refer to are grounded. Definitions are grounded from the last to the first,
+each joined with the relation of instances that features and later definitions refer to, and
+resolved from the first to the last. Definitions over known relations only are evaluated first and
+become ordinary relations.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import EMPTY, merge_rows
 from lapis.relational.conjunction import RelationAtom
 
-MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
+MOST_REPEATED = 64  # literals that inserting a disjunction may add, compared to an auxiliary atom
 
 
 class Instances(NamedTuple):
-    """The demanded instances of one derived predicate, resolved."""
+    """The resolved instances of one derived predicate."""
 
     code: np.ndarray  # int64[num_instances], sorted
     value: np.ndarray  # int8[num_instances]: 1 true, 0 false, −1 undecided
-    literal: np.ndarray  # int32[num_instances], of the undecided ones: alias or auxiliary
-    start: np.ndarray  # int64[num_instances + 1], into
+    literal: np.ndarray  # int32[num_instances], of the undecided ones: single literal or auxiliary
+    start: np.ndarray  # int64[num_instances + 1], of the rows of `member`
     member: np.ndarray  # int32[...], the disjunction of each undecided instance
 
 
@@ -62,20 +62,20 @@ class AuxiliaryGroup(NamedTuple):
 
     predicate: str
     tuples: np.ndarray  # int32[num_atoms, arity]
-    start: np.ndarray  # int64[num_atoms + 1], into
+    start: np.ndarray  # int64[num_atoms + 1], of the rows of `member`
     member: np.ndarray  # int32[...], the disjunction that each atom is equivalent to
 
 
 @dataclass
 class Auxiliaries:
-    """Auxiliary atoms as they are introduced; some may turn out not to be needed."""
+    """Auxiliary atoms as they are introduced; unused ones are dropped later."""
 
     first: int  # number of the first one
     groups: list[AuxiliaryGroup] = field(default_factory=list)
     count: int = 0
 
     def add(self, group: AuxiliaryGroup) -> np.ndarray:
-        """int32[num_atoms], their literals."""
+        """Add a group and return its literals, int32[num_atoms]."""
         begin = self.first + self.count + 1
         self.count += len(group.tuples)
         self.groups.append(group)
@@ -116,17 +116,17 @@ class DefinitionGrounder:
     def resolve(
         self, definitions: Sequence[Definition], features: Sequence[ClauseRows]
     ) -> Mapping[str, Instances]:
-        """Ground and resolve every instance that the features' rows ask for, directly or not."""
+        """Ground and resolve every instance that the features' rows refer to, also indirectly."""
         cubes: dict[str, list[CubeRows]] = {}
         demanded: dict[str, np.ndarray] = {}
-        asking = list(features)
+        referring = list(features)
         for definition in reversed(definitions):
             name = definition.predicate.name
-            codes = list(reference_codes(asking, name))
+            codes = list(reference_codes(referring, name))
             space = math.prod(self._sizes(definition))
             demanded[name] = distinct_keys(_concatenate_arrays(codes, np.int64), space)
             cubes[name] = self._ground_cubes(definition, demanded[name])
-            asking += [block.rows for block in cubes[name]]
+            referring += [block.rows for block in cubes[name]]
         resolved: dict[str, Instances] = {}
         for definition in definitions:
             name = definition.predicate.name
@@ -208,7 +208,7 @@ class DefinitionGrounder:
         owner: np.ndarray,
         literal: np.ndarray,
     ) -> Instances:
-        """Instances as disjunctions of the literals that they own."""
+        """Build instances as disjunctions of the literals that they own."""
         # Sorted by owner, atom, sign: a literal next to its negation makes the owner true.
         order = np.lexsort((literal, np.abs(literal), owner))
         owner, literal = owner[order], literal[order]
@@ -236,10 +236,10 @@ class DefinitionGrounder:
 def resolve_references(
     rows: ClauseRows, resolved: Mapping[str, Instances], in_place: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows as CSR (start, literal, 0 for nothing) with references replaced, and which survive.
+    """Replace references; return rows as CSR (start, literal) and whether each is still undecided.
 
-    `in_place` says for each derived predicate which instances a positive reference replaces by
-    their whole disjunction. A row in which a derived literal is true does not survive.
+    `in_place` marks for each derived predicate the instances that a positive reference replaces by
+    their disjunction. A row with a true derived literal is satisfied.
     """
     num_rows, width = rows.literal.shape
     alive = np.ones(num_rows, bool)
@@ -269,7 +269,7 @@ def resolve_references(
 def choose_in_place(
     features: Sequence[ClauseRows], resolved: Mapping[str, Instances]
 ) -> Mapping[str, np.ndarray]:
-    """For each derived predicate, bool[num_instances]: positive references stand in place."""
+    """Mark for each derived predicate the instances, bool[num_instances], to insert in clauses."""
     chosen = {}
     for name, instances in resolved.items():
         positive = [r for rows in features for r in rows.references if r.predicate == name]

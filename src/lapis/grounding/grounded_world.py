@@ -1,6 +1,7 @@
-"""What is known of each predicate, as relations that plans can name; answers as rows of literals.
+"""Relations of the true, false and unknown tuples of each predicate, and plans on them.
 
-References to derived atoms are not resolved in these rows yet.
+The result of a plan becomes rows of literals, in which references to derived atoms are not resolved
+yet.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ from lapis.relational.plan import QueryPlan, list_answer_rows
 
 @dataclass(frozen=True)
 class GroundedWorld:
-    """The predicates' atoms; their relations are added to `relations` when first asked for.
+    """The predicates' atoms; their relations are added to `relations` on first use.
 
-    A predicate without an entry in `atoms` is derived and undecided: its atoms all count as
-    unknown.
+    A predicate without an entry in `atoms` is derived and undecided: all its atoms are unknown.
     """
 
     domains: Mapping[str, Domain]
@@ -47,8 +47,10 @@ class GroundedWorld:
     def known_atom(
         self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
     ) -> RelationAtom | None:
-        """An atom of the relation of a predicate's true, false, unknown, possible (true or
-        unknown) or known (true or false) tuples; None if there are none."""
+        """Return an atom of the relation of some tuples of a predicate; None if there are none.
+
+        `kind` is true, false, unknown, possible (true or unknown) or known (true or false).
+        """
         key = (predicate, kind)
         if key not in self._created:
             rows = self._rows(self.atoms[predicate], kind)
@@ -58,13 +60,13 @@ class GroundedWorld:
         return None if name is None else RelationAtom(name, terms)
 
     def add_rows(self, rows: np.ndarray, types: tuple[str, ...]) -> str:
-        """The name of a new relation of these distinct rows."""
+        """Add a relation of these distinct rows and return its name."""
         name = f"relation {next(self._number)}"
         self.relations[name] = Extension(types, rows)
         return name
 
     def fetch(self, plan: QueryPlan) -> Factor:
-        """The rows of a plan and their counts, sorted by the kept variables."""
+        """Run a plan; return its rows and their counts, sorted by the kept variables."""
         world = Interpretation(self.domains, self.relations)
         [answers] = run_plans([plan], world, self.max_memory)
         return list_answer_rows(plan, answers)
@@ -97,11 +99,11 @@ class ClauseRows(NamedTuple):
     literal: np.ndarray  # int32[num_rows, num_base_literals], 0 where evidence dropped it
     references: tuple[DerivedReference, ...]
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
-    answer: Factor  # the assignments of the query's kept variables that the rows come from
+    answer: Factor  # the assignments of the query's kept variables, one for each row
 
 
 def fetch_rows(query: GroundingQuery, world: GroundedWorld) -> ClauseRows:
-    """Run a query and look its atoms up."""
+    """Run a query and look up the numbers of its atoms."""
     answer = world.fetch(query.plan)
     base = [literal for literal in query.literals if literal.predicate in world.atoms]
     matrix = np.empty((len(answer), len(base)), np.int32)
@@ -124,7 +126,7 @@ def fetch_rows(query: GroundingQuery, world: GroundedWorld) -> ClauseRows:
 def variable_codes(
     variables: Sequence[TypedVariable], query: GroundingQuery, answer: Factor, world: GroundedWorld
 ) -> np.ndarray:
-    """int64[num_rows], the packed values of some variables of the template."""
+    """Return int64[num_rows], the packed values of some variables of the template."""
     terms = tuple(query.stands_for[name] for name, _ in variables)
     return _pack_terms(terms, [type_name for _, type_name in variables], answer, world)
 
@@ -134,14 +136,14 @@ def expect_packable(predicate: str, sizes: Sequence[int]) -> None:
         raise TooLarge(
             f"the quantified part '{predicate}' has more than 2^62 instances",
             code="too-large",
-            hint="split the formula so that fewer variables reach into its quantifier",
+            hint="split the formula so that its quantified part has fewer free variables",
         )
 
 
 def _pack_terms(
     terms: Sequence[SimpleTerm], types: Sequence[str], answer: Factor, world: GroundedWorld
 ) -> np.ndarray:
-    """int64[num_rows], the packed values of terms of these types."""
+    """Return int64[num_rows], the packed values of terms of these types."""
     domains = [world.domains[type_name] for type_name in types]
     columns = [
         answer.column(term.name)

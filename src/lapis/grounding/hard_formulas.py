@@ -1,8 +1,8 @@
-"""Hard ground formulas in words: which rule at which constants, and the facts behind them.
+"""Explain hard ground formulas: the rule, the constants of its variables, and the facts.
 
-A ground clause of a network is what evidence leaves of one or of many groundings. Only when a
-contradiction has to be told is a grounding looked up that became it, by the session that grounded
-it: the constants of all its variables, and the facts that made its other literals false.
+A ground clause is the undecided part of one or many groundings. For the message of a contradiction
+one of these groundings is looked up in the session: the constants of all its variables, and the
+facts that make its other literals false.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MOST_NAMED = 5  # atoms of a block
 
 
 class GroundFormula(NamedTuple):
-    """One grounding of a hard rule, and how many others say the same of the unknown atoms."""
+    """One grounding of a hard rule, and the number of groundings with the same ground clause."""
 
     rule: Rule
     values: tuple[tuple[str, str], ...]  # constants by variable
-    facts: tuple[str, ...]  # what the data says of its atoms, negated where false
+    facts: tuple[str, ...]  # its atoms that are known, negated if false
     groundings: int
 
     @property
@@ -67,7 +67,7 @@ class GroundFormula(NamedTuple):
 def refuse_falsified(
     session: GroundingSession, block: FeatureRows, alive: np.ndarray, part: FlatRows
 ) -> None:
-    """Refuse evidence that leaves a hard clause no literal."""
+    """Refuse evidence that makes all literals of a hard clause false."""
     row_of = np.repeat(np.arange(len(part.length)), part.length)
     left = np.bincount(row_of, weights=part.literal != 0, minlength=len(part.length))
     if left.all():
@@ -105,7 +105,7 @@ def refuse_unsatisfiable(session: GroundingSession, rows: FlatRows, assembled: A
 
 
 def refuse_relaxing(method: str, relaxing: bool) -> None:
-    """Refuse to relax where the hard formulas are not all listed."""
+    """Refuse to relax with a method that does not ground all hard formulas."""
     if relaxing:
         raise LapisError(
             f"method {method!r} cannot relax hard formulas",
@@ -117,14 +117,14 @@ def refuse_relaxing(method: str, relaxing: bool) -> None:
 def describe_clauses(
     session: GroundingSession, assembled: Assembled, clauses: np.ndarray, chosen: np.ndarray
 ) -> list[GroundFormula]:
-    """A chosen row, bool[num_rows], behind each clause; clauses of definitions have none."""
+    """Describe one chosen row, bool[num_rows], of each clause; definitions have none."""
     rows = np.flatnonzero(chosen & np.isin(assembled.clause_of_row, clauses))
     _, first = np.unique(assembled.clause_of_row[rows], return_index=True)
     return [describe_origin(session, int(row)) for row in rows[np.sort(first)]]
 
 
 def describe_origin(session: GroundingSession, row: int) -> GroundFormula:
-    """A grounding that became a row of `ground_all`."""
+    """Describe one grounding of a row of `ground_all`."""
     if row < len(session.alone):
         feature, clause = session.alone[row]
         return describe_formula(session, feature, clause.literals, {})
@@ -144,7 +144,7 @@ def describe_formula(
     values: dict[str, int],
     groundings: int = 1,
 ) -> GroundFormula:
-    """A formula at these values of its variables, and the facts among these literals."""
+    """Describe a formula at these values of its variables, with the facts among its literals."""
     problem = session.problem
     facts = []
     for literal in literals:
@@ -177,7 +177,7 @@ def format_values(values: Iterable[tuple[str, str]]) -> str:
 def term_code(
     session: GroundingSession, literal: Literal, place: int, values: dict[str, int]
 ) -> int:
-    """The constant of a literal's argument, by number; −1 where it is not known."""
+    """Return the code of a literal's argument; −1 if its variable has no value."""
     term = literal.terms[place]
     if isinstance(term, Variable):
         return values.get(term.name, -1)

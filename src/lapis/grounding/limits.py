@@ -1,8 +1,8 @@
-"""Refusing what does not fit, before it is started.
+"""Refuse groundings that exceed the memory limit, before they start.
 
-Every query is estimated before any is run. A row costs its bindings, its literals before and
-after merging, its coefficient, weight and hash-table slots: about 64 bytes and 16 for each
-literal and variable. An atom costs its tuple and the numbers that inference keeps for it.
+Every query is estimated before any of them runs. A row needs its bindings, its literals before and
+after merging, its coefficient, weight and hash-table slots: about 64 bytes, and 16 for each literal
+and variable. An atom needs its tuple and the numbers that inference stores for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHARE_OF_MACHINE = 0.7
 
 
 def machine_memory() -> int:
-    """Bytes of memory of this machine."""
+    """Return the bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -27,7 +27,7 @@ def memory_limit(max_memory: int | None) -> int:
 
 
 def check_atoms(problem: Problem, max_memory: int) -> None:
-    """Refuse a problem whose unknown atoms alone would not fit."""
+    """Refuse a problem whose unknown atoms alone exceed the limit."""
     total = 0
     for name, evidence in problem.evidence.items():
         predicate = evidence.predicate
@@ -48,18 +48,18 @@ def check_atoms(problem: Problem, max_memory: int) -> None:
 
 
 class QueryBudget:
-    """Adds up what queries are estimated to need and refuses the one that passes the limit."""
+    """Sums the estimated memory of queries and refuses the one that exceeds the limit."""
 
     def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
         self._bytes = 0.0
 
     def admit(self, query: GroundingQuery, text: str, span: Span | None = None) -> None:
-        """Count a query in."""
+        """Add a query to the sum."""
         self._bytes = self.check(query, text, span)
 
     def check(self, query: GroundingQuery, text: str, span: Span | None = None) -> float:
-        """Bytes of all admitted queries and this one."""
+        """Return the bytes of all admitted queries and this one; refuse it beyond the limit."""
         rows = query.plan.rows
         width = len(query.literals) + len(query.plan.keep)
         needed = self._bytes + rows * (64 + 16 * width)

@@ -1,15 +1,14 @@
-"""Clause templates as plans: evidence folded in before anything is listed.
+"""Plan the groundings of a clause that evidence leaves undecided.
 
-A grounding of a clause survives when no literal is true by evidence and no condition holds; the
-literals false by evidence are dropped and the rest is the ground clause. Each literal of a
-template therefore has two ways to survive,
+A grounding of a clause is undecided if no literal is true by evidence and no condition holds; the
+literals that are false by evidence are dropped, and the rest is the ground clause. So each literal
+of a template has one of two statuses,
 
     kept      its atom is unknown
     dropped   its atom is known with the value that makes the literal false,
 
-and a choice of one for each literal is a `GroundingQuery`: a plan in which every literal's fate is
-fixed. With T, F, U the true, false and unknown tuples of its predicate, of which the predicate
-stores two (T, U if sparse; T, F if dense):
+and a status for each literal gives a `GroundingQuery`. With T, F, U the true, false and unknown
+tuples of a predicate, of which it stores two (T, U if sparse; T, F if dense):
 
                       sparse               dense
     positive, kept    join U               anti-join T ∪ F
@@ -17,11 +16,10 @@ stores two (T, U if sparse; T, F if dense):
     negative, kept    join U               anti-join T ∪ F
     negative, dropped join T               join T
 
-A small template is not split: its literals are `either` kept or dropped, found when the atom is
-looked up (positive: anti-join T; negative: join T ∪ U, or anti-join F), which saves plans.
+A small template is not split: its literals may be kept or dropped, which the look-up of the atom
+decides (positive: anti-join T; negative: join T ∪ U, or anti-join F). This needs fewer plans.
 
-What the plan does with the tuples that must not match, filter or inclusion–exclusion, is decided
-by price (`relational.compile`).
+`relational.compile` decides by cost whether an anti-join is a filter or inclusion–exclusion.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ MOST_SPLIT = 6  # literals of one template; each doubles the number of plans
 
 
 class AtomNumbers(Protocol):
-    """How many atoms of a predicate are known."""
+    """The numbers of true, false and unknown atoms of a predicate."""
 
     @property
     def sparse(self) -> bool: ...
@@ -66,7 +64,7 @@ class AtomNumbers(Protocol):
 
 
 class PlannedWorld(Protocol):
-    """What plans are made for: `GroundedWorld`, or one in the tables of a store."""
+    """The relations that plans use: `GroundedWorld`, or those in a store."""
 
     @property
     def domains(self) -> Mapping[str, Domain]: ...
@@ -74,20 +72,20 @@ class PlannedWorld(Protocol):
     def relations(self) -> Mapping[str, Extension]: ...
 
     def atom_numbers(self, predicate: str) -> AtomNumbers | None:
-        """None for a derived predicate that is undecided."""
+        """Return the numbers of atoms; None for a derived predicate that is undecided."""
 
     def known_atom(
         self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]
     ) -> RelationAtom | None:
-        """An atom of the relation of some tuples of a predicate; None if there are none."""
+        """Return an atom of the relation of some tuples of a predicate; None if there are none."""
 
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """Below how many groundings a template is taken whole rather than split."""
+    """Limits for splitting templates into queries by the status of literals."""
 
-    split_above: int = 100_000
-    most_split: int = MOST_SPLIT
+    split_above: int = 100_000  # groundings
+    most_split: int = MOST_SPLIT  # literals
 
 
 @dataclass(frozen=True)
@@ -97,19 +95,19 @@ class Template:
     literals: tuple[Literal, ...]
     tests: tuple[Test, ...]
     variables: tuple[TypedVariable, ...]
-    outputs: tuple[str, ...]  # wanted besides the variables of the undecided literals
-    demand: RelationAtom | None = None  # only groundings found in this relation are wanted
-    listed: bool = True  # False: only the number of groundings for each output is wanted
+    outputs: tuple[str, ...]  # listed besides the variables of the undecided literals
+    demand: RelationAtom | None = None  # if given, only groundings in this relation
+    listed: bool = True  # False: only count the groundings for each output
 
 
 @dataclass(frozen=True)
 class GroundingQuery:
-    """The groundings of a template in which these literals are what evidence leaves undecided."""
+    """The groundings of a template in which exactly these literals may be undecided."""
 
     plan: QueryPlan
     conjunction: Conjunction  # what the plan counts
     literals: tuple[Literal, ...]  # over variables that the plan keeps, and constants
-    stands_for: Mapping[str, SimpleTerm]  # variable of the template → what is equal to it
+    stands_for: Mapping[str, SimpleTerm]  # variable of the template → the term that replaces it
 
 
 def clause_template(clause: Clause, feature: Feature) -> Template:
@@ -118,7 +116,7 @@ def clause_template(clause: Clause, feature: Feature) -> Template:
 
 
 def cube_templates(definition: Definition, demand: RelationAtom | None) -> Iterator[Template]:
-    """The clauses ¬cube: what survives of one are the cubes that evidence does not make false."""
+    """Yield the clauses ¬cube: their undecided groundings are the cubes not false by evidence."""
     outputs = tuple(name for name, _ in definition.variables)
     for cube in definition.cubes:
         literals = tuple(literal.negate() for literal in cube.literals)
@@ -131,12 +129,11 @@ def plan_template(
     template: Template,
     world: PlannedWorld,
     limits: PlanLimits,
-    choose_fates: ChooseStatuses | None = None,
+    choose_statuses: ChooseStatuses | None = None,
 ) -> Iterator[GroundingQuery]:
-    """The queries that together list every surviving grounding once.
+    """Yield queries that together list every undecided grounding once.
 
-    `choose_fates` replaces the fates that evidence allows by others, for those who want only
-    some of the survivors.
+    `choose_statuses` replaces the statuses that evidence allows, to list only some groundings.
     """
     unified = unify(
         Conjunction(tests=template.tests), Scope(dict(template.variables), (), world.domains)
@@ -150,20 +147,23 @@ def plan_template(
     groundings = math.prod(len(world.domains[type_name]) for _, type_name in variables)
     demand = () if template.demand is None else (substitute_terms(template.demand, swap),)
     split = limits.most_split if groundings > limits.split_above else 0
-    fates = choose_fates(literals) if choose_fates else _list_all_statuses(literals, world, split)
-    wanted = _variables(tuple(stands_for[name] for name in template.outputs))
-    for choice in itertools.product(*fates):
+    if choose_statuses is None:
+        statuses = _list_all_statuses(literals, world, split)
+    else:
+        statuses = choose_statuses(literals)
+    listed = _variables(tuple(stands_for[name] for name in template.outputs))
+    for choice in itertools.product(*statuses):
         kept = tuple(
             literal
-            for literal, fate in zip(literals, choice, strict=True)
-            if fate.undecided and template.listed
+            for literal, status in zip(literals, choice, strict=True)
+            if status.undecided and template.listed
         )
         outputs = tuple(
-            dict.fromkeys((*wanted, *_variables(term for each in kept for term in each.terms)))
+            dict.fromkeys((*listed, *_variables(term for each in kept for term in each.terms)))
         )
         conjunction = Conjunction(
-            true=(*demand, *(fate.join for fate in choice if fate.join is not None)),
-            false=tuple(fate.anti for fate in choice if fate.anti is not None),
+            true=(*demand, *(status.join for status in choice if status.join is not None)),
+            false=tuple(status.anti for status in choice if status.anti is not None),
             tests=unified.tests,
         )
         plan = plan_rows(conjunction, variables, outputs, world)
@@ -177,13 +177,13 @@ def plan_rows(
     outputs: tuple[str, ...],
     world: PlannedWorld,
 ) -> QueryPlan:
-    """List the assignments of the outputs, with the number of groundings that each stands for."""
+    """Plan a list of the assignments of the outputs with their numbers of groundings."""
     interpretation = Interpretation(world.domains, world.relations)
     return compile_plan([conjunction], variables, interpretation, PlanOutput(outputs, outputs))
 
 
 class EvidenceStatus(NamedTuple):
-    """How a literal survives: whether it may be undecided, what its tuple must (not) match."""
+    """Whether a literal may be undecided, and the relations that its tuple must (not) match."""
 
     undecided: bool
     join: RelationAtom | None = None
@@ -195,17 +195,17 @@ ChooseStatuses = Callable[[Sequence[Literal]], Sequence[Sequence[EvidenceStatus]
 
 def _list_all_statuses(
     literals: Sequence[Literal], world: PlannedWorld, splittable: int
-) -> list[list[EvidenceStatus]]:
-    fates = []
+) -> Sequence[Sequence[EvidenceStatus]]:
+    statuses = []
     for literal in literals:
         options = list_statuses(literal, world, splittable > 0)
         splittable -= len(options) > 1
-        fates.append(options)
-    return fates
+        statuses.append(options)
+    return statuses
 
 
 def list_statuses(literal: Literal, world: PlannedWorld, split: bool) -> list[EvidenceStatus]:
-    """The ways a literal can survive, without those that no tuple can take."""
+    """List the statuses that some tuple of the literal has."""
     atoms = world.atom_numbers(literal.predicate)
     if atoms is None:  # a derived predicate, decided later
         return [EvidenceStatus(True)]
@@ -217,22 +217,22 @@ def list_statuses(literal: Literal, world: PlannedWorld, split: bool) -> list[Ev
     can_drop = (atoms.num_false if literal.positive else atoms.num_true) > 0
     if can_keep and can_drop and not split and not (atoms.sparse and literal.positive):
         return [merge_statuses(literal, world)]
-    fates = []
+    statuses = []
     if can_keep and atoms.sparse:
-        fates.append(EvidenceStatus(True, join=source("unknown")))
+        statuses.append(EvidenceStatus(True, join=source("unknown")))
     elif can_keep:
-        fates.append(EvidenceStatus(True, anti=source("known")))
+        statuses.append(EvidenceStatus(True, anti=source("known")))
     if can_drop and not literal.positive:
-        fates.append(EvidenceStatus(False, join=source("true")))
+        statuses.append(EvidenceStatus(False, join=source("true")))
     elif can_drop and atoms.sparse:
-        fates.append(EvidenceStatus(False, anti=source("possible")))
+        statuses.append(EvidenceStatus(False, anti=source("possible")))
     elif can_drop:
-        fates.append(EvidenceStatus(False, join=source("false")))
-    return fates
+        statuses.append(EvidenceStatus(False, join=source("false")))
+    return statuses
 
 
 def merge_statuses(literal: Literal, world: PlannedWorld) -> EvidenceStatus:
-    """How a literal over a partly known predicate survives, kept or dropped."""
+    """Return the status of a literal that may be kept or dropped."""
     atoms = world.atom_numbers(literal.predicate)
     assert atoms is not None
     if literal.positive:

@@ -1,15 +1,13 @@
-"""Passes over all clauses of a network: its connected components, and the clauses of each atom.
+"""Connected components of a network, and networks of some of its atoms.
 
 Connected components (atoms that share a clause or a block) are found by union–find. Roots are the
-smallest atoms of their trees and finds halve paths, so one pass over the clauses and blocks and
-one over the atoms suffice. Components are numbered by their smallest atom. The clauses in which
-each atom occurs are the transpose of the clauses' literals, by counting sort.
+smallest atoms of their trees and `find_root` halves paths, so one pass over the clauses and blocks
+and one over the atoms suffice. Components are numbered by their smallest atom. The clauses of each
+atom are the transpose of the clauses' literals, by counting sort.
 
-Parts of a network as networks: some of its atoms, some of its clauses, and new ones.
-
-Auxiliary atoms stay defined while every atom of their definition stays. One that has lost an
-atom is no longer determined by the others and becomes a base atom: it follows the base atoms in
-the new numbering, before the auxiliary ones. Its hard clauses stay as they are.
+A part of a network has some of its atoms and clauses. An auxiliary atom stays auxiliary if every
+atom of its definition is kept. Otherwise the others no longer determine it and it becomes a base
+atom, numbered after the other base atoms. Its hard clauses do not change.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def connected_components(network: Network) -> np.ndarray:
-    """int32[num_atoms], the component of each atom."""
+    """Return int32[num_atoms], the component of each atom."""
     return _label_components(
         network.num_atoms,
         network.clause_start,
@@ -88,7 +86,7 @@ def _number_roots(root):  # type: ignore[no-untyped-def]
 def index_atoms(
     clause_start: np.ndarray, literal: np.ndarray, num_atoms: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there."""
+    """Return (atom_start, atom_clause) as in `Network.atom_clauses`."""
     atom_start, atom_clause = _index_literals(clause_start, literal, num_atoms)
     return atom_start, atom_clause
 
@@ -121,11 +119,11 @@ class ComponentClauses(NamedTuple):
 
 class Subnetwork(NamedTuple):
     network: Network
-    atom: np.ndarray  # int64[num_atoms of the part], the atom of the whole that each one is
+    atom: np.ndarray  # int64[num_atoms of the part], its number in the whole network
 
 
 def keep_part(network: Network, kept: np.ndarray) -> Subnetwork:
-    """Whole components, given by their atoms bool[num_atoms], without the constant counts."""
+    """Return the network of whole components, bool[num_atoms], without the constant counts."""
     clauses = np.flatnonzero(kept[network.first_atom])
     part = build_part(network, kept, clause_rows(network, clauses))
     nothing = np.zeros(len(network.weights))
@@ -141,9 +139,9 @@ def select_components(network: Network, kept: np.ndarray) -> Subnetwork:
 
 
 def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
-    """The open atoms, −1 in int8[num_atoms], with what values 0 and 1 leave of the clauses.
+    """Fix atoms to the values 0 and 1 in int8[num_atoms] and return the network of the others (−1).
 
-    Blocks are open as a whole or not at all. Scores of the part are without what is decided.
+    A block is open as a whole or not at all. Scores of the part omit decided clauses.
     """
     atom = np.abs(network.literal) - 1
     is_open = value[atom] < 0
@@ -169,7 +167,7 @@ def clause_rows(network: Network, clauses: np.ndarray) -> ComponentClauses:
 
 
 def build_part(network: Network, kept: np.ndarray, rows: ComponentClauses) -> Subnetwork:
-    """The network of the kept atoms, bool[num_atoms], whole blocks each, with these clauses."""
+    """Build the network of the kept atoms, bool[num_atoms], with these clauses and whole blocks."""
     is_defined = still_defined(network, kept)
     table, atom, num_base = renumber_atoms(network, kept, is_defined)
     number = np.zeros(network.num_atoms + 1, np.int32)  # literal → literal, by its absolute value
@@ -203,7 +201,7 @@ def build_part(network: Network, kept: np.ndarray, rows: ComponentClauses) -> Su
 
 
 def still_defined(network: Network, kept: np.ndarray) -> np.ndarray:
-    """bool[num_atoms], the kept auxiliary atoms whose definition is kept."""
+    """Return bool[num_atoms], the kept auxiliary atoms whose definition is kept."""
     lost = ~kept[np.abs(network.definition_literal) - 1]
     whole = row_sums(network.definition_start, lost) == 0
     defined = np.zeros(network.num_atoms, bool)
@@ -214,7 +212,7 @@ def still_defined(network: Network, kept: np.ndarray) -> np.ndarray:
 def renumber_atoms(
     network: Network, kept: np.ndarray, is_defined: np.ndarray
 ) -> tuple[AtomTable, np.ndarray, int]:
-    """The new numbering: kept base atoms, auxiliary atoms no longer defined, defined ones."""
+    """Number kept base atoms, then auxiliary atoms no longer defined, then defined ones."""
     names: list[str] = []
     tuples: list[np.ndarray] = []
     atoms: list[np.ndarray] = [np.empty(0, np.int64)]

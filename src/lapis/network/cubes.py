@@ -1,28 +1,26 @@
-"""A network as many-valued variables and the cubes that its clauses forbid or penalise.
+"""A network as many-valued variables and the cubes in which its clauses are false.
 
 A variable is an atom outside all blocks (state 0 false, 1 true) or a whole block (a state for
 each candidate and, if the block may be empty, a last one for "none"). A clause is false exactly
-where each of its variables is in one of the states that none of its literals accepts: a product
-of state sets, a *cube*. With every clause counted as true at first,
+if each of its variables is in a state that none of its literals accepts. These worlds are a
+product of state sets, a *cube*:
 
-    score(world) = constant + Σ_{soft clauses} w·c − Σ_{cubes that hold the world} w·c
+    score(world) = constant + Σ_{soft clauses} w·c − Σ_{cubes that contain the world} w·c
 
-and a hard clause's cube costs infinity. Cubes over the same variables are never merged: a
-conditional probability table arrives as one cube for each row, and adding a cube to a table
-touches its own entries only.
+and a hard clause's cube costs infinity. Cubes over the same variables are not merged: a conditional
+probability table is one cube for each row, and adding a cube to a table changes only its entries.
 
-Cubes over many variables, cut into chains of cubes over three.
-
-A cube over k variables would force a table of at least 2^k entries. Its indicator is a product,
-so it can be built up one variable at a time with new binary variables
+`cut_long_cubes` replaces a cube over many variables by a chain of cubes over three, since a cube
+over k variables needs a table of at least 2^k entries. Its indicator is a product, so it is
+computed one variable at a time with new binary variables
 
     z₂ = [v₁ ∈ S₁]·[v₂ ∈ S₂],   z_i = z_{i−1}·[v_i ∈ S_i],   cube = z_{k−1}·[v_k ∈ S_k]
 
-each fixed by three forbidden cubes: z = 1 where a factor is 0 (two of them), z = 0 where both
-are 1. Every z is a function of the other variables, so sums, maxima and samples stay the same.
-This is the divide and conquer that Bayesian networks use for noisy-or; an existential over a
-thousand atoms then has width three. A balanced tree instead of a chain gave wider orders, as the
-members of long clauses tend to be linked to their neighbours in the list.
+each defined by three forbidden cubes: z = 1 if a factor is 0 (two of them), z = 0 if both are 1.
+Every z is a function of the other variables, so sums, maxima and samples do not change. Bayesian
+networks decompose noisy-or in this way. An existential over a thousand atoms then has width three.
+A balanced tree instead of a chain gave wider orders, since neighbours in long clauses are often
+connected.
 """
 
 from __future__ import annotations
@@ -45,13 +43,13 @@ class Variables(NamedTuple):
     component: np.ndarray  # int32[num_variables], component of the network
 
     def place_of_atoms(self) -> tuple[np.ndarray, np.ndarray]:
-        """The atoms, int64[...], and the place among all states of the one that makes it true."""
+        """Return the atoms and, for each, the place of its true state among all states."""
         atoms = np.flatnonzero(self.atom_variable >= 0)
         return atoms, self.state_start[self.atom_variable[atoms]] + self.atom_state[atoms]
 
 
 class Cubes(NamedTuple):
-    """In cube c each member variable is in one of its listed states."""
+    """Cubes as CSR: in cube c each member variable is in one of its listed states."""
 
     size: np.ndarray  # int32[num_variables], number of states
     start: np.ndarray  # int64[num_cubes + 1]
@@ -62,23 +60,23 @@ class Cubes(NamedTuple):
 
 
 def find_variables(network: Network, wanted: np.ndarray) -> Variables:
-    """The variables of the atoms wanted, bool[num_atoms]; whole blocks or none of them."""
+    """Return the variables of some atoms, bool[num_atoms]; a block is whole or left out."""
     length = np.diff(network.block_start)
     in_block = np.zeros(network.num_atoms, bool)
     in_block[network.block_atom] = True
     plain = np.flatnonzero(wanted & ~in_block)
-    asked = wanted[network.block_atom]
+    is_wanted = wanted[network.block_atom]
     blocks, member_block = np.unique(
-        np.repeat(np.arange(network.num_blocks), length)[asked], return_inverse=True
+        np.repeat(np.arange(network.num_blocks), length)[is_wanted], return_inverse=True
     )
-    candidate = network.block_atom[asked]
+    candidate = network.block_atom[is_wanted]
     position = np.arange(len(network.block_atom)) - np.repeat(network.block_start[:-1], length)
 
     atom_variable = np.full(network.num_atoms, -1, np.int32)
     atom_state = np.ones(network.num_atoms, np.int32)
     atom_variable[plain] = np.arange(len(plain))
     atom_variable[candidate] = len(plain) + member_block
-    atom_state[candidate] = position[asked]
+    atom_state[candidate] = position[is_wanted]
     block_size = length[blocks] + ~network.block_exact[blocks]
     size = np.concatenate((np.full(len(plain), 2), block_size)).astype(np.int32)
     state_start = narrow_starts(row_starts(size))
@@ -91,7 +89,7 @@ def find_variables(network: Network, wanted: np.ndarray) -> Variables:
 
 
 def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> Cubes:
-    """The cubes of these clauses; clauses that blocks make always true have none."""
+    """Return the cubes of these clauses; a clause that blocks make always true has none."""
     chosen = np.zeros(network.num_clauses, bool)
     chosen[clauses] = True
     literal = network.literal[np.repeat(chosen, np.diff(network.clause_start))]
@@ -110,9 +108,9 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
 
 
 def has_plain_clauses(network: Network) -> bool:
-    """Whether every literal is a member with one state: no blocks, and no clause has an atom twice.
+    """Return whether there are no blocks and the atoms of each clause ascend.
 
-    That is seen where the atoms of each clause ascend, as grounding leaves them.
+    Then no clause has an atom twice, and every literal is a cube member with one state.
     """
     first = np.zeros(len(network.literal) + 1, bool)
     first[network.clause_start] = True
@@ -121,7 +119,7 @@ def has_plain_clauses(network: Network) -> bool:
 
 
 def plain_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> Cubes:
-    """The cubes of some clauses, int32[...], of a plain network."""
+    """Return the cubes of some clauses, int32[...], of a network with `has_plain_clauses`."""
     start, literal = take_rows(network.clause_start, network.literal, clauses)
     return Cubes(
         variables.size,
@@ -134,7 +132,7 @@ def plain_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> 
 
 
 def take_first_cubes(cubes: Cubes, count: int) -> Cubes:
-    """The first cubes alone."""
+    """Return the first cubes."""
     members = int(cubes.start[count])
     states = int(cubes.state_start[members])
     return Cubes(
@@ -148,7 +146,7 @@ def take_first_cubes(cubes: Cubes, count: int) -> Cubes:
 
 
 def cube_penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.ndarray:
-    """float64[num_cubes], what each cube adds to the score: −w·c, or −∞ where it is forbidden."""
+    """Return float64[num_cubes], what each cube adds to the score: −w·c, or −∞ if it is hard."""
     weight_id = cube_weights(network, cubes)
     soft = weight_id >= 0
     penalty = np.full(len(weight_id), -np.inf)
@@ -157,7 +155,7 @@ def cube_penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.nd
 
 
 def cube_weights(network: Network, cubes: Cubes) -> np.ndarray:
-    """int32[num_cubes], the weight id of each cube's clause, −1 where hard."""
+    """Return int32[num_cubes], the weight id of each cube's clause, −1 if it is hard."""
     weight_id = np.full(len(cubes.clause), -1, np.int32)
     given = cubes.clause >= 0
     weight_id[given] = network.weight_id[cubes.clause[given]]
@@ -165,7 +163,7 @@ def cube_weights(network: Network, cubes: Cubes) -> np.ndarray:
 
 
 def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """float64[num_weights], Σ coefficient·times over the soft ones of these clauses."""
+    """Return float64[num_weights], Σ coefficient·times over the soft ones of these clauses."""
     soft = network.weight_id[clause] >= 0
     sums = np.bincount(
         network.weight_id[clause[soft]],
@@ -232,9 +230,9 @@ def _list_falsifying(clauses, clause_start, literal, variables, room, state_room
 
 
 def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
-    """The cubes with those above `max_members` (≥ 3) as chains, and whose chain each z is in.
+    """Replace cubes with more than `max_members` (≥ 3) members by chains.
 
-    The second result, int64[num_new_variables], holds a member variable of each z's own cube.
+    Also return int64[num_new_variables], a member variable of the cube that each z comes from.
     """
     length = np.diff(cubes.start)
     if not (length > max_members).any():
@@ -278,18 +276,18 @@ def _cut_cubes(size, start, variable, state_start, state, clause, max_members): 
             z = fresh
             origin[z - len(size)] = variable[first]
             left_is_z = at > first + 1
-            # z = 1 although the left factor is 0
+            # forbid z = 1 with left factor 0
             _add_state(out, ends, z, 1)
             if left_is_z:
                 _add_state(out, ends, z - 1, 0)
             else:
                 _add_others(out, ends, variable[first], size, state, state_start, first)
             _end_cube(out, ends, -1)
-            # z = 1 although the right factor is 0
+            # forbid z = 1 with right factor 0
             _add_state(out, ends, z, 1)
             _add_others(out, ends, variable[at], size, state, state_start, at)
             _end_cube(out, ends, -1)
-            # z = 0 although both are 1
+            # forbid z = 0 with both factors 1
             _add_state(out, ends, z, 0)
             if left_is_z:
                 _add_state(out, ends, z - 1, 1)
@@ -331,7 +329,7 @@ def _add_listed(out, ends, variable, state, begin, end):  # type: ignore[no-unty
 
 @inner
 def _add_others(out, ends, variable, size, state, state_start, member):  # type: ignore[no-untyped-def]
-    """The states that the member does not list; the list is in increasing order."""
+    """Add the states that the member does not list; the list is in increasing order."""
     at = state_start[member]
     for value in range(size[variable]):
         if at < state_start[member + 1] and state[at] == value:
@@ -351,7 +349,7 @@ def _end_member(out, ends, variable):  # type: ignore[no-untyped-def]
 
 @inner
 def _end_cube(out, ends, clause):  # type: ignore[no-untyped-def]
-    """End a cube; one with a member without states holds nowhere and is taken back."""
+    """End a cube; remove it if a member has no state, since it is empty."""
     begin = out[0][ends[0]]
     for member in range(begin, ends[1]):
         if out[2][member + 1] == out[2][member]:

@@ -1,4 +1,4 @@
-"""Networks as files that other programs read: .wcnf (MaxSAT), .uai (graphical models), .json.
+"""Write networks as .wcnf (MaxSAT), .uai (graphical models) or .json files.
 
 UAI. Every atom is a variable with values 0 and 1. A soft clause is a factor with exp(weight ·
 coefficient) where it is true and 1 where it is false; a hard clause and a block are factors of
@@ -34,10 +34,10 @@ from lapis.network.network import Network
 
 
 def check_network_file(path: Path) -> None:
-    """Refuse a file that a network cannot be written to: before it is ground, not after."""
+    """Refuse a file that a network cannot be written to, before grounding."""
     if path.suffix not in (".wcnf", ".uai", ".json"):
         raise LapisError(
-            f"{path}: do not know how to write this",
+            f"{path}: unknown file format",
             code="unknown-format",
             hint="write to a .wcnf, .uai or .json file",
         )
@@ -45,7 +45,7 @@ def check_network_file(path: Path) -> None:
 
 
 def write_network(network: Network, path: str | Path) -> None:
-    """Write a network in the format that the name ends in. The file appears whole or not at all."""
+    """Write a network atomically, in the format given by the file's suffix."""
     path = Path(path)
     check_network_file(path)
     writers = {".wcnf": wcnf_lines, ".uai": uai_lines, ".json": json_lines}
@@ -60,10 +60,10 @@ def write_network(network: Network, path: str | Path) -> None:
 
 
 def json_lines(network: Network) -> Iterator[str]:
-    """All arrays of a network, as `Network` documents them, and the names of its atoms.
+    """Format all arrays of a network, as `Network` documents them, and the names of its atoms.
 
-    `constant_score` is the score of the groundings that evidence decides: a world's score is that
-    plus Σ weights[weight_id] · coefficient over the soft clauses that are true.
+    A world's score is `constant_score` plus Σ weights[weight_id] · coefficient over the soft
+    clauses that are true.
     """
     fields: dict[str, object] = {
         "format": "lapis-network",
@@ -135,7 +135,7 @@ def uai_lines(network: Network) -> Iterator[str]:
 
 
 def _list_factors(network: Network, value: np.ndarray) -> Iterator[_Factor]:
-    """In a table the last variable varies fastest; a clause is false in one entry of it."""
+    """List the factors; in their tables the last variable varies fastest."""
     for clause in range(network.num_clauses):
         start, end = network.clause_start[clause : clause + 2]
         literal = network.literal[start:end]
@@ -199,7 +199,7 @@ def wcnf_lines(network: Network) -> Iterator[str]:
 
 
 def scale_costs(cost: np.ndarray) -> tuple[np.ndarray, int]:
-    """Costs as whole numbers, int64[num_costs], and the power of ten they were multiplied by."""
+    """Return the costs as integers, int64[num_costs], and the power of ten that scales them."""
     total = float(cost.sum())
     digits = 0
     while digits < MOST_DIGITS and total * 10.0 ** (digits + 1) < LARGEST_TOTAL:
@@ -217,7 +217,7 @@ def _block_lines(network: Network) -> Iterator[str]:
         raise TooLarge(
             f"the blocks need {pairs:,} clauses in a .wcnf file",
             code="too-large",
-            hint="write .json, which has blocks as such",
+            hint="write .json, which represents blocks directly",
         )
     for block, exact in enumerate(network.block_exact.tolist()):
         start, end = network.block_start[block : block + 2]

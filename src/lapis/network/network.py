@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -38,14 +37,14 @@ class AtomTable:
         return int(self.offset[-1])
 
     def predicate_of(self, atoms: np.ndarray) -> np.ndarray:
-        """int64[num_atoms_asked], the position in `predicates` of each atom's predicate."""
+        """Return int64[num_given], the position in `predicates` of each atom's predicate."""
         return np.searchsorted(self.offset, atoms, "right") - 1
 
 
 @dataclass(frozen=True)
 class Network:
     atoms: AtomTable  # base atoms first; derived (auxiliary) predicates after them
-    num_base_atoms: int  # atoms below this are the user's; the others are determined by them
+    num_base_atoms: int  # atoms from here on are auxiliary, determined by the base atoms
 
     clause_start: np.ndarray  # int64[num_clauses + 1]
     literal: np.ndarray  # int32[num_literals], atom + 1, negative if negated
@@ -61,9 +60,8 @@ class Network:
     # bool[num_blocks], exactly one is true
     block_exact: np.ndarray = field(default_factory=partial(np.empty, 0, bool))
 
-    # Auxiliary atom num_base_atoms + k is true iff some literal of definition k is; in an order
-    # in which each uses only base atoms and earlier auxiliary atoms. Their hard clauses are
-    # among the clauses too.
+    # Auxiliary atom num_base_atoms + k is true iff some literal of definition k is. A definition
+    # uses only base atoms and earlier auxiliary atoms. The clauses include their hard clauses.
     definition_start: np.ndarray = field(default_factory=no_rows)  # int64[num_auxiliary + 1]
     definition_literal: np.ndarray = field(default_factory=nothing)  # int32[...]
 
@@ -84,7 +82,7 @@ class Network:
 
     @property
     def first_atom(self) -> np.ndarray:
-        """int32[num_clauses], of each clause: where it is, all of its component is."""
+        """The first atom of each clause, int32[num_clauses], which identifies its component."""
         return np.abs(self.literal[self.clause_start[:-1]]) - 1
 
     @property
@@ -93,22 +91,22 @@ class Network:
 
     @property
     def constant_score(self) -> float:
-        """The score of the groundings decided by evidence: Σ_w weights[w] · constant_count[w]."""
+        """The score of the groundings that evidence decides: Σ_w weights[w] · constant_count[w]."""
         return float(self.weights @ self.constant_count)
 
     def with_weights(self, weights: np.ndarray) -> Network:
-        """The same network with other weights; nothing is grounded again."""
+        """Return the network with other weights."""
         if weights.shape != self.weights.shape:
             raise ValueError(f"{len(self.weights)} weights expected, not {weights.shape}")
         return replace(self, weights=weights)
 
     def is_satisfied(self, world: np.ndarray) -> np.ndarray:
-        """bool[num_clauses], for a world bool[num_atoms]."""
+        """Return bool[num_clauses], whether each clause is true in a world bool[num_atoms]."""
         holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
         return row_sums(self.clause_start, holds) > 0
 
     def counts(self, world: np.ndarray) -> np.ndarray:
-        """float64[num_weights], n_w(world): the true groundings of each weight."""
+        """Return float64[num_weights], n_w(world): the true groundings of each weight."""
         counted = self.is_satisfied(world) & (self.weight_id >= 0)
         return self.constant_count + np.bincount(
             self.weight_id[counted],
@@ -117,14 +115,14 @@ class Network:
         )
 
     def score(self, world: np.ndarray) -> float:
-        """Σ_w weights[w] · n_w(world)."""
+        """Return Σ_w weights[w] · n_w(world)."""
         return float(self.weights @ self.counts(world))
 
     def is_feasible(self, world: np.ndarray) -> bool:
-        """Every hard clause is true and every block has its number of true atoms.
+        """Return whether all hard clauses and blocks are satisfied.
 
-        The hard clauses include those of the definitions, so a world whose auxiliary atoms are
-        not what `complete` makes them is not feasible.
+        The hard clauses include those of the definitions, so the auxiliary atoms must have the
+        values that `complete` gives them.
         """
         if not self.is_satisfied(world)[self.weight_id < 0].all():
             return False
@@ -132,10 +130,10 @@ class Network:
         return bool((true <= 1).all() and (true[self.block_exact] == 1).all())
 
     def complete(self, base: np.ndarray) -> np.ndarray:
-        """bool[num_atoms], the world in which base atoms are as given, bool[num_base_atoms]."""
+        """Return bool[num_atoms], the world with the given base atoms, bool[num_base_atoms]."""
         world = np.zeros(self.num_atoms, bool)
         world[: self.num_base_atoms] = base
-        # Atoms of one predicate never refer to each other, so they are found together.
+        # Atoms of one predicate never refer to each other, so they are computed together.
         begins = np.maximum(self.atoms.offset - self.num_base_atoms, 0)
         for first, last in pairwise(begins):
             if last > first:
@@ -148,7 +146,7 @@ class Network:
 
     @cached_property
     def atom_clauses(self) -> tuple[np.ndarray, np.ndarray]:
-        """(atom_start, atom_clause): where each atom occurs.
+        """The clauses of each atom, as (atom_start, atom_clause).
 
         int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there.
         """
@@ -166,17 +164,17 @@ class Network:
 
     @cached_property
     def component(self) -> np.ndarray:
-        """int32[num_atoms], connected component of each atom (shared clauses or blocks)."""
+        """The connected component of each atom (shared clauses or blocks), int32[num_atoms]."""
         from lapis.network.components import connected_components
 
         return connected_components(self)
 
     def atom_names(self, atoms: np.ndarray) -> list[str]:
-        """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
+        """Format atoms as facts, `Friends(Anna,Bob)`; auxiliary ones have numbers."""
         return list(label_atoms(self, atoms))
 
     def atom_index(self, predicate: str, rows: np.ndarray) -> np.ndarray:
-        """int64[num_rows], the atom of each tuple of codes; −1 where it is not unknown."""
+        """Return int64[num_rows], the atom of each tuple of codes; −1 if evidence decides it."""
         found = np.full(len(rows), -1, np.int64)
         if predicate not in self.atoms.predicates or len(rows) == 0:
             return found
@@ -196,17 +194,29 @@ class Network:
 
 
 def network_of_atoms(
-    atoms: AtomTable, weights: np.ndarray, constant_count: np.ndarray, **more: Any
+    atoms: AtomTable,
+    weights: np.ndarray,
+    constant_count: np.ndarray,
+    domains: Mapping[str, Domain],
+    signatures: Mapping[str, Predicate],
 ) -> Network:
-    """A network without clauses; `more` are further fields."""
-    none = np.empty(0)
+    """Create a network without clauses."""
     return Network(
-        atoms, len(atoms), no_rows(), nothing(), nothing(), none, weights, constant_count, **more
+        atoms,
+        num_base_atoms=len(atoms),
+        clause_start=no_rows(),
+        literal=nothing(),
+        weight_id=nothing(),
+        coefficient=np.empty(0),
+        weights=weights,
+        constant_count=constant_count,
+        domains=domains,
+        signatures=signatures,
     )
 
 
 def label_atoms(network: Network, atoms: np.ndarray, world: str = "") -> Atoms:
-    """Atoms of a network, int64[num_atoms], in the order given."""
+    """Group atoms of a network, int64[num_atoms], by predicate, in the given order."""
     owner = network.atoms.predicate_of(atoms)
     cuts = np.flatnonzero(np.diff(owner)) + 1
     bounds = [0, *cuts.tolist(), len(atoms)] if len(atoms) else [0]
@@ -219,12 +229,12 @@ def label_atoms(network: Network, atoms: np.ndarray, world: str = "") -> Atoms:
 
 
 def label_group(network: Network, owner: int, atoms: np.ndarray, world: str) -> AtomGroup:
-    """Atoms of one predicate."""
+    """Return the group of some atoms of one predicate."""
     table = network.atoms
     predicate = table.predicates[owner]
     codes = table.tuples[owner][atoms - table.offset[owner]]
     signature = network.signatures.get(predicate)
-    if signature is None:  # auxiliary atoms that stand for failing cubes have numbers
+    if signature is None:  # auxiliary atoms of cubes have numbers as arguments
         size = int(codes.max(initial=-1)) + 1
         numbers = Domain("number", tuple(map(str, range(size))))
         columns = (numbers,) * codes.shape[1]

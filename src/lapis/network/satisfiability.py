@@ -1,19 +1,19 @@
-"""Whether the hard clauses and blocks of a network leave a world, and if not, which of them.
+"""Check whether a world satisfies the hard clauses and blocks, and find a contradictory core.
 
-Glucose searches by conflict-driven clause learning (Audemard & Simon, Predicting Learnt Clauses
-Quality in Modern SAT Solvers, 2009; through PySAT). It tries false first, which satisfies most hard
-rules of models at once: they are implications. A search that takes too many propagations ends
-without an answer; the methods that need a world find one by themselves.
+Glucose searches by conflict-driven clause learning (Audemard and Simon 2009, "Predicting Learnt
+Clauses Quality in Modern SAT Solvers"; through PySAT). It tries false first, which satisfies most
+hard rules immediately, since they are implications. A search beyond its budget of propagations ends
+without a result.
 
-For a core each row has a selector, a variable that switches it on, and all selectors are assumed:
-those in the refutation are a first core. Rows are taken out of it, many at a time and then one by
-one, while the rest is still refuted (deletion-based minimisation; each refutation leaves only the
-rows it used). So every row of the core is needed for the contradiction, though another core may be
-smaller. Minimisation has a budget; a core that it leaves early may have rows that are not needed.
+For a core, each row (clause or block) gets a selector variable that activates it, and all selectors
+are assumed: those in the refutation form a first core. Rows are removed, many at a time and then
+one by one, as long as the rest is still refuted (deletion-based minimisation; each refutation keeps
+only the rows it used). So every row of the core is needed, though another core may be smaller. If
+the budget for minimisation ends early, some rows may not be needed.
 
-What did not work: a search without learning, in kernels of our own. It read a million clauses half
-a second faster and gave up on 150 atoms with clauses of three, which learning refutes in 0.02 s.
-CaDiCaL is as strong, and takes twice as long as Glucose to read a large network.
+What did not work: a search without clause learning in our own kernels read a million clauses half a
+second faster, but did not finish 150 atoms with clauses of three, which clause learning refutes in
+0.02 s. CaDiCaL is as strong, and takes twice as long as Glucose to read a large network.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HardRows(NamedTuple):
 
 
 class Propositional(NamedTuple):
-    """Rows as clauses over the atoms, numbered from 1, and further variables."""
+    """Rows encoded as clauses over the atoms, numbered from 1, and further variables."""
 
     clause: list[list[int]]
     row: np.ndarray  # int64[num_clauses], the row of each clause
@@ -56,9 +56,9 @@ class Propositional(NamedTuple):
 
 
 def find_core(network: Network) -> np.ndarray | None:
-    """Hard clauses and blocks (numbered after all clauses) that no world satisfies together.
+    """Find hard clauses and blocks (numbered after all clauses) that no world satisfies together.
 
-    int64[...], in order; None if there is a world or none was ruled out.
+    Return int64[...], in order; None if a world exists or the search ended without a result.
     """
     number, rows = collect_hard_rows(network)
     clauses = encode_rows(rows)
@@ -68,7 +68,7 @@ def find_core(network: Network) -> np.ndarray | None:
 
 
 def find_world(network: Network, near: np.ndarray | None = None) -> np.ndarray | None:
-    """bool[num_atoms], a world that satisfies the hard clauses and blocks, if one is found.
+    """Find a world bool[num_atoms] that satisfies the hard clauses and blocks.
 
     The search tries the values of `near`, bool[num_atoms], first.
     """
@@ -85,7 +85,7 @@ def find_world(network: Network, near: np.ndarray | None = None) -> np.ndarray |
 
 
 def collect_hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
-    """The numbers of hard clauses and of blocks, which come after all clauses, and the rows."""
+    """Return the hard clauses and blocks with their numbers; blocks follow all clauses."""
     hard = np.flatnonzero(network.weight_id < 0)
     number = np.concatenate((hard, network.num_clauses + np.arange(network.num_blocks)))
     return number, HardRows(
@@ -98,9 +98,9 @@ def collect_hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
 
 
 def encode_rows(rows: HardRows) -> Propositional:
-    """Clauses that say what the rows say; propagation finds as much in them.
+    """Encode the rows as clauses, such that unit propagation is complete on blocks.
 
-    At most one of a₁ … a_n is true by a ladder of variables s_i, "one of a₁ … a_i is true":
+    "At most one of a₁ … a_n" uses a ladder of variables s_i, "one of a₁ … a_i is true":
     a_i ⇒ s_i, s_i ⇒ s_{i+1} and s_i ⇒ ¬a_{i+1}.
     """
     literal, atom = rows.literal.tolist(), rows.block_atom.astype(np.int64) + 1
@@ -128,7 +128,7 @@ def encode_rows(rows: HardRows) -> Propositional:
 
 
 def new_solver(clauses: Iterable[list[int]]) -> Glucose42:
-    """A solver with these clauses."""
+    """Create a solver with these clauses."""
     from pysat.solvers import Glucose42
 
     return Glucose42(bootstrap_with=clauses)
@@ -137,7 +137,7 @@ def new_solver(clauses: Iterable[list[int]]) -> Glucose42:
 def solve_within_budget(
     solver: Glucose42, num_atoms: int, assumed: Iterable[int] = ()
 ) -> bool | None:
-    """Whether there is a world in which the assumed literals hold; None if that takes too long."""
+    """Return whether a world satisfies the assumed literals; None if the budget ends."""
     solver.prop_budget(MAX_PROPAGATIONS + 10 * num_atoms)
     solver.conf_budget(MAX_CONFLICTS)
     found: bool | None = solver.solve_limited(assumptions=list(assumed))
@@ -145,7 +145,7 @@ def solve_within_budget(
 
 
 def minimise_core(clauses: Propositional) -> np.ndarray:
-    """int64[...], rows that no world satisfies together, in order; all rows are known to."""
+    """Return int64[...], a minimal set of contradictory rows, given that all rows contradict."""
     first = clauses.num_variables + 1
     selected = zip(clauses.clause, (-first - clauses.row).tolist(), strict=True)
     solver = new_solver([selector, *clause] for clause, selector in selected)
@@ -170,7 +170,7 @@ def minimise_core(clauses: Propositional) -> np.ndarray:
 
 
 def contradiction_error(network: Network, component: int) -> LapisError:
-    """The error of a component without a world: it names atoms of a core, if one is found."""
+    """Create the error for a component without a world, with atoms of a core if one is found."""
     core = find_core(network)
     if core is None:
         return contradiction_over(network, np.flatnonzero(network.component == component))
@@ -190,7 +190,7 @@ def contradiction_over(network: Network, atoms: np.ndarray) -> LapisError:
 
 
 def row_atoms(network: Network, core: np.ndarray) -> np.ndarray:
-    """int64[...], the atoms of hard clauses and blocks, in order."""
+    """Return int64[...], the atoms of hard clauses and blocks, in order."""
     _, literal = take_rows(network.clause_start, network.literal, core[core < network.num_clauses])
     blocks = core[core >= network.num_clauses] - network.num_clauses
     _, members = take_rows(network.block_start, network.block_atom, blocks)

@@ -19,7 +19,7 @@ cannot be true was true in half of the samples. Where no climb ends so, there is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -207,13 +207,13 @@ def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:
     check_atoms(problem, memory_limit(max_memory))
     numbered = number_unknown_atoms(apply_blocks(problem), problem.domains)
     blocks = network_blocks(problem, numbered)
-    return network_of_atoms(
+    network = network_of_atoms(
         build_atom_table(numbered),
         problem.weight_table.value,
         np.zeros(len(problem.weight_table)),
-        block_start=blocks.start,
-        block_atom=blocks.atom,
-        block_exact=blocks.exact,
-        domains=problem.domains,
-        signatures=problem.model.predicates,
+        problem.domains,
+        problem.model.predicates,
+    )
+    return replace(
+        network, block_start=blocks.start, block_atom=blocks.atom, block_exact=blocks.exact
     )
