@@ -242,7 +242,7 @@ class GroundBlocks(NamedTuple):
 def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> GroundBlocks:
     """Group unknown atoms by their arguments outside the block positions.
 
-    After `close_blocks` no other atom of such a block is true. An at-most-one block of one atom
+    After `apply_blocks` no other atom of such a block is true. An at-most-one block of one atom
     restricts nothing and is left out.
     """
     lengths, members, exact = [np.empty(0, np.int64)], [np.empty(0, np.int32)], []
