@@ -203,7 +203,9 @@ def test_who_may_not_create_a_schema_is_told_why_one_is_needed(postgres_url: str
     with open_store(postgres_url) as store:
         store.execute("CREATE ROLE reader LOGIN")
         try:
-            with pytest.raises(LapisError, match=r"permission denied(.|\n)*creates a schema for its tables"):
+            with pytest.raises(
+                LapisError, match=r"permission denied(.|\n)*creates a schema for its tables"
+            ):
                 open_store(postgres_url.replace("postgres:@", "reader:@"))
         finally:
             store.execute("DROP ROLE reader")
