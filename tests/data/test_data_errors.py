@@ -99,7 +99,7 @@ def test_many_mistakes_are_capped():
         ("A = f(x)\n!A = f(x)", 'A = f("x") is both true and false'),
         (
             "A = f(x)\nB = f(x)",
-            'a function has one value, but the data says A = f("x") and B = f("x")',
+            'a function has one value, but the data states A = f("x") and B = f("x")',
         ),
     ],
 )

@@ -288,11 +288,11 @@ def test_frames_round_trip(data: st.DataObject):
 @pytest.mark.parametrize(
     ("name", "frame", "message"),
     [
-        ("P", None, "P: a NoneType is no frame"),
-        ("P", [1, 2], "P: a list is no frame"),
-        ("P", {"a": [1]}, "P: a dict is no frame"),
+        ("P", None, "P: a NoneType is not a frame"),
+        ("P", [1, 2], "P: a list is not a frame"),
+        ("P", {"a": [1]}, "P: a dict is not a frame"),
         # Two facts P(A, B) and P(C, D), or is each row a column? DuckDB says the latter.
-        ("P", np.array([["A", "B"], ["C", "D"]]), "P: a ndarray is no frame"),
+        ("P", np.array([["A", "B"], ["C", "D"]]), "P: a ndarray is not a frame"),
         ("P", pd.DataFrame(), "P: Invalid Input Error: Need a DataFrame with at least one column"),
         (3, pd.DataFrame({"a": [1]}), "3 does not name a table of facts"),
         ("", pd.DataFrame({"a": [1]}), "'' does not name a table of facts"),
@@ -305,5 +305,5 @@ def test_what_is_no_frame_is_told(name: str, frame: pd.DataFrame, message: str):
 
 
 def test_unknown_kind_of_frames():
-    with pytest.raises(LapisError, match="there is no kind of frames 'excel'"):
+    with pytest.raises(LapisError, match="unknown kind of frames 'excel'"):
         Database.parse("P(a)").to_frames("excel")  # type: ignore[arg-type]

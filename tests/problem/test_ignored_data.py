@@ -19,8 +19,8 @@ MODEL = "Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)\n"
 KNOWN = "Smokes(Ann) Cancer(Ann) Smokes(Bob)\n"
 FOREIGN = "Height(Ann, 172)\nHeight(Bob, 180)\n!Married\ncolour = {Red, Green}\n"
 IGNORED = (
-    "the model does not declare 'Height' (2 facts), 'Married' (1 fact), the type 'colour': "
-    "this data is ignored\n    --strict (strict=True) refuses it instead"
+    "ignored data that the model does not declare: 'Height' (2 facts), 'Married' (1 fact), "
+    "the type 'colour'\n    --strict (strict=True) makes this an error"
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

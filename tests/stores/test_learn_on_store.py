@@ -129,11 +129,11 @@ def test_what_an_engine_does_not_do(options: dict[str, object], message: str) ->
 def test_what_is_many_is_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
     model = lapis.parse("Friends(person,person)\n1 Friends(x,y)")
     data = lapis.Database.parse("Friends(A,B) Friends(B,C)")
-    monkeypatch.setattr(lazy_database, "MOST_FETCHED", 1)
+    monkeypatch.setattr(lazy_database, "MAX_FETCHED", 1)
     [example] = build_examples(model, [data])
     with open_store("duckdb") as store:
         placed = place_problem(example.complete, store)
-        with pytest.raises(TooLarge, match="this needs the 2 facts of 'Friends' here"):
+        with pytest.raises(TooLarge, match="this needs the 2 facts of 'Friends' in memory"):
             placed.evidence["Friends"].true  # noqa: B018
         with pytest.raises(TooLarge, match="the 3 constants of type 'person'"):
             placed.domains["person"].constants  # noqa: B018

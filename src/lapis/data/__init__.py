@@ -1,4 +1,4 @@
-"""Relational data: constants interned per type, relations as integer columns, files and frames."""
+"""Files and frames → databases: constants interned per type, relations as integer columns."""
 
 from lapis.data.binding import bind, merge
 from lapis.data.database import Database, Domain, Relation

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Write files and folders atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lapis.errors import LapisError
 
 @contextmanager
 def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
-    """A temporary place in the same directory that takes the path's name once all went well."""
+    """Yield a temporary path in the same directory that replaces `path` if the block succeeds."""
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
@@ -33,13 +33,13 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """A file of a text."""
+    """Write a text file atomically."""
     with whole_path(Path(path)) as place:
         place.write_text(text, encoding="utf-8")
 
 
 def require_writable(path: Path | None) -> None:
-    """Refuse a place for a result that cannot be written: now, not after hours."""
+    """Raise if a result cannot be written, before the work that computes it."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise unwritable(path, "it is a folder" if path.is_dir() else f"no folder {path.parent}")
 

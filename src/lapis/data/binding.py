@@ -1,9 +1,9 @@
 """Bind a database to a model, and merge databases.
 
-Binding gives arguments the model's types and constants codes within them. The constants of a type
-are those the model names, then those the data declares for it, then those in its facts in the order
-in which they first appear. Merging joins several databases into one world: constants with the same
-name are the same.
+Binding gives arguments the types of the model, and constants their codes. The constants of a type
+are those that the model names, then those that the data declares, then those of its facts in the
+order of first occurrence. Merging joins databases into one world: constants with the same name are
+the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lapis.language.model import Model, Predicate
 
 
 def bind(database: Database, model: Model) -> Database:
-    """The database over the model's types, with a relation for each of its predicates."""
+    """Return the database over the model's types, with a relation for each predicate."""
     if isinstance(database, LazyDatabase):
         return database.bind(model)
     raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
@@ -40,9 +40,9 @@ def bind(database: Database, model: Model) -> Database:
 def keep_known(
     databases: Sequence[Database], model: Model, *, strict: bool = False
 ) -> tuple[list[Database], list[Warning]]:
-    """The databases without what the model does not declare, and a warning that names it.
+    """Drop predicates and types that the model does not declare; return a warning that names them.
 
-    What is spelt almost as the model does is a mistake and raised; so is everything if `strict`.
+    Raises if a name is close to one of the model, or, if `strict`, for every dropped name.
     """
     errors: list[LapisError] = []
     num_facts: dict[str, int] = {}  # of predicates left out
@@ -76,16 +76,16 @@ def keep_known(
 
 
 def _ignored(num_facts: dict[str, int], types: list[str]) -> list[Warning]:
-    """One warning about all that is left out."""
+    """Return one warning about all ignored data."""
     parts = [f"{name!r} ({n:,} fact{'s' * (n != 1)})" for name, n in num_facts.items()]
     parts += [f"the type {name!r}" for name in types]
     if not parts:
         return []
     return [
         Warning(
-            f"the model does not declare {', '.join(parts)}: this data is ignored",
+            f"ignored data that the model does not declare: {', '.join(parts)}",
             "ignored-data",
-            hint="--strict (strict=True) refuses it instead",
+            hint="--strict (strict=True) makes this an error",
         )
     ]
 
@@ -137,7 +137,7 @@ def _bind_relation(
 
 
 def _predicate_errors(database: Database, model: Model) -> list[LapisError]:
-    """What the model does not know, or knows differently."""
+    """Return errors for predicates that the model lacks or declares differently."""
     wrong = {
         _relation_shape(relation): relation
         for relation in database.relations.values()
@@ -178,7 +178,7 @@ def _unknown_predicate(name: str, model: Model, span: Span | None) -> LapisError
 
 
 def _name_span(span: Span | None, name: str) -> Span | None:
-    """The predicate's name within the span of a fact (a function's value may hold it too)."""
+    """Return the span of the predicate's name in a fact; for a function the whole fact."""
     if span is None or "=" in span.source.text[span.start : span.end]:
         return span
     start = span.source.text.index(name, span.start)
@@ -199,7 +199,7 @@ def _wrong_kind(predicate: Predicate, span: Span | None) -> LapisError:
 
 def _wrong_arity(predicate: Predicate, shape: Shape, span: Span | None) -> LapisError:
     _, function, arity = shape
-    # A table has a column for a function's value, a fact of a text has it before the =.
+    # The value of a function is a column of a table, but stands before the = in a text.
     given, expected = arity - function, predicate.arity - (function and predicate.function)
     return LapisError(
         f"{predicate.name} has {expected} argument{'s' * (expected != 1)}, but {given} in the data",
@@ -233,7 +233,7 @@ def _unknown_type(database: Database, name: str, model: Model) -> LapisError:
 
 
 def merge(databases: Sequence[Database]) -> Database:
-    """The union of all facts. A fact that two databases contradict each other on is an error."""
+    """Merge databases into one world; raise if facts contradict each other."""
     if not databases:
         raise LapisError("there is no database to merge", code="no-data")
     origins = tuple(origin for database in databases for origin in database.origins)
@@ -268,12 +268,12 @@ def merge(databases: Sequence[Database]) -> Database:
 
 
 def translation(source: Domain, target: Domain) -> np.ndarray:
-    """int32[len(source)]: the code in the target of each constant of the source."""
+    """Return int32[len(source)]: the code in the target of each constant of the source."""
     return np.fromiter(map(target.index.__getitem__, source.constants), np.int32, len(source))
 
 
 def recode(rows: np.ndarray, maps: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows with the codes of argument i replaced by maps[i] of them; no longer sorted."""
+    """Replace the codes of argument i by maps[i] of them; the rows are no longer sorted."""
     new = np.empty_like(rows)
     for argument, codes in enumerate(maps):
         new[:, argument] = codes[rows[:, argument]]
@@ -281,7 +281,7 @@ def recode(rows: np.ndarray, maps: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def seen_order(database: Database, type_name: str) -> np.ndarray:
-    """int64[size]: the order in which the data mentions a domain's constants."""
+    """Return int64[size]: the order in which the data mentions the constants of a domain."""
     known = database.first_seen.get(type_name)
     return np.arange(len(database.domains[type_name])) if known is None else known
 
@@ -289,7 +289,7 @@ def seen_order(database: Database, type_name: str) -> np.ndarray:
 def _merge_domains(
     databases: Sequence[Database],
 ) -> tuple[dict[str, Domain], dict[str, np.ndarray]]:
-    """Constants of the first database first; each database is seen after those before it."""
+    """Merge domains and orders of occurrence; later databases come after earlier ones."""
     places: dict[str, dict[str, int]] = {}
     offset = 0
     for database in databases:

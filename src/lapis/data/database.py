@@ -38,7 +38,7 @@ class Domain:
 
     @cached_property
     def names(self) -> np.ndarray:
-        """object[size], the constants, to be taken by arrays of codes."""
+        """object[size], the constants, to be indexed by arrays of codes."""
         names = np.empty(len(self.constants), object)
         names[:] = self.constants
         return names
@@ -59,7 +59,7 @@ def empty_tuples(arity: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Relation:
-    """What the data says of one predicate. Rows are unique and sorted lexicographically."""
+    """The facts of one predicate. Rows are unique and sorted lexicographically."""
 
     predicate: str
     types: tuple[str, ...]
@@ -74,11 +74,11 @@ class Relation:
 
     @property
     def num_stated(self) -> int:
-        """Facts, of whatever truth."""
+        """The number of facts, true, false and unknown."""
         return len(self.true) + len(self.false) + len(self.unknown)
 
     def stated(self) -> tuple[tuple[int, np.ndarray], ...]:
-        """The rows of each truth: TRUE, FALSE and UNKNOWN."""
+        """Return the rows of each truth value: TRUE, FALSE and UNKNOWN."""
         return (TRUE, self.true), (FALSE, self.false), (UNKNOWN, self.unknown)
 
     def __eq__(self, other: object) -> bool:
@@ -104,8 +104,8 @@ class Database:
     Smokes     Smokes.0                 1      0        0        1
     Friends    Friends.0, Friends.1     1      1        0     0.25
 
-    Data alone does not say which arguments share a type. Until it is bound to a model, argument
-    i of predicate P has a domain "P.i" of its own.
+    Data alone does not determine which arguments share a type. Until it is bound to a model,
+    argument i of predicate P has its own domain "P.i".
     """
 
     domains: Mapping[str, Domain]
@@ -121,7 +121,7 @@ class Database:
         """Read facts from `.db` and `.db.gz` files, CSV and Parquet files, or folders of these.
 
         A table (CSV with a header row, or Parquet) is named after its predicate and has a column
-        for each argument; `P.false.csv` and `P.unknown.csv` hold negated and unknown facts.
+        for each argument; `P.false.csv` and `P.unknown.csv` have negated and unknown facts.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Database:
         Raises
         ------
         LapisError
-            If the text is wrong; all mistakes are reported together.
+            If the text has errors; all are reported together.
         """
         from dataclasses import replace
 
@@ -178,9 +178,9 @@ class Database:
         Parameters
         ----------
         frames
-            A frame for each predicate. Columns are arguments in order, whatever their names; values
-            become constants by their text. Keys `P.false` and `P.unknown` give negated and unknown
-            facts. Frames of Spark and ibis are run, and their rows are fetched.
+            A frame for each predicate. Columns are the arguments in order; their names are
+            ignored, and values are converted to text. Keys `P.false` and `P.unknown` give negated
+            and unknown facts. Rows of frames of Spark and ibis are fetched.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class Database:
         Raises
         ------
         LapisError
-            If a value is no frame, or facts contradict each other.
+            If a value is not a frame, or facts contradict each other.
         """
         from lapis.data.formats.table_files import from_frames
 
@@ -206,8 +206,8 @@ class Database:
         Parameters
         ----------
         queries
-            A query for each predicate, which may read whatever DuckDB does: Parquet globs, CSV,
-            attached databases.
+            A query for each predicate. It may read everything that DuckDB reads: Parquet globs,
+            CSV, attached databases.
         connection
             A DuckDB connection, a Spark session or a backend of ibis that runs the queries; a new
             DuckDB connection if absent.
@@ -254,8 +254,8 @@ class Database:
         Parameters
         ----------
         path
-            A `.db` or `.db.gz` file, or with a format a folder that does not exist yet. It appears
-            whole or not at all.
+            A `.db` or `.db.gz` file, or with a format a folder that does not exist yet. It is
+            written atomically.
         format
             "csv" or "parquet" for a folder of tables.
 
@@ -269,7 +269,7 @@ class Database:
         write_database(self, Path(path), format)
 
     def describe(self) -> Description:
-        """A table of the predicates: types, number of facts, density. Print it, or show it."""
+        """Return a table of the predicates: types, numbers of facts, density."""
         return Description(self)
 
     def decode(self, relation: Relation, rows: np.ndarray) -> list[tuple[str, ...]]:
@@ -311,7 +311,7 @@ class Database:
         return [domain.names[rows[:, i]] for i, domain in enumerate(domains)]
 
     def facts(self) -> Iterator[tuple[str, tuple[str, ...], bool | None]]:
-        """Predicate, constants and truth (None: unknown) of all that the data states."""
+        """Yield the predicate, constants and truth value (None: unknown) of each fact."""
         for relation in self.relations.values():
             for truth, rows in relation.stated():
                 value = None if truth == UNKNOWN else truth == TRUE
@@ -336,7 +336,7 @@ HEADINGS = ("predicate", "types", "true", "false", "unknown", "density")
 NUM_TEXT_COLUMNS = 2  # aligned to the left; the others are numbers
 
 
-class Row(NamedTuple):
+class DescriptionRow(NamedTuple):
     predicate: str
     types: tuple[str, ...]
     true: int
@@ -352,17 +352,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """Prints as a text table; a notebook shows it as HTML."""
+    """A table of predicates, printed as text or shown as HTML in a notebook."""
 
     database: Database
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DescriptionRow]:
         return [self._row(relation) for relation in self.database.relations.values()]
 
-    def _row(self, relation: Relation) -> Row:
+    def _row(self, relation: Relation) -> DescriptionRow:
         num_atoms = prod(len(self.database.domains[name]) for name in relation.types)
-        return Row(
+        return DescriptionRow(
             relation.predicate,
             relation.types,
             len(relation.true),

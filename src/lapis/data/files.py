@@ -1,9 +1,7 @@
-"""Read databases from paths: one world from all of them, or a world from each.
+"""Read and write databases: files of facts, files and folders of tables.
 
-Texts of facts are read a chunk at a time. Every name of a text is interned once. Each fact
-keeps its place in the text, and constants are put in the order of their places at the end.
-
-Databases to files. A file or folder appears whole or not at all.
+A text of facts is read in chunks. Every name is interned once. Each fact keeps its offset in the
+text, and at the end constants are ordered by their first offset. Files are written atomically.
 """
 
 from __future__ import annotations
@@ -43,13 +41,13 @@ from lapis.language.names import format_constant
 
 
 def read_paths(paths: Sequence[Path]) -> Database:
-    """All paths as one world."""
+    """Read all paths as one world."""
     worlds = [_read_path(path) for path in paths]
     return worlds[0] if len(worlds) == 1 else merge(worlds)
 
 
 def read_worlds(paths: Iterable[str | Path]) -> list[Database]:
-    """Each path as a world of its own, with its own constants."""
+    """Read each path as a world with its own constants."""
     return [_read_path(Path(path)) for path in paths]
 
 
@@ -72,7 +70,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_fact_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES) -> Database:
-    """The database that a text of facts states."""
+    """Read a text of facts."""
     found = _Collected()
     try:
         with open_origin(origin) as stream:
@@ -88,7 +86,7 @@ def read_fact_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES) -> Databas
 
 
 class _Malformed(Exception):
-    """There is a mistake; a second reading finds and explains all of them."""
+    """The text has errors; a second reading finds and explains all of them."""
 
 
 def _collect_stream(found: _Collected, stream: BinaryIO, chunk_bytes: int) -> None:
@@ -105,7 +103,7 @@ def _collect_stream(found: _Collected, stream: BinaryIO, chunk_bytes: int) -> No
 
 
 def _line_chunks(stream: BinaryIO, chunk_bytes: int) -> Iterator[bytes]:
-    """The stream in pieces that end with a newline."""
+    """Yield the stream in pieces that end with a newline."""
     start = stream.read(len(BYTE_ORDER_MARK))
     tail = b"" if start == BYTE_ORDER_MARK else start
     while block := stream.read(chunk_bytes):
@@ -124,7 +122,7 @@ Kind = tuple[int, str, bool, int]  # truth, predicate, function, arity
 
 @dataclass
 class _Collected:
-    """Names interned and facts coded so far."""
+    """The interned names and coded facts so far."""
 
     index: defaultdict[bytes, int] = field(default_factory=defaultdict)
     coded: dict[Kind, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
@@ -140,7 +138,7 @@ class _Collected:
         self.coded.setdefault(kind, []).append((rows, places))
 
     def groups(self) -> list[FactGroup]:
-        """The facts by kind, kinds in the order of their first facts."""
+        """Return the facts by kind, in the order of the first fact of each kind."""
         groups = []
         for kind, parts in self.coded.items():
             rows, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -149,9 +147,9 @@ class _Collected:
 
 
 def _collect_text(found: _Collected, text: str, offset: int) -> int | None:
-    """Collect what a text at an offset states.
+    """Add the facts of a text that starts at `offset`.
 
-    Returns the character at which something begins that the text leaves unfinished.
+    Returns the position of a comment or declaration that the text does not finish, or None.
     """
     names: list[bytes] = []
     starts: dict[Kind, list[int]] = {}
@@ -189,7 +187,7 @@ def write_database(
         _write_text(database, path)
     else:
         raise LapisError(
-            f"{path}: do not know how to write this",
+            f"{path}: unknown file format",
             code="unknown-format",
             hint="write to a .db or .db.gz file, or give format='csv' or format='parquet'",
         )
@@ -204,7 +202,7 @@ def _write_text(database: Database, path: Path) -> None:
                 hint="write a folder of tables, or rename the predicate",
             )
     with whole_path(path) as temporary, temporary.open("wb") as raw:
-        # No name and no time in the header, so that the same data gives the same bytes.
+        # No file name and time in the header: the same data gives the same bytes.
         zipped = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
         with io.TextIOWrapper(zipped, "utf-8", newline="\n") as stream:
             stream.writelines(_lines(database))
@@ -213,7 +211,7 @@ def _write_text(database: Database, path: Path) -> None:
 def _lines(database: Database) -> Iterator[str]:
     for name, constants in known_types(database).items():
         yield f"{name} = {{{', '.join(map(format_constant, constants))}}}\n"
-    written = {name: _written(domain) for name, domain in database.domains.items()}
+    written = {name: _format_constants(domain) for name, domain in database.domains.items()}
     for relation in database.relations.values():
         names = [written[type_name] for type_name in relation.types]
         for sign, rows in (("", relation.true), ("!", relation.false), ("?", relation.unknown)):
@@ -221,7 +219,7 @@ def _lines(database: Database) -> Iterator[str]:
                 yield from _format_rows(relation, sign, names, rows[start : start + ROWS_AT_ONCE])
 
 
-def _written(domain: Domain) -> np.ndarray:
+def _format_constants(domain: Domain) -> np.ndarray:
     written = np.empty(len(domain), object)
     written[:] = [format_constant(constant) for constant in domain.constants]
     return written
@@ -247,7 +245,7 @@ def _write_folder(database: Database, path: Path, format: Literal["csv", "parque
         raise LapisError(
             f"{path}: exists already",
             code="file-exists",
-            hint="a folder of tables is written to a new place, so that no old table stays in it",
+            hint="write a folder of tables to a new path",
         )
     with whole_path(path, folder=True) as temporary:
         write_tables(temporary, table_columns(database), format)

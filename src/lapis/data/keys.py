@@ -1,11 +1,11 @@
-"""Rows of integers packed into one int64 each (the mixed-radix key of a tuple), and set algebra.
+"""Pack rows of integers into int64 keys (mixed radix), and set algebra on sorted rows.
 
     key(c₁ … c_k) = (…(c₁·d₂ + c₂)·d₃ + …)·d_k + c_k
 
 Sorting keys sorts rows lexicographically, 10 to 20 times faster than np.lexsort or
-np.unique(axis=0), and rows without columns need no special case: they all have key 0. Where the
-product of the radices passes 2⁶², the columns read so far are replaced by their ranks among the
-rows at hand, which keeps the order and needs only log₂(rows) bits.
+np.unique(axis=0). Rows without columns have key 0. If the product of the radices exceeds 2⁶², the
+columns so far are replaced by their ranks among the rows, which keeps the order and needs only
+log₂(rows) bits.
 
 Sets of tuples are arrays int32[n, arity] whose rows are sorted and unique. Union, difference and
 membership are sorts or binary searches on keys.
@@ -23,15 +23,15 @@ LARGEST_KEY = 2**62
 
 
 def fits(sizes: Sequence[int]) -> bool:
-    """Whether the keys of all tuples over these domains are below 2⁶²."""
+    """Return whether the keys of all tuples over these domains are below 2⁶²."""
     return math.prod(sizes) <= LARGEST_KEY
 
 
 def pack(columns: Sequence[np.ndarray | None], sizes: Sequence[int], num_rows: int) -> np.ndarray:
-    """int64[num_rows], equal for equal rows and in their lexicographic order.
+    """Return int64[num_rows] keys, equal for equal rows and in their lexicographic order.
 
-    A missing column (None) adds nothing: the keys of two sets of columns that miss complementary
-    ones add up to the whole key, as long as the sizes fit.
+    A missing column (None) adds 0: if the sizes fit, the keys of two complementary sets of columns
+    add up to the whole key.
     """
     key: np.ndarray | None = None  # until a column is read
     span = 1
@@ -50,7 +50,7 @@ def pack(columns: Sequence[np.ndarray | None], sizes: Sequence[int], num_rows: i
 
 
 def unpack(key: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """int32[num_keys, len(sizes)], the inverse of `pack` where no ranks were needed."""
+    """Return int32[num_keys, len(sizes)]: the inverse of `pack` if no ranks were needed."""
     rows = np.empty((len(key), len(sizes)), np.int32)
     for position in range(len(sizes) - 1, 0, -1):
         key, rows[:, position] = np.divmod(key, sizes[position])
@@ -60,7 +60,7 @@ def unpack(key: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def distinct_keys(keys: np.ndarray, space: int) -> np.ndarray:
-    """int64[...], the keys that occur, in increasing order; they lie in 0 … space − 1."""
+    """Return the distinct keys in increasing order; they lie in 0 … space − 1."""
     if space > 4 * len(keys) + 1024:
         return np.unique(keys)
     present = np.zeros(space, bool)
@@ -69,18 +69,18 @@ def distinct_keys(keys: np.ndarray, space: int) -> np.ndarray:
 
 
 class SharedKeys(NamedTuple):
-    """Keys of several lists of rows, comparable among all of them."""
+    """Keys of several lists of rows, comparable across the lists."""
 
     parts: list[np.ndarray]  # int64[num_rows] each, in 0 … space − 1
     space: int
     sizes: tuple[int, ...]  # of the columns: one more than their largest value
-    ranked: bool  # ranks stand in, so that the keys cannot be unpacked
+    ranked: bool  # some columns were replaced by ranks: the keys cannot be unpacked
 
 
 def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
-    """Keys of rows given by their columns, equal and ordered as the rows of all parts are.
+    """Return keys of rows given by their columns, ordered as the rows of all parts.
 
-    The columns hold no negative numbers.
+    The columns have no negative numbers.
     """
     keys: list[np.ndarray] = [np.zeros(0, np.int64) for _ in parts]
     space, ranked = 1, False
@@ -105,9 +105,10 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
 
 
 def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first row with each number, and the numbers: equal rows alike, in their order.
+    """Number the distinct rows in their order; return the first row of each number, and the
+    numbers.
 
-    The columns may hold any 64-bit integers.
+    The columns may have any 64-bit integers.
     """
     if num_rows == 0 or not columns:
         return np.zeros(min(1, num_rows), np.int64), np.zeros(num_rows, np.int64)
@@ -125,9 +126,9 @@ def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarra
 
 
 def _from_zero(column: np.ndarray) -> np.ndarray:
-    """Numbers from 0 on, equal and ordered as those of the column."""
+    """Return non-negative numbers in the order of those of the column."""
     low, high = int(column.min()), int(column.max())
-    if high - low >= 2**32:  # the difference might not fit, and ranks are shorter
+    if high - low >= 2**32:  # the difference may overflow, and ranks are smaller
         return np.unique(column, return_inverse=True)[1]
     return column - low if low else column
 
@@ -139,7 +140,7 @@ def _ranks(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:
 
 
 def sorted_unique(rows: np.ndarray) -> np.ndarray:
-    """The set of the rows of int32[n, arity], in lexicographic order: int32[m, arity], m ≤ n."""
+    """Return the distinct rows of int32[n, arity] in lexicographic order."""
     rows = np.ascontiguousarray(rows, np.int32)
     if rows.shape[1] == 0:
         return rows[:1]
@@ -158,7 +159,7 @@ def sorted_unique(rows: np.ndarray) -> np.ndarray:
 
 
 def contains(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """bool[len(queries)]: which queries, in any order, are among the sorted unique rows."""
+    """Return bool[len(queries)]: which queries are among the sorted unique rows."""
     if not len(rows) or rows.shape[1] == 0:
         return np.full(len(queries), bool(len(rows)))
     keys, wanted = share_keys(rows.T, queries.T).parts
@@ -168,20 +169,20 @@ def contains(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 
 def difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The rows of left that are not in right, both sorted and unique."""
+    """Return the rows of left that are not in right, both sorted and unique."""
     return np.ascontiguousarray(left[~contains(right, left)])
 
 
 def intersection(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The rows of left that are in right, both sorted and unique."""
+    """Return the rows of left that are in right, both sorted and unique."""
     return np.ascontiguousarray(left[contains(right, left)])
 
 
 def exclusive(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The rows of one and not of the other, both sorted and unique."""
+    """Return the rows of exactly one side, both sorted and unique."""
     return union(difference(left, right), difference(right, left))
 
 
 def union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The rows of either, sorted and unique; the arguments may be in any order."""
+    """Return the rows of either side, sorted and unique; the arguments may be in any order."""
     return sorted_unique(np.concatenate([left, right]))

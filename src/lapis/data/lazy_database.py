@@ -1,7 +1,7 @@
-"""Data that is read when it is first looked at: rows and constants that may be in a database.
+"""Databases whose rows and constants are read on first use.
 
-The number of rows or constants is available without reading them. The arrays and names are fetched
-on first use, up to `MOST_FETCHED` of them. Larger ones are refused with their number.
+The numbers of rows and constants are available without reading them. Arrays and names are fetched
+on first use, at most `MAX_FETCHED` of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lapis.data.database import Database, Domain, Relation, empty_tuples
 from lapis.errors import TooLarge
 from lapis.language.model import Model
 
-MOST_FETCHED = 20_000_000  # rows or names that are brought here for code that needs them here
+MAX_FETCHED = 20_000_000  # rows or names that are fetched into memory
 
 
 class LazyRows(ABC):
@@ -30,12 +30,12 @@ class LazyRows(ABC):
 
     @abstractmethod
     def read(self) -> np.ndarray:
-        """int32[num_rows, arity], sorted."""
+        """Return int32[num_rows, arity], sorted."""
 
     def fetch(self, what: str) -> np.ndarray:
-        """The rows, if they are few enough for memory."""
-        if len(self) > MOST_FETCHED:
-            raise not_here(f"the {len(self):,} facts of {what!r}")
+        """Return the rows; raise TooLarge if there are too many."""
+        if len(self) > MAX_FETCHED:
+            raise too_many_to_fetch(f"the {len(self):,} facts of {what!r}")
         return self.read()
 
 
@@ -47,11 +47,11 @@ class LazyNames(ABC):
 
     @abstractmethod
     def read(self) -> np.ndarray:
-        """object[size], the names in the order of their codes."""
+        """Return object[size], the names in the order of their codes."""
 
     @abstractmethod
     def find(self, name: str) -> int | None:
-        """The code of a name."""
+        """Return the code of a name, None if it is unknown."""
 
 
 class LazyDomain(Domain):
@@ -68,8 +68,8 @@ class LazyDomain(Domain):
 
     @cached_property
     def names(self) -> np.ndarray:
-        if len(self) > MOST_FETCHED:
-            raise not_here(f"the {len(self):,} constants of type {self.name!r}")
+        if len(self) > MAX_FETCHED:
+            raise too_many_to_fetch(f"the {len(self):,} constants of type {self.name!r}")
         return self.stored.read()
 
     def read_names(self) -> None:
@@ -91,7 +91,7 @@ class LazyDomain(Domain):
 
 
 class _Index(Mapping[str, int]):
-    """Looks up one name at a time, as constants of formulas are."""
+    """A mapping that looks up one name at a time."""
 
     def __init__(self, stored: LazyNames) -> None:
         self._stored = stored
@@ -143,16 +143,16 @@ class LazyRelation(Relation):
 
 @dataclass(frozen=True)
 class LazyDatabase(Database):
-    """Relations that are read on first use, their constants numbered when bound to a model."""
+    """Relations that are read on first use; binding to a model numbers their constants."""
 
     @abstractmethod
     def bind(self, model: Model) -> Database:
-        """The database over the model's types, with a relation for each of its predicates."""
+        """Return the database over the model's types, with a relation for each predicate."""
 
 
-def not_here(what: str) -> TooLarge:
+def too_many_to_fetch(what: str) -> TooLarge:
     return TooLarge(
-        f"this needs {what} here, not on the engine; at most {MOST_FETCHED:,} are fetched",
+        f"this needs {what} in memory; at most {MAX_FETCHED:,} are fetched from the engine",
         code="not-on-engine",
-        hint="pseudo-likelihood, counts and their scores are computed where the data is",
+        hint="pseudo-likelihood and counts are computed on the engine",
     )

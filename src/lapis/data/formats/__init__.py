@@ -1,1 +1,1 @@
-"""Files, frames and tables ↔ Database."""
+"""Formats of data: texts of facts, tables and frames."""

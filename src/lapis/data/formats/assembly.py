@@ -1,7 +1,7 @@
-"""Coded facts to relations over provisional domains, one for each argument of each predicate.
+"""Build databases from coded facts.
 
-Data alone does not say which arguments share a type, so argument i of predicate P has a domain
-"P.i" of its own until the database is bound to a model.
+Data alone does not determine which arguments share a type. Argument i of predicate P has its own
+provisional domain "P.i" until the database is bound to a model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FactGroup(NamedTuple):
     function: bool
     arity: int
     rows: np.ndarray  # int32[num_facts, arity], codes in a list of names common to all groups
-    places: np.ndarray  # int64[num_facts], where each stands; facts lie more than arity apart
+    places: np.ndarray  # int64[num_facts], offsets of the facts; they differ by more than arity
 
     @property
     def shape(self) -> Shape:
@@ -34,7 +34,7 @@ class FactGroup(NamedTuple):
 
 
 def provisional_type(predicate: str, argument: int) -> str:
-    """A name that no type of a model can have."""
+    """Return a name that no type of a model can have."""
     return f"{predicate}.{argument}"
 
 
@@ -43,7 +43,7 @@ def is_provisional(type_name: str) -> bool:
 
 
 def known_types(database: Database) -> dict[str, tuple[str, ...]]:
-    """The constants of types that have a name: declared in the data, or bound to a model."""
+    """Return the constants of named types: declared in the data, or bound to a model."""
     bound = {
         name: domain.constants
         for name, domain in database.domains.items()
@@ -62,7 +62,7 @@ def build_database(
     declared: Mapping[str, tuple[str, ...]],
     origins: tuple[Origin, ...],
 ) -> Database:
-    """Relations in the order of the groups, constants of a domain as they first appear in it."""
+    """Build relations in the order of the groups, constants in the order of first occurrence."""
     check_uniform(((group.shape, len(group.rows)) for group in groups), origins)
     table = np.array(names, object)
     domains: dict[str, Domain] = {}
@@ -93,7 +93,7 @@ def build_database(
 def codes_by_place(
     values: np.ndarray, places: np.ndarray, bound: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct values as they first appear; each value's position among them; those places."""
+    """Return the distinct values by first place, each value's position, and the first places."""
     used, codes = dense_codes(values, bound)
     first = np.full(len(used), np.iinfo(np.int64).max)
     np.minimum.at(first, codes, places)
@@ -104,7 +104,7 @@ def codes_by_place(
 
 
 def dense_codes(values: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values in order, and for each value its position among them."""
+    """Return the distinct values in order, and the position of each value among them."""
     if len(values) * 16 < bound:
         used, position = np.unique(values, return_inverse=True)
         return used, position
@@ -116,7 +116,7 @@ def dense_codes(values: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]
 def build_relation(
     predicate: str, types: tuple[str, ...], rows: np.ndarray, truth: np.ndarray, function: bool
 ) -> Relation:
-    """A relation from rows with a truth each."""
+    """Build a relation from rows with a truth value each."""
 
     def having(value: int) -> np.ndarray:
         chosen = truth == value
@@ -130,7 +130,7 @@ def build_relation(
 
 
 def check_uniform(numbers: Iterable[tuple[Shape, int]], origins: Sequence[Origin]) -> None:
-    """Raise if a predicate has facts of several shapes; given how many there are of each."""
+    """Raise if a predicate has facts of several shapes; `numbers` are the facts of each shape."""
     count: dict[str, dict[Shape, int]] = {}
     for shape, number in numbers:
         shapes = count.setdefault(shape[0], {})
@@ -142,7 +142,7 @@ def check_uniform(numbers: Iterable[tuple[Shape, int]], origins: Sequence[Origin
 
 
 def _mixed_error(count: Mapping[Shape, int], places: Mapping[Shape, Span]) -> LapisError:
-    """One error for a predicate, at the rarest of its shapes, which is most likely the mistake."""
+    """Return an error at the rarest shape of a predicate, the most likely mistake."""
     usual, *_, rare = sorted(count, key=count.__getitem__, reverse=True)
     if usual[1] != rare[1]:
         message = f"{rare[0]} is used both as a function and as a predicate"
@@ -168,7 +168,7 @@ def _facts(number: int) -> str:
 
 
 def check_consistent(database: Database) -> None:
-    """Raise if a fact has two truths, or a function two values for the same arguments."""
+    """Raise if a fact has two truth values, or a function two values for the same arguments."""
     found: list[Contradiction] = []
     for relation in database.relations.values():
         stated = relation.stated()

@@ -1,7 +1,7 @@
-"""Why a text is not data, and where a fact stands in its source.
+"""Explain errors in data, and find facts in their sources.
 
-Reading keeps no spans, so that a good file costs nothing for the errors it does not have. Once
-something is wrong, the sources are read again, slowly, and everything wrong is reported.
+Reading keeps no spans, which makes correct files faster to read. If there is an error, the sources
+are read again and all errors are reported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reason(NamedTuple):
 
 
 def raise_syntax_errors(source: Source) -> None:
-    """Raise all mistakes of a text together; return if it has none."""
+    """Raise all syntax errors of a text together; return if it has none."""
     errors: list[LapisError] = []
     more = 0
     for item in scan_facts(source.text):
@@ -64,13 +64,13 @@ def raise_syntax_errors(source: Source) -> None:
 
 
 def with_remainder(errors: Sequence[LapisError], more: int) -> list[LapisError]:
-    """The errors shown, and how many are not."""
+    """Return the errors, and one more with the number of those omitted."""
     rest = [LapisError(f"and {more} more", code=errors[0].code)] if more else []
     return [*errors, *rest]
 
 
 def explain_mistake(text: str, mistake: Mistake | Unfinished) -> Reason:
-    """What is wrong with the text at the start of a mistake, as exactly as can be said."""
+    """Return the reason and the place of an error."""
     start = mistake.start
     if isinstance(mistake, Unfinished):
         if text.startswith("/*", start):
@@ -78,20 +78,7 @@ def explain_mistake(text: str, mistake: Mistake | Unfinished) -> Reason:
         brace = text.index("{", start)
         return Reason(start, brace + 1, "this type declaration is never closed", "close it with }")
     if number := _NUMBER.match(text, start):
-        if mistake.after_fact:
-            return Reason(
-                start,
-                number.end(),
-                "a number after a fact (the value of a hybrid domain) is not supported",
-                "write the value as a constant: Length(A1,0.5), or Value = f(A1)",
-            )
-        return Reason(
-            start,
-            number.end(),
-            "a number before a fact (soft evidence) is not supported",
-            "mark the fact unknown, ?Fact(A), and give its probability with "
-            '--soft-evidence "Fact(A)=0.7"',
-        )
+        return _explain_number(start, number.end(), mistake.after_fact)
     position = start + 1 if text[start] in "!?" else start
     position = _skip(text, position)
     if name := _NAME.match(text, position):
@@ -111,8 +98,25 @@ def explain_mistake(text: str, mistake: Mistake | Unfinished) -> Reason:
     )
 
 
+def _explain_number(start: int, end: int, after_fact: bool) -> Reason:
+    if after_fact:
+        return Reason(
+            start,
+            end,
+            "a number after a fact (the value of a hybrid domain) is not supported",
+            "write the value as a constant: Length(A1,0.5), or Value = f(A1)",
+        )
+    return Reason(
+        start,
+        end,
+        "a number before a fact (soft evidence) is not supported",
+        "mark the fact unknown, ?Fact(A), and give its probability with "
+        '--soft-evidence "Fact(A)=0.7"',
+    )
+
+
 def _explain_arguments(text: str, start: int, bracket: int) -> Reason:
-    """What is wrong in or after the bracketed constants that begin at `bracket`."""
+    """Explain an error in or after the bracketed constants that begin at `bracket`."""
     position = _skip(text, bracket + 1)
     if text.startswith(")", position):
         return _explain_end(text, position + 1)
@@ -145,12 +149,12 @@ def _explain_end(text: str, position: int) -> Reason:
         text,
         position,
         "expected the end of the line or a space after a fact",
-        "data holds plain facts; formulas belong to the model",
+        "data has only facts; formulas belong to the model",
     )
 
 
 def _explain_equation(text: str, start: int, position: int) -> Reason:
-    """What is wrong after the = of a function fact or a type declaration."""
+    """Explain an error after the = of a function fact or a type declaration."""
     if text.startswith("{", position):
         end = text.find("}", position)
         end = len(text) if end < 0 else end + 1
@@ -208,7 +212,7 @@ Shape = tuple[str, bool, int]  # predicate, function, arity with a function's va
 
 
 def find_shapes(origins: Iterable[Origin], wanted: set[Shape]) -> dict[Shape, Span]:
-    """The first fact of each wanted shape, in one pass over the sources."""
+    """Find the first fact of each wanted shape in one pass over the sources."""
     return _find_first(
         origins, wanted, lambda fact: (fact.predicate, fact.function, len(fact.constants))
     )
@@ -230,7 +234,7 @@ def _find_first(
 
 
 def find_declaration(origins: Iterable[Origin], type_name: str) -> Span | None:
-    """The first declaration of a type in the sources."""
+    """Find the first declaration of a type in the sources."""
     for origin in origins:
         if (source := source_text(origin)) is None:
             continue
@@ -244,12 +248,12 @@ Stated = tuple[str, tuple[str, ...], int]  # predicate, constants, truth
 
 
 def find_statements(origins: Iterable[Origin], wanted: set[Stated]) -> dict[Stated, Span]:
-    """Where each of the wanted facts is first stated, in one pass over the sources."""
+    """Find the first statement of each wanted fact in one pass over the sources."""
     return _find_first(origins, wanted, lambda fact: (fact.predicate, fact.constants, fact.truth))
 
 
 class Contradiction(NamedTuple):
-    """Two statements that cannot both be meant."""
+    """Two statements that contradict each other."""
 
     predicate: str
     function: bool
@@ -258,7 +262,7 @@ class Contradiction(NamedTuple):
 
 
 def raise_contradictions(origins: Sequence[Origin], found: Sequence[Contradiction]) -> None:
-    """Raise all contradictions together, each with both places; return if there is none."""
+    """Raise all contradictions together, each with both places; return if there are none."""
     if not found:
         return
     shown = found[:MAX_ERRORS]
@@ -273,7 +277,7 @@ def _contradiction_error(found: Contradiction, places: dict[Stated, Span]) -> La
     atom = format_atom(found.predicate, constants, found.function)
     if truth == other_truth:
         rival = format_atom(found.predicate, others, found.function)
-        message = f"a function has one value, but the data says {atom} and {rival}"
+        message = f"a function has one value, but the data states {atom} and {rival}"
         code = "data-two-values"
     else:
         message = f"{atom} is both {TRUTH_WORDS[truth]} and {TRUTH_WORDS[other_truth]}"

@@ -1,8 +1,8 @@
-"""The one place where data speaks SQL: columns of any table to codes and back, by DuckDB.
+"""Encode columns of tables as integers with DuckDB, and write tables.
 
-Interning is done inside DuckDB. The distinct values of a column, numbered in the order of their
-first row, are a table; joining it back gives the codes. Only the distinct names then become
-Python strings: 2.5 times faster than fetching the columns and interning them here.
+Constants are interned inside DuckDB: the distinct values of a column, numbered by their first row,
+are a table, and joining it back gives the codes. Only the distinct names become Python strings,
+which is 2.5 times faster than interning in Python.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 FACTS = "lapis_facts"  # temporary tables, dropped after use
 NAMES = "lapis_names_{}"
 
-EXACT = 2**53  # below it, a real number that is whole is exactly that integer
-NULLARY_COLUMN = "()"  # a table needs a column; this one says that there are no arguments
+EXACT = 2**53  # below it, floats represent integers exactly
+NULLARY_COLUMN = "()"  # the only column of a table without arguments
 
 
 class EncodedTable(NamedTuple):
-    """A table whose columns are each interned by themselves."""
+    """A table whose columns are interned separately."""
 
     constants: list[tuple[str, ...]]  # for each column, in order of first appearance
     first_row: list[np.ndarray]  # for each column, int64[num_constants], where each appears first
@@ -48,21 +48,21 @@ def open_duckdb() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def sql_errors(about: str) -> Iterator[None]:
-    """DuckDB's complaints as errors that say which table they are about."""
+    """Convert errors of DuckDB to LapisError, with the name of the table."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        # What is wrong; not our statement, nor options of DuckDB that nobody can give here.
-        said = re.split(r"\n+(?:LINE \d|Possible fixes:)", str(error))[0]
-        raise LapisError(f"{about}: {said}", code="data-table") from None
+        # The first part of the message, without our SQL and options of DuckDB.
+        message = re.split(r"\n+(?:LINE \d|Possible fixes:)", str(error))[0]
+        raise LapisError(f"{about}: {message}", code="data-table") from None
 
 
 def encode_tables(
     connection: duckdb.DuckDBPyConnection, predicate: str, selects: Sequence[tuple[int, str]]
 ) -> EncodedTable:
-    """Read queries, each with the truth its rows have, as one table of codes."""
+    """Read queries, each with the truth value of its rows, as one table of codes."""
     with sql_errors(predicate):
         tables = [_column_types(connection, query) for _, query in selects]
         arities = [0 if list(found) == [NULLARY_COLUMN] else len(found) for found in tables]
@@ -86,22 +86,22 @@ def encode_tables(
 
 
 def _column_types(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
-    """The SQL type of each column."""
+    """Return the SQL type of each column."""
     described = connection.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()
     return {name: kind for name, kind, *_ in described}
 
 
 def _select_texts(query: str, truth: int, kinds: Sequence[str]) -> str:
-    """The rows of a query as texts in columns c0, c1, …"""
+    """Return SQL that selects the rows of a query as texts in columns c0, c1, …."""
     columns = [f"c{column}" for column in range(len(kinds))]
     texts = [f"{_as_text(name, kind)} AS {name}" for name, kind in zip(columns, kinds, strict=True)]
     return f"SELECT {truth} AS truth, {', '.join(texts)} FROM ({query}) AS t({', '.join(columns)})"
 
 
 def _as_text(column: str, kind: str) -> str:
-    """A value as a constant; a real number that is whole is the integer.
+    """Return SQL that converts a value to a constant; whole floats become integers.
 
-    Pandas makes real numbers of integers as soon as one is missing. NaN is missing too.
+    Pandas converts integers to floats if one is missing. NaN is missing, too.
     """
     text = f"CAST({column} AS VARCHAR)"
     if kind not in ("FLOAT", "DOUBLE"):
@@ -139,7 +139,7 @@ def _encode(connection: duckdb.DuckDBPyConnection, predicate: str, arity: int) -
 
 
 def _refuse_missing(connection: duckdb.DuckDBPyConnection, predicate: str, column: int) -> None:
-    """Refuse the first of the tables that lacks constants in a column; tables follow each other."""
+    """Raise at the first table with missing values in a column."""
     query = (
         f"SELECT truth, count(*) - count(c{column}) AS missing, "
         f"min(rowid) FILTER (c{column} IS NULL) - min(rowid) FROM {FACTS} "
@@ -156,11 +156,11 @@ def _refuse_missing(connection: duckdb.DuckDBPyConnection, predicate: str, colum
 
 
 def select_file(path: Path) -> str:
-    """The query that reads a CSV or Parquet file, all columns in order."""
+    """Return SQL that reads all columns of a CSV or Parquet file."""
     name = _literal(str(path))
     if path.name.endswith(".parquet"):
         return f"SELECT * FROM read_parquet({name})"
-    # The header is read here, so that DuckDB has nothing to guess.
+    # The header is read here, because DuckDB would guess whether there is one.
     header = csv_header(path)
     columns = ", ".join(f"'c{column}': 'VARCHAR'" for column in range(len(header)))
     nullary = f' AS t("{NULLARY_COLUMN}")' if header == [NULLARY_COLUMN] else ""
@@ -171,7 +171,7 @@ def select_file(path: Path) -> str:
 
 
 def csv_header(path: Path) -> list[str]:
-    """The names of a file's columns."""
+    """Return the column names of a CSV file."""
     opening = gzip.open if path.name.endswith(".gz") else open
     try:
         with opening(path, "rt", encoding="utf-8-sig", newline="") as stream:
@@ -194,7 +194,7 @@ def csv_header(path: Path) -> list[str]:
 def write_tables(
     folder: Path, tables: Mapping[str, Mapping[str, np.ndarray]], format: Literal["csv", "parquet"]
 ) -> None:
-    """Write each table of columns of strings (object arrays) to a file of its name."""
+    """Write tables of strings (object arrays), each to a file of its name."""
     options = "FORMAT parquet"
     if format == "csv":
         options = "FORMAT csv, HEADER true, DELIMITER ',', QUOTE '\"', ESCAPE '\"', NULL ''"

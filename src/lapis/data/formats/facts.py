@@ -1,4 +1,4 @@
-"""The text of a `.db` file, exactly: facts, function facts, type declarations, comments.
+r"""Scan the text of a `.db` file: facts, function facts, type declarations, comments.
 
     text        = { fact | function | declaration | comment | white space }
     fact        = [ "!" | "?" ] predicate [ "(" [ constants ] ")" ]
@@ -10,8 +10,6 @@
 
 A fact stands on one line and ends at white space; declarations and block comments may span
 lines. A bare constant is any run of letters, digits and _ - ' . : of any case.
-
-Where data comes from, and how to read it again when something in it must be shown.
 """
 
 from __future__ import annotations
@@ -28,19 +26,19 @@ from lapis.data.database import FALSE, TRUE, UNKNOWN
 from lapis.errors import LapisError, Source, Span
 from lapis.language.names import parse_constant
 
-# A file of facts or of a table, or a text of facts that was never in a file.
+# A file of facts or of a table, or a text of facts.
 Origin = Path | Source
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def table_suffix(path: Path) -> str | None:
-    """The ending that makes a file a table of facts."""
+    """Return the suffix of a table file, None for other files."""
     return next((suffix for suffix in TABLE_SUFFIXES if path.name.endswith(suffix)), None)
 
 
 def open_origin(origin: Origin) -> BinaryIO:
-    """The bytes of a text of facts, decompressed."""
+    """Open a text of facts for reading bytes, decompressed."""
     if isinstance(origin, Source):
         return io.BytesIO(origin.text.encode())
     try:
@@ -62,7 +60,7 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 
 
 def source_text(origin: Origin) -> Source | None:
-    """The whole text of an origin, to point into; None if it is a table, not a text."""
+    """Read the text of an origin for error messages; None if it is a table."""
     if isinstance(origin, Source):
         return origin
     if table_suffix(origin):
@@ -78,7 +76,7 @@ def source_text(origin: Origin) -> Source | None:
         text = content.decode("utf-8-sig", errors="replace")
         start = len(content[: error.start].decode("utf-8-sig"))
         raise LapisError(
-            "this is not UTF-8 text",
+            "the file is not UTF-8 text",
             code="data-encoding",
             span=Span(Source(str(origin), text), start, start + 1),
             hint="save the file as UTF-8",
@@ -87,7 +85,7 @@ def source_text(origin: Origin) -> Source | None:
 
 SIGNS = {"": TRUE, "!": FALSE, "?": UNKNOWN}
 
-# Punctuation that ends a bare constant. Letters outside ASCII are allowed, spaces of any kind not.
+# Characters that end a bare constant. Letters outside ASCII are allowed, spaces are not.
 PUNCTUATION = '!"#$%&()*+,/;<=>?@[\\]^`{|}~'
 SPACE = r"[ \t\r\f\v]*+"
 NAME = r"[^\W\d][\w\-']*+"
@@ -146,7 +144,7 @@ class Unfinished(NamedTuple):
 
 
 def scan_facts(text: str) -> Iterator[Fact | Declaration | Mistake | Unfinished]:
-    """All that a text says, in order. After a mistake the scan goes on with the next line."""
+    """Yield the items of a text in order; after an error the scan continues with the next line."""
     position, size = 0, len(text)
     while True:
         if found := FACT.match(text, position):
@@ -190,7 +188,7 @@ def split_constants(arguments: str | None) -> tuple[str, ...]:
 
 
 def expand_ranges(text: str) -> tuple[str, ...] | None:
-    """The constants between braces, `1, ..., 4` written out; None if a range has no ends."""
+    """Return the constants between braces, ranges `1, ..., 4` expanded; None if a range is wrong."""
     elements = [found for found in ELEMENT.findall(text) if found]
     constants: dict[str, None] = {}
     for position, element in enumerate(elements):

@@ -1,11 +1,15 @@
-"""Databases from and to frames: pandas, polars, Arrow; from Spark and ibis, fetched as Arrow.
+"""Read facts from tables, and convert databases to tables.
 
-Facts in tables: a CSV or Parquet file, a frame, or a query for each predicate.
+A table is a CSV or Parquet file, a frame (pandas, polars, Arrow; Spark and ibis are fetched as
+Arrow) or a query. It is named after its predicate, and its columns are the arguments in order:
 
-A table is named after its predicate. `P.false` and `P.unknown` hold negated and unknown facts of
-P; `f.function` says that the last column is the value of a function; the one column of `t.type`
-declares constants of the type t. Columns are the arguments in order. A predicate without
-arguments has one column called "()", and holds if it has a row.
+    P             true facts of P
+    P.false       negated facts
+    P.unknown     unknown facts
+    f.function    facts of a function; the last column is its value
+    t.type        constants of the type t, in one column
+
+A predicate without arguments has one column called "()" and is true if there is a row.
 """
 
 from __future__ import annotations
@@ -38,13 +42,12 @@ from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.names import read_number
 
 if TYPE_CHECKING:
+    import duckdb
     import ibis
     import pandas
     import polars
     import pyarrow
     import pyspark.sql
-if TYPE_CHECKING:
-    import duckdb
 
 
 Frame: TypeAlias = Union["pandas.DataFrame", "polars.DataFrame", "pyarrow.Table"]
@@ -64,12 +67,12 @@ def from_frames(frames: Mapping[str, Frame | RemoteFrame]) -> Database:
 
 
 def is_remote(given: object) -> bool:
-    """Whether something belongs to Spark or ibis; neither is loaded to find out."""
+    """Return whether an object is of Spark or ibis, without importing these."""
     return type(given).__module__.partition(".")[0] in ("pyspark", "ibis")
 
 
 def run_queries(queries: Mapping[str, str], connection: RemoteConnection) -> Database:
-    """Facts from queries that Spark or a backend of ibis runs."""
+    """Read facts from queries that Spark or a backend of ibis runs."""
     frames: dict[str, RemoteFrame] = {}
     for name, query in queries.items():
         with _remote_errors(name):
@@ -78,17 +81,17 @@ def run_queries(queries: Mapping[str, str], connection: RemoteConnection) -> Dat
 
 
 def _local(name: str, frame: Frame | RemoteFrame) -> Frame:
-    """The rows, here."""
-    # None, a list, a dict; the rows of an array are columns to DuckDB.
+    """Return a frame that DuckDB can read; fetch one of Spark or ibis."""
+    # Not a frame: None, a list, a dict, or an array, whose rows DuckDB would take for columns.
     is_plain = type(frame).__module__ in ("builtins", "numpy")
     if not is_plain and not is_remote(frame):
         return frame
     fetch = getattr(frame, "toArrow", None) or getattr(frame, "to_pyarrow", None)
     if fetch is None:
         raise LapisError(
-            f"{name}: a {type(frame).__name__} is no frame",
+            f"{name}: a {type(frame).__name__} is not a frame",
             code="data-table",
-            hint="frames are of pandas, polars, Arrow, Spark or ibis",
+            hint="use a frame of pandas, polars, Arrow, Spark or ibis",
         )
     with _remote_errors(name):
         return fetch()
@@ -96,12 +99,12 @@ def _local(name: str, frame: Frame | RemoteFrame) -> Frame:
 
 @contextmanager
 def _remote_errors(name: str) -> Iterator[None]:
-    """What Spark or ibis, or an engine behind it, has to say, as an error about the table."""
+    """Convert errors of Spark, ibis or an engine behind it to LapisError."""
     try:
         yield
     except Exception as error:
-        said = str(error).strip().partition("\n")[0]
-        raise LapisError(f"{name}: {said}", code="data-table") from error
+        message = str(error).strip().partition("\n")[0]
+        raise LapisError(f"{name}: {message}", code="data-table") from error
 
 
 def to_frames(
@@ -109,9 +112,9 @@ def to_frames(
 ) -> dict[str, Frame]:
     if kind not in ("pandas", "polars", "arrow"):
         raise LapisError(
-            f"there is no kind of frames {kind!r}",
+            f"unknown kind of frames {kind!r}",
             code="unknown-option",
-            hint="kinds are pandas, polars and arrow",
+            hint="use pandas, polars or arrow",
         )
     return {name: _frame(columns, kind) for name, columns in table_columns(database).items()}
 
@@ -144,7 +147,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """`P`, `P.false`, `f.function`, `f.function.unknown`."""
+        """Parse `P`, `P.false`, `f.function` or `f.function.unknown`."""
         predicate, *marks = text.split(".") if isinstance(text, str) else [""]
         function = marks[:1] == ["function"]
         truths = marks[function:]
@@ -167,7 +170,7 @@ class TableName(NamedTuple):
 
 
 def read_folder(folder: Path) -> Database:
-    """All tables of a folder."""
+    """Read all tables of a folder."""
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     tables = [path for path in paths if table_suffix(path)]
     strays = [path for path in paths if path.name.endswith((".db", ".db.gz"))]
@@ -183,7 +186,7 @@ def read_folder(folder: Path) -> Database:
 
 
 def read_tables(paths: Sequence[Path]) -> Database:
-    """CSV and Parquet files, each named after its predicate."""
+    """Read CSV and Parquet files, each named after its predicate."""
     files: dict[str, Path] = {}
     for path in paths:
         name = path.name.removesuffix(table_suffix(path) or "")
@@ -193,12 +196,12 @@ def read_tables(paths: Sequence[Path]) -> Database:
     with open_duckdb() as connection:
         queries = {name: select_file(path) for name, path in files.items()}
         found = encode_database(connection, queries, tuple(paths))
-    issue_warnings(_lost_rows(files, found))
+    issue_warnings(_suspicious_headers(files, found))
     return found
 
 
-def _lost_rows(files: Mapping[str, Path], found: Database) -> Iterator[Warning]:
-    """A warning for each CSV file whose header looks like facts: it has constants, or numbers."""
+def _suspicious_headers(files: Mapping[str, Path], found: Database) -> Iterator[Warning]:
+    """Yield a warning for each CSV file whose header has constants or numbers."""
     for name, path in files.items():
         if path.name.endswith(".parquet") or name.endswith(TYPE_MARK):
             continue
@@ -230,7 +233,7 @@ def from_sql(
 def encode_database(
     connection: duckdb.DuckDBPyConnection, queries: Mapping[str, str], origins: tuple[Origin, ...]
 ) -> Database:
-    """A database from a query for each table name."""
+    """Build a database from a query for each table name."""
     selects: dict[str, list[tuple[int, str]]] = {}
     is_function: dict[str, bool] = {}
     declared: dict[str, tuple[str, ...]] = {}
@@ -280,9 +283,9 @@ def _type_constants(
 
 
 def table_columns(database: Database) -> dict[str, dict[str, np.ndarray]]:
-    """The tables that hold a database: columns object[num_facts] of constants, by name.
+    """Return the tables of a database: columns object[num_facts] of constants, by name.
 
-    A predicate without any fact has an empty table, so that it is not forgotten.
+    A predicate without facts has an empty table, so that it is not lost.
     """
     tables: dict[str, dict[str, np.ndarray]] = {}
     for type_name, constants in known_types(database).items():
