@@ -1,7 +1,7 @@
-"""Everything a user can fix is a `LapisError`; anything else that escapes is a bug.
+"""Errors and warnings for users.
 
-An error knows where it is (a span of a source text), what kind it is (a stable code),
-and what to do about it (a hint). `str(error)` is what the user reads::
+A `LapisError` is something that the user can fix; any other exception is a bug. It has a stable
+code, the span of the source text and a hint. `str(error)` shows all of them::
 
     smoking.mln:4:5: unknown predicate 'Smoks'
         1.5 Smoks(x) => Cancer(x)
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-WIDEST = 400  # characters of a line that an error shows
+MAX_SHOWN = 400  # characters of a source line in an error
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Source:
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def line_column(self, offset: int) -> tuple[int, int]:
-        """One-based line and column of a character offset."""
+        """Return the one-based line and column of a character offset."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
@@ -59,13 +59,13 @@ class Span:
         return f"{self.source.name}:{line}:{column}"
 
     def underlined(self) -> list[str]:
-        """The source line and a row of carets below the span's part of it."""
+        """Return the source line, and a line of carets below the span."""
         line, column = self.source.line_column(self.start)
         text, before = self.source.line_text(line), column - 1
         width = max(1, min(self.end - self.start, len(text) - before))
-        if len(text) > WIDEST:  # a line of a generated file may be as long as the file
-            begin = max(0, min(before - WIDEST // 4, len(text) - WIDEST))
-            end = begin + WIDEST
+        if len(text) > MAX_SHOWN:  # generated files may have very long lines
+            begin = max(0, min(before - MAX_SHOWN // 4, len(text) - MAX_SHOWN))
+            end = begin + MAX_SHOWN
             text = "…" * (begin > 0) + text[begin:end] + "…" * (end < len(text))
             before += (begin > 0) - begin
             width = max(1, min(width, len(text) - before))
@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A second place worth showing with an error."""
+    """A second place that an error shows."""
 
     message: str
     span: Span | None = None
@@ -86,7 +86,7 @@ class Note:
 
 
 class LapisError(Exception):
-    """Something the user can mend. `code` is stable and names the kind of mistake."""
+    """An error that the user can fix. `code` is stable and names its kind."""
 
     exit_code = 1
 
@@ -107,7 +107,7 @@ class LapisError(Exception):
         self.notes = tuple(notes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An error of another process is raised here as it was there."""
+        """Support pickling, so that a worker's error is raised again with all fields."""
         return rebuild_error, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ def rebuild_error(
 
 
 class LapisErrors(LapisError):
-    """All mistakes of an input, reported in one go."""
+    """All errors of an input, reported together."""
 
     def __init__(self, errors: Sequence[LapisError]) -> None:
         super().__init__(errors[0].message, code=errors[0].code, span=errors[0].span)
@@ -141,14 +141,14 @@ class LapisErrors(LapisError):
 
 
 class TooLarge(LapisError):
-    """The work does not fit the limits given; carries an estimate and what to do instead."""
+    """The work exceeds the limits; the message has an estimate, the hint an alternative."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """Something legal that is probably not meant."""
+    """A legal construct that is probably a mistake."""
 
     message: str
     code: str
@@ -167,7 +167,7 @@ class Warning:
 
 
 class LapisWarning(UserWarning):
-    """How a `Warning` reaches the callers of the library; the command line prints it."""
+    """The Python warning of a `Warning`."""
 
     def __init__(self, warning: Warning) -> None:
         super().__init__(str(warning).removeprefix("warning: "))
@@ -175,9 +175,9 @@ class LapisWarning(UserWarning):
 
 
 def issue_warnings(found: Iterable[Warning]) -> None:
-    """Warn, as Python does, at the line outside the library that called it.
+    """Issue Python warnings that point to the line outside the library that called it.
 
-    Others may stand between functions of the library, as contextlib does.
+    Frames of other packages may lie between those of the library, such as contextlib.
     """
     package = __name__.partition(".")[0]
     frame, level, outside = sys._getframe(1), 1, 1
@@ -190,7 +190,7 @@ def issue_warnings(found: Iterable[Warning]) -> None:
 
 
 def raise_all(errors: Sequence[LapisError]) -> None:
-    """Raise nothing, the one error, or all of them together."""
+    """Raise the errors together, if there are any."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -198,7 +198,7 @@ def raise_all(errors: Sequence[LapisError]) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to a misspelt one, if any is close."""
+    """Return the known name that is most similar to a name, None if none is similar."""
     candidates = list(known)
     folded = {candidate.lower(): candidate for candidate in candidates}
     if name.lower() in folded:
@@ -208,13 +208,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A hint at the name that may have been meant; another one where none is close."""
+    """Return a hint with the most similar name, or `otherwise` if none is similar."""
     close = did_you_mean(name, known)
     return f"did you mean {close!r}?" if close else otherwise
 
 
 def misplaced_file_error(path: object, found: str, wanted: str) -> LapisError:
-    """A file that its name tells to be something else; read as what it is not, it might pass."""
+    """Return the error for a model file given as data, or data as a model."""
     return LapisError(
         f"{path}: this is {found}, not {wanted}",
         code="misplaced_file_error",
@@ -223,7 +223,7 @@ def misplaced_file_error(path: object, found: str, wanted: str) -> LapisError:
 
 
 def check_word(what: str, word: str, known: Iterable[str], code: str) -> None:
-    """Refuse a word that is not among those known.
+    """Raise if a word is not among the known ones.
 
     >>> check_word("method", "gibs", ["exact", "gibbs"], code="unknown-method")
     Traceback (most recent call last):

@@ -122,7 +122,7 @@ REFUSED = {
     "from m.mln --sharpness nan": "--sharpness must be a number between 0 and 1e+06, not nan",
     "from m.mln --sharpness inf": "--sharpness must be a number between 0 and 1e+06, not inf",
     "learn f.rrf f.db --unobserved Nope": "unknown predicate 'Nope'",
-    "learn f.rrf f.db -q P(A)": "this is about whole predicates, not atoms or formulas: P(A)",
+    "learn f.rrf f.db -q P(A)": "expected predicate names, got an atom or formula: P(A)",
     "score f.rrf f.db -q P --method icm": "unknown method 'icm'",
     "score f.rrf f.db -q P --method enumerate --precision 0.1": "does not read --precision",
     "infer f.rrf f.db -q P(Zed)": "unknown constant 'Zed' of type 't' in the query P(Zed)",

@@ -54,4 +54,7 @@ def test_nothing_is_added_to_a_name() -> None:
     with pytest.raises(lapis.LapisError) as caught:
         lapis.count(model)
     said = str(caught.value).splitlines()[0]
-    assert said == "<text>:3:1: 'i < i+8 => P(+i)' compares numbers, but Old of type 'n' is none"
+    assert (
+        said
+        == "<text>:3:1: 'i < i+8 => P(+i)' compares numbers, but Old of type 'n' is not a number"
+    )

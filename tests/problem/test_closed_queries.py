@@ -20,10 +20,10 @@ ASKING: dict[str, Callable[..., Any]] = {
     "learn": lapis.learn,
 }
 GOLDEN = """\
-<text>:1:1: warning: 'F' is evidence by its declaration, but the query opens it
+<text>:1:1: warning: 'F' is declared as evidence, but the query opens it
     *F(p, p)
     ^^^^^^^^
-    ask for other predicates, or leave out the *"""
+    query other predicates, or remove the *"""
 
 
 @pytest.mark.parametrize("command", ASKING)

@@ -32,7 +32,7 @@ def test_names_have_no_order_and_no_sums(comparison: str) -> None:
     with pytest.raises(lapis.LapisError) as error:
         lapis.infer(model, query=["P"])
     assert str(error.value).splitlines()[0] == (
-        f"<text>:3:1: 'P(i, j) ^ {comparison}' compares numbers, but B of type 't' is none"
+        f"<text>:3:1: 'P(i, j) ^ {comparison}' compares numbers, but B of type 't' is not a number"
     )
 
 

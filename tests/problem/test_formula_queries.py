@@ -180,8 +180,8 @@ def test_rows_are_found_by_name_however_it_is_written() -> None:
         ("P(x) ^ Q(x)", "unknown predicate 'Q' in the query"),
         ("P(x) ^ P(Zed)", "unknown constant 'Zed' of type 't' in the query P(x) ^ P(Zed)"),
         ("P(x) ^ x != Zed", "unknown constant 'Zed' of type 't' in the query P(x) ^ x != Zed"),
-        ("*P(x) v P(A)", "a query has one meaning, *P(x) v P(A) has several"),
-        ("*P(x)", "a query has one meaning, *P(x) has several"),
+        ("*P(x) v P(A)", "a query must not have starred atoms: *P(x) v P(A)"),
+        ("*P(x)", "a query must not have starred atoms: *P(x)"),
     ],
 )
 def test_what_the_model_does_not_know_is_refused(query: str, message: str) -> None:

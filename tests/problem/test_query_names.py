@@ -67,7 +67,7 @@ def test_names_are_constants_where_the_data_has_them(
         (
             "F(anna)",
             "<query>:1:1: 'F' takes 2 arguments, the query F(anna) has 1\n"
-            "    F(anna)\n    ^^^^^^^\n    a value of it is asked as Value = F(…)",
+            "    F(anna)\n    ^^^^^^^\n    query a value of it as Value = F(…)",
         ),
         ("Smoks(anna)", "unknown predicate 'Smoks' in the query\n    did you mean 'Smokes'?"),
     ],

@@ -132,7 +132,7 @@ def test_what_is_about_whole_predicates_takes_no_atoms(name: str, query: str, ru
     model, data = run.write("m.mln", MODEL), run.write("d.db", DATA)
     with pytest.raises(lapis.LapisError) as caught:
         FUNCTIONS[name].call(model, data, query)
-    expected = f"this is about whole predicates, not atoms or formulas: {query}"
+    expected = f"expected predicate names, got an atom or formula: {query}"
     assert caught.value.message == expected
 
 
@@ -175,8 +175,8 @@ def test_what_is_no_data_is_told(data: Any, kind: str) -> None:
         with pytest.raises(lapis.LapisError) as caught:
             question(lapis.parse("P(t)\n1 P(x)"), data)  # type: ignore[operator]
         assert str(caught.value) == (
-            f"data is a Database, a path, or a list of these, not a {kind}\n"
-            '    frames make one: Database.from_frames({"P": frame})'
+            f"data must be a Database, a path, or a list of these, not a {kind}\n"
+            '    convert frames by Database.from_frames({"P": frame})'
         )
 
 

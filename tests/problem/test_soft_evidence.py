@@ -123,7 +123,7 @@ REFUSED = [
     *(
         (
             {"Smokes(anna)": value},
-            f"soft evidence is a ground atom and a probability, not 'Smokes(anna)' = {value!r}\n"
+            f"soft evidence must be a ground atom and a probability, not 'Smokes(anna)' = {value!r}\n"
             "    a probability is a number from 0 to 1",
         )
         for value in (True, np.True_, "x", float("nan"), 1.5, -0.1, None)
@@ -160,11 +160,11 @@ def test_numpy_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("data", "query", "reason"),
     [
-        ("Topic(P,C) Long(P)", "Long", "d.db states Topic(P,C), and only one value holds"),
-        ("Topic(P,C) Long(P)", "Topic", "d.db states Topic(P,C), and only one value holds"),
-        ("?Topic(P,A) Topic(P,C)", "Long", "d.db states Topic(P,C), and only one value holds"),
-        ("Long(P)", "Long", "one value must hold, and all others are false"),
-        ("!Topic(P,B) !Topic(P,C)", "Topic", "one value must hold, and all others are false"),
+        ("Topic(P,C) Long(P)", "Long", "d.db states Topic(P,C), and only one value is true"),
+        ("Topic(P,C) Long(P)", "Topic", "d.db states Topic(P,C), and only one value is true"),
+        ("?Topic(P,A) Topic(P,C)", "Long", "d.db states Topic(P,C), and only one value is true"),
+        ("Long(P)", "Long", "one value must be true, and all others are false"),
+        ("!Topic(P,B) !Topic(P,C)", "Topic", "one value must be true, and all others are false"),
     ],
 )
 def test_a_belief_that_a_block_decides_is_refused(data: str, query: str, reason: str) -> None:

@@ -105,8 +105,7 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
 
 
 def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct rows in their order; return the first row of each number, and the
-    numbers.
+    """Number the distinct rows in order; return the first row of each number, and the numbers.
 
     The columns may have any 64-bit integers.
     """

@@ -71,8 +71,7 @@ class FormTable:
         self._clauses: dict[tuple[Form, bool], tuple[tuple[ClauseForm, ...], ...]] = {}
 
     def clauses(self, formula: Formula, hard: bool) -> list[tuple[Clause, ...]] | None:
-        """Return the clauses of each part of a formula; None if it has more than atoms and
-        connectives.
+        """Return the clauses of each part, or None for more than atoms and connectives.
 
         A hard formula may have several parts. The atoms must outlive the table.
         """

@@ -1,4 +1,4 @@
-"""Model × worlds × query → what is known, open, asked and refused."""
+"""Model × worlds × query → tasks: which atoms are true, false, unknown and queried."""
 
 from lapis.problem.problem import Problem, build_problem
 

@@ -1,8 +1,8 @@
-"""A problem: a model on data, with every ground atom known true, known false, or unknown.
+"""A problem: a model on one world, with every ground atom true, false or unknown.
 
-This is where the closed-world assumption is made. A predicate is open when it is queried (or
-named in `open_predicates`): its atoms are unknown except where the data speaks. Every other
-predicate is closed: its atoms are false except the facts given, and except those marked ?.
+The closed-world assumption is made here. A predicate is open if it is queried or listed in
+`open_predicates`: its atoms are unknown unless the data states them. All other predicates are
+closed: their atoms are false unless the data states them or marks them unknown (?).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lapis.runtime.processes import pause_collector
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one predicate's atoms. Rows are unique and sorted lexicographically.
+    """The evidence on one predicate's atoms. Rows are unique and sorted lexicographically.
 
     Open: unknown except `true` and `false`. Closed: false except `true` and `unknown`.
     """
@@ -58,7 +58,7 @@ class LazyEvidence(Evidence):
 
 @dataclass(frozen=True)
 class WeightTable:
-    """Numbers the weights: rule r with plus variables over domains d₁…d_m has Π d_i weights.
+    """The numbering of weights: rule r with plus variables over domains d₁…d_m has Π d_i weights.
 
     The id of rule r at constants (c₁…c_m) is offset[r] + the mixed-radix value of the c_i in the
     order of `Rule.plus`, the last varying fastest. Hard rules have none.
@@ -147,7 +147,7 @@ class Problem:
         return tuple(len(self.domains[types[name]]) for name in rule.plus)
 
     def require_complete(self) -> None:
-        """Refuse data with facts marked unknown, where all must be known.
+        """Raise if the data marks facts unknown.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Problem:
 
 
 def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
-    """float64[Π domain sizes], the weights at all constants of the plus variables; hard: none."""
+    """Return float64[Π domain sizes], the weights at all constants; a hard rule has none."""
     if rule.hard:
         return np.empty(0)
     sizes = [len(domain) for domain in domains]
@@ -214,7 +214,8 @@ def build_problem(
     *,
     open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Put a model on data; predicates that are neither asked nor open are closed.
+    """Build the problem of a model on data; predicates that are neither queried nor open are
+    closed.
 
     Parameters
     ----------
@@ -223,9 +224,9 @@ def build_problem(
     database
         The facts of one world.
     query
-        Predicates that are asked, and open.
+        Predicates that are queried, and therefore open.
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
 
     Returns
     -------
@@ -260,9 +261,9 @@ def problem_on(
     unknown: Mapping[str, np.ndarray] | None = None,
     normal_form: NormalForm | None = None,
 ) -> Problem:
-    """The problem on data bound to the model; `unknown` are further atoms marked ?, as rows.
+    """Build the problem on data bound to the model; `unknown` are rows of further unknown atoms.
 
-    The model may have predicates of its own beside those that the data was bound to.
+    The model may have predicates that the data was not bound to.
     """
     names = (*query, *open_predicates)
     places = [
@@ -303,13 +304,13 @@ def predicate_evidence(
 
 
 def refuse_unsupported(model: Model) -> None:
-    """Constructs that parse but have no ground meaning yet are refused, never ignored."""
+    """Raise for constructs that ground inference does not support."""
     errors = [
         LapisError(
             "cardinality constraints cannot be used in ground inference",
             code="cardinality",
             span=constraint.span,
-            hint="lapis lift sums over the worlds that keep them",
+            hint="lapis lift supports them",
         )
         for constraint in model.constraints
     ]
@@ -317,7 +318,7 @@ def refuse_unsupported(model: Model) -> None:
 
 
 def refuse_factors(model: Model) -> None:
-    """Refuse factors of predicates that are not positive: they define no probabilities."""
+    """Raise if a predicate has factors that are not positive: they define no probabilities."""
     raise_all(factor_errors(model))
 
 
@@ -344,9 +345,9 @@ def unknown_predicate_error(name: str, model: Model, where: str = "the query") -
 
 
 def check_numbers(model: Model, domains: Mapping[str, Domain]) -> list[LapisError]:
-    """Comparisons with < and arithmetic need types all of whose constants are numbers.
+    """Return errors for comparisons by < or with offsets over constants that are not numbers.
 
-    As written: i >= i and i < i+1 need them too, though no clause has them.
+    This includes comparisons that no clause contains, such as i >= i and i < i+1.
     """
     errors: dict[tuple[int, str], LapisError] = {}
     for index, rule in enumerate(model.rules):
@@ -361,7 +362,7 @@ def check_numbers(model: Model, domains: Mapping[str, Domain]) -> list[LapisErro
                 word = not_a_number(plain, types, domains)
                 if word is not None:
                     errors[index, word] = LapisError(
-                        f"{rule.text!r} compares numbers, but {word} is none",
+                        f"{rule.text!r} compares numbers, but {word} is not a number",
                         code="not-a-number",
                         span=rule.span,
                     )
@@ -369,7 +370,7 @@ def check_numbers(model: Model, domains: Mapping[str, Domain]) -> list[LapisErro
 
 
 def comparisons_in(formula: Formula) -> Iterator[Comparison]:
-    """The formula's comparisons, from left to right."""
+    """Yield the comparisons of a formula from left to right."""
     if isinstance(formula, Comparison):
         yield formula
     for part in children(formula):
@@ -379,7 +380,7 @@ def comparisons_in(formula: Formula) -> Iterator[Comparison]:
 def not_a_number(
     term: Variable | Constant, types: Mapping[str, str], domains: Mapping[str, Domain]
 ) -> str | None:
-    """A constant the term may stand for that is not a number, described."""
+    """Describe a constant that the term may denote and that is not a number; None if all are."""
     is_constant = isinstance(term, Constant)
     domain = Domain("", (term.name,)) if is_constant else domains[types[term.name]]
     bad = np.flatnonzero(np.isnan(domain.numeric))

@@ -1,9 +1,9 @@
-"""What is asked: predicates, single ground atoms, or formulas.
+"""Queries: predicates, ground atoms, or formulas.
 
-A name is a constant, quoted or not, where the worlds have it as one of the argument's type. In a
-query that is one atom other names must be plain variables (x, y1), which ask for all; in a formula
-they are variables. A formula query becomes a predicate of its own, tied to the formula by a hard
-equivalence, so that every method answers it together with everything else.
+A name is a constant, quoted or not, if a world has it as a constant of the argument's type. In a
+query of one atom, other names must be plain variables (x, y1), which query all constants; in a
+formula they are variables. A formula query becomes a new predicate, defined by a hard equivalence,
+so that every method answers it together with other queries.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Domains = Mapping[str, Domain]
 
 
 class Query(NamedTuple):
-    """A predicate, one ground atom of it, or a formula that the predicate stands for."""
+    """A query: a predicate, one of its ground atoms, or a formula that defines the predicate."""
 
     predicate: str
     constants: tuple[str, ...] | None = None  # None: all atoms of the predicate
     formula: Formula | None = None
-    rule: Rule | None = None  # what the formula means, its variables those of the predicate
+    rule: Rule | None = None  # of the formula; its variables are those of the predicate
 
 
 def parse_queries(texts: Sequence[str] | str) -> list[Formula]:
-    """Formulas from texts like "Smokes,Cancer", "Friends(Anna, Bob)" and "Smokes(x) ^ Cancer(x)".
+    """Parse texts like "Smokes,Cancer", "Friends(Anna, Bob)" and "Smokes(x) ^ Cancer(x)".
 
     >>> [print_formula(found) for found in parse_queries("Smokes, EXIST x,y Friends(x, y)")]
     ['Smokes', 'EXIST x,y Friends(x, y)']
@@ -67,7 +67,7 @@ def parse_queries(texts: Sequence[str] | str) -> list[Formula]:
 
 
 def parse_first(pieces: Sequence[str]) -> tuple[Formula, int]:
-    """The formula that the fewest first pieces make: a quantifier may hold commas of its own."""
+    """Parse the shortest formula at the start: a quantifier may contain commas."""
     wrong: LapisError | None = None
     for used in range(1, len(pieces) + 1):
         try:
@@ -90,13 +90,13 @@ def split_outside_brackets(text: str) -> list[str]:
 
 
 def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
-    """The predicates asked for as a whole; refuses single atoms and formulas."""
+    """Return the queried predicates; raise if there are atoms or formulas."""
     names: dict[str, None] = {}
     for formula in parse_queries(query):
         atom = as_atom(formula)
         if atom is None or not all(map(is_plain_variable, atom.terms)):
             raise LapisError(
-                f"this is about whole predicates, not atoms or formulas: {print_formula(formula)}",
+                f"expected predicate names, got an atom or formula: {print_formula(formula)}",
                 code="query",
             )
         names.setdefault(atom.predicate)
@@ -117,7 +117,7 @@ def is_plain_variable(term: Term) -> bool:
 def resolve_queries(
     model: Model, worlds: Sequence[Domains], formulas: Sequence[Formula]
 ) -> tuple[Query, ...]:
-    """What each formula asks of the worlds, whose constants are given."""
+    """Resolve the parsed queries against the constants of the worlds."""
     queries = [resolve_atom(model, worlds, formula) for formula in formulas]
     open_formulas = [query.formula for query in queries if query.formula is not None]
     rules = iter(resolve_formulas(model, worlds, open_formulas))
@@ -134,7 +134,7 @@ def resolve_queries(
 
 
 def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Query:
-    """A predicate or one of its atoms, if the formula is no more than that."""
+    """Resolve a query of a predicate or ground atom; others keep their formula."""
     atom = as_atom(without_plus(formula))
     if atom is None or atom.starred or not all(map(is_name, atom.terms)):
         return Query("", formula=formula)
@@ -165,7 +165,7 @@ def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Q
 
 
 def is_whole_function(predicate: Predicate, atom: Atom) -> bool:
-    """`f(x)`, with no value said, asks for all values."""
+    """Return whether a query is `f(x)` without a value, which queries all values."""
     plain = len(set(atom.terms)) == len(atom.terms) and all(map(is_plain_variable, atom.terms))
     return predicate.function and plain and len(atom.terms) == predicate.arity - 1
 
@@ -180,7 +180,7 @@ def check_arity(
             f"{where} {print_formula(written)} has {len(atom.terms)}",
             code="arity",
             span=atom.span,
-            hint=f"a value of it is asked as Value = {predicate.name}(…)" if as_function else None,
+            hint=f"query a value of it as Value = {predicate.name}(…)" if as_function else None,
         )
 
 
@@ -203,36 +203,36 @@ def unknown_constant(
 def resolve_formulas(
     model: Model, worlds: Sequence[Domains], formulas: Sequence[Formula]
 ) -> list[tuple[Formula, Rule]]:
-    """Each formula with its constants told from variables, and the rule it makes."""
+    """Return each formula with names replaced by constants of the worlds, and its rule."""
     plain = [without_plus(formula) for formula in formulas]
     for formula in plain:
         if any(atom.starred for atom in atoms(formula)):
             raise LapisError(
-                f"a query has one meaning, {print_formula(formula)} has several",
+                f"a query must not have starred atoms: {print_formula(formula)}",
                 code="query",
-                hint="write it without *",
+                hint="remove the *",
             )
     rules = resolve_rules(model, plain)
-    told = [
+    resolved = [
         substitute(
             formula,
             {name: name for name, kind in rule.variables if is_known(name, kind, worlds)},
         )
         for formula, rule in zip(plain, rules, strict=True)
     ]
-    if told != plain:
-        rules = resolve_rules(model, told)
-    for formula, rule in zip(told, rules, strict=True):
+    if resolved != plain:
+        rules = resolve_rules(model, resolved)
+    for formula, rule in zip(resolved, rules, strict=True):
         for name, type_name in constants_of(rule, model):
             if not is_known(name, type_name, worlds):
                 raise unknown_constant(
                     name, type_name, worlds, f"the query {print_formula(formula)}"
                 )
-    return list(zip(told, rules, strict=True))
+    return list(zip(resolved, rules, strict=True))
 
 
 def resolve_rules(model: Model, formulas: Sequence[Formula]) -> tuple[Rule, ...]:
-    """The rules that the formulas would be in the model."""
+    """Return the rules of the formulas, as if they were in the model."""
     if not formulas:
         return ()
     extended = with_statements(model, *[WeightedFormula(formula, 0.0) for formula in formulas])
@@ -242,7 +242,7 @@ def resolve_rules(model: Model, formulas: Sequence[Formula]) -> tuple[Rule, ...]
 
 
 def constants_of(rule: Rule, model: Model) -> Iterator[tuple[str, str]]:
-    """(constant, type) in the rule's atoms and equations; an order compares any numbers."""
+    """Yield (constant, type) in the atoms and equations of a rule; orders have no types."""
     types = dict(rule.variables + rule.bound)
     for node in subformulas(rule.formula):
         if isinstance(node, Atom):
@@ -258,7 +258,7 @@ def constants_of(rule: Rule, model: Model) -> Iterator[tuple[str, str]]:
 
 
 def has_constants(query: Query, model: Model, domains: Domains) -> bool:
-    """Whether a world has the constants that the query is about."""
+    """Return whether a world has the constants of a query."""
     if query.rule is not None:
         named = constants_of(query.rule, model)
     else:
@@ -267,10 +267,10 @@ def has_constants(query: Query, model: Model, domains: Domains) -> bool:
 
 
 def with_queries(model: Model, queries: Sequence[Query]) -> Model:
-    """The model with a predicate for each formula asked, and the hard rule that says what it is.
+    """Add a predicate for each formula query, and the hard rule that defines it.
 
-    The rule ties `_query(x…) <=> F` where F is already free of functions and offsets: those of the
-    whole equivalence would leave the predicate free where i+1 is no constant.
+    The rule is `_query(x…) <=> F`, where F has no functions and offsets. Removing these from the
+    whole equivalence would leave the predicate undefined if i+1 is no constant.
     """
     predicates = dict(model.predicates)
     rules = list(model.rules)
@@ -286,14 +286,14 @@ def with_queries(model: Model, queries: Sequence[Query]) -> Model:
 
 
 def warn_closed_queries(model: Model, names: Sequence[str]) -> list[Warning]:
-    """Predicates declared closed (*P) that a query opens, whatever their declaration says."""
+    """Return a warning for each queried predicate that is declared closed (*P)."""
     declared = [model.predicates[name] for name in dict.fromkeys(names) if name in model.predicates]
     return [
         Warning(
-            f"{predicate.name!r} is evidence by its declaration, but the query opens it",
+            f"{predicate.name!r} is declared as evidence, but the query opens it",
             "closed-query",
             predicate.span,
-            "ask for other predicates, or leave out the *",
+            "query other predicates, or remove the *",
         )
         for predicate in declared
         if predicate.closed
@@ -301,10 +301,10 @@ def warn_closed_queries(model: Model, names: Sequence[str]) -> list[Warning]:
 
 
 def opened_by_formulas(model: Model, queries: Sequence[Query]) -> list[str]:
-    """Predicates that formula queries open: all they mention, unless predicates are asked too.
+    """Return the predicates that formula queries open.
 
-    Next to `-q Smokes` a formula is only read off; alone it says what is unknown. Predicates
-    declared closed (*P) stay so.
+    If predicates or atoms are queried too, a formula opens nothing. Otherwise it opens all
+    predicates that it mentions, except those declared closed (*P).
     """
     if any(query.rule is None for query in queries):
         return []

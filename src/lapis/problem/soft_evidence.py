@@ -1,7 +1,8 @@
-"""Soft evidence: ground atoms that an unsure observer believes with probability p.
+"""Soft evidence: ground atoms with a probability p.
 
-As virtual evidence (Pearl 1988, 2.2.2): the atom is open, as if the data marked it ?, and a unit
-rule of weight log p/(1 − p) speaks for it. Probabilities 0 and 1 are certain: the rule is hard.
+It is virtual evidence (Pearl 1988, Probabilistic Reasoning in Intelligent Systems, section 2.2.2):
+the atom is unknown, as if the data marked it ?, and has a unit rule of weight log p/(1 − p). For
+probabilities 0 and 1 the rule is hard.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Belief(NamedTuple):
 def resolve_beliefs(
     model: Model, worlds: Sequence[Database], stated: Mapping[str, float], open_predicates: Set[str]
 ) -> tuple[Belief, ...]:
-    """The atoms believed, each unknown in every world that has its constants.
+    """Resolve and check soft evidence; its atoms must be unknown in every world.
 
-    `open_predicates` are the predicates that are unknown where the data is silent.
+    `open_predicates` are the predicates whose atoms are unknown unless the data states them.
     """
     beliefs: dict[str, Belief] = {}
     for text, probability in stated.items():
@@ -63,7 +64,8 @@ def check_probability(text: str, probability: object) -> float:
     is_number = isinstance(probability, Real) and not isinstance(probability, bool | np.bool_)
     if not is_number or not 0.0 <= float(probability) <= 1.0:  # type: ignore[arg-type]
         raise LapisError(
-            f"soft evidence is a ground atom and a probability, not {text!r} = {probability!r}",
+            "soft evidence must be a ground atom and a probability, "
+            f"not {text!r} = {probability!r}",
             code="soft-evidence",
             hint="a probability is a number from 0 to 1",
         )
@@ -79,7 +81,8 @@ def resolve_belief(
     names = tuple(term.name for term in terms if isinstance(term, Variable | Constant))
     if atom is None or len(names) < len(terms):
         raise LapisError(
-            f"soft evidence is a ground atom and a probability, not {text!r} = {probability!r}",
+            "soft evidence must be a ground atom and a probability, "
+            f"not {text!r} = {probability!r}",
             code="soft-evidence",
             span=None if atom is None else atom.span,
         )
@@ -113,7 +116,7 @@ def refuse_known(belief: Belief, world: Database) -> None:
 def refuse_decided(
     belief: Belief, predicate: Predicate, world: Database, beliefs: Iterable[Belief], is_open: bool
 ) -> None:
-    """Refuse a belief in a value of a block that the data leaves no choice of."""
+    """Raise if the data determines the value of a belief's block."""
     row = row_of(belief, world)
     if row is None:
         return
@@ -126,7 +129,7 @@ def refuse_decided(
     reason = ""
     for constants in world.decode(relation, in_block(relation.true)):
         stated = format_atom(predicate.name, constants, predicate.function)
-        reason = f"{world.name} states {stated}, and only one value holds"
+        reason = f"{world.name} states {stated}, and only one value is true"
     if not reason and predicate.exactly_one:
         if is_open:
             sizes = [len(world.domains[predicate.types[place]]) for place in predicate.block]
@@ -135,7 +138,7 @@ def refuse_decided(
             believed = unknown_rows(list(beliefs), world)[predicate.name]
             possible = len(in_block(union(relation.unknown, believed)))
         if possible == 1:
-            reason = "one value must hold, and all others are false"
+            reason = "one value must be true, and all others are false"
     if reason:
         raise LapisError(
             f"soft evidence for {belief.name} has no effect: {reason}",
@@ -146,7 +149,7 @@ def refuse_decided(
 
 
 def row_of(belief: Belief, world: Database) -> np.ndarray | None:
-    """int32[1, arity], the atom in a world bound to the model; None if constants are missing."""
+    """Return int32[1, arity], the atom in a world; None if the world lacks a constant."""
     types = world.relations[belief.predicate].types
     codes = [
         world.domains[type_name].index.get(name)
@@ -158,7 +161,7 @@ def row_of(belief: Belief, world: Database) -> np.ndarray | None:
 
 
 def with_beliefs(model: Model, beliefs: Sequence[Belief]) -> Model:
-    """The model with a unit rule for each belief, after all others."""
+    """Add a unit rule for each belief after the other rules."""
     return replace(model, rules=model.rules + tuple(map(belief_rule, beliefs)))
 
 
@@ -171,7 +174,7 @@ def belief_rule(belief: Belief) -> Rule:
 
 
 def unknown_rows(beliefs: Sequence[Belief], world: Database) -> dict[str, np.ndarray]:
-    """The atoms that the beliefs open in a world: int32[num_atoms, arity] by predicate."""
+    """Return the atoms of the beliefs in a world: int32[num_atoms, arity] by predicate."""
     found: dict[str, list[np.ndarray]] = {}
     for belief in beliefs:
         row = row_of(belief, world)

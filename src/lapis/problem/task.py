@@ -1,12 +1,13 @@
-"""Build a task from a model, worlds and a query: read, check and open them in one place.
+"""Build a task from a model, worlds and a query.
 
-    open_inputs     reads model and data; leaves out undeclared predicates with a warning; refuses
-                    models without probabilities; gives worlds different names; warns of constants
-                    that are one number written in two ways
-    build_task      adds queries and soft evidence, gathers alike rules, opens predicates, and
-                    builds a problem for each world
+    open_inputs     reads model and data, drops undeclared predicates with a warning, raises for
+                    models without probabilities, makes names of worlds unique, and warns about
+                    numbers that are written in two ways
+    build_task      adds queries and soft evidence, gathers rules of the same form, opens
+    predicates,
+                    and builds a problem for each world
 
-Learning and scoring build their own problems, with and without the answers, from `Inputs`.
+Learning and scoring build their own problems from `Inputs`.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ ModelLike = Model | str | Path
 WorldLike = Database | str | Path
 DataLike = WorldLike | Sequence[WorldLike] | None
 
-MOST_WARNINGS = 5  # of a model that are told before an answer
+MAX_WARNINGS = 5  # of a model, before an answer
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A model and the worlds it is put on."""
+    """A model and its worlds."""
 
     model: Model  # as the user wrote it
-    databases: tuple[Database, ...]  # without what the model does not declare, named apart
+    databases: tuple[Database, ...]  # without undeclared predicates, with unique names
     warnings: tuple[Warning, ...]
 
 
@@ -73,13 +74,13 @@ class World(NamedTuple):
 
     name: str
     problem: Problem
-    queries: tuple[Query, ...]  # those about constants that it has; without any: all predicates
+    queries: tuple[Query, ...]  # those whose constants it has; all predicates if none are given
     weight_ids: np.ndarray  # int64[num_weights_written], in the problem's weight table
 
 
 @dataclass(frozen=True)
 class Task:
-    """Worlds and what is asked of them."""
+    """A model, its queries, and a problem for each world."""
 
     model: Model  # as the user wrote it
     queries: tuple[Query, ...]
@@ -95,16 +96,15 @@ def open_inputs(
     probabilities: bool = True,
     quiet: bool = False,
 ) -> Inputs:
-    """Read what is not read yet. `probabilities`: refuse a model that defines none.
+    """Read model and data. `probabilities` raises for a model that defines none.
 
-    Several databases are several worlds; equal names get a number behind them. What there is to
-    warn about is announced, unless `quiet`.
+    Each database is a world; equal names get numbers. Warnings are issued unless `quiet`.
     """
     if not isinstance(model, Model | str | Path):
         raise LapisError(
-            f"a model is a Model or the path of one, not a {type(model).__name__}",
+            f"a model must be a Model or a path, not a {type(model).__name__}",
             code="no-model",
-            hint="a Fit has one: fit.model",
+            hint="the model of a Fit is fit.model",
         )
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
@@ -118,16 +118,16 @@ def open_inputs(
     known, warnings = keep_known(read, resolved, strict=strict)
     warnings += warn_same_numbers(resolved, known)
     if not quiet:
-        # Who holds a Model has its warnings in hand; of a file nobody else tells.
+        # The caller had access to the warnings of a Model, but not to those of a file.
         issue_warnings([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
     return Inputs(resolved, tuple(make_names_unique(known)), tuple(warnings))
 
 
 def first_warnings(model: Model) -> list[Warning]:
-    """What is doubtful about a model, as far as one reads on."""
-    more = len(model.warnings) - MOST_WARNINGS
+    """Return the first warnings of a model, and the number of the others."""
+    more = len(model.warnings) - MAX_WARNINGS
     rest = [Warning(f"and {more:,} more (lapis check {model.name} lists them)", "more")]
-    return [*model.warnings[:MOST_WARNINGS], *(rest if more > 0 else [])]
+    return [*model.warnings[:MAX_WARNINGS], *(rest if more > 0 else [])]
 
 
 def list_worlds(data: DataLike) -> Sequence[WorldLike]:
@@ -141,9 +141,9 @@ def read_world(world: WorldLike) -> Database:
         return Database.read(world)
     if not isinstance(world, Database):
         raise LapisError(
-            f"data is a Database, a path, or a list of these, not a {type(world).__name__}",
+            f"data must be a Database, a path, or a list of these, not a {type(world).__name__}",
             code="no-data",
-            hint='frames make one: Database.from_frames({"P": frame})',
+            hint='convert frames by Database.from_frames({"P": frame})',
         )
     return world
 
@@ -170,7 +170,7 @@ def build_task(
     strict: bool = False,
     gather: bool = True,
 ) -> Task:
-    """The problem on each world, with what is asked of it.
+    """Build the problem of each world, with its queries.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nperson = {Anna, Bob}\\n1 Smokes(x)")
@@ -195,7 +195,7 @@ def build_task(
     worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, open_predicates)
     if not queries and not any(has_unknown(world.problem) for world in worlds):
         raise LapisError(
-            "nothing is asked: every atom is known",
+            "there is no query, and every atom is known",
             code="no-query",
             hint="name the predicates to predict (-q P,Q), or mark facts unknown (?fact)",
         )
@@ -203,7 +203,7 @@ def build_task(
 
 
 def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:
-    """How many constants the data gives to each type, at least."""
+    """Return a lower bound of the number of constants of each type in the data."""
     sizes: dict[str, int] = {}
     for world in worlds:
         for name, relation in world.relations.items():
@@ -249,7 +249,7 @@ def build_worlds(
 
 
 def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
-    """int64[num_weights_written], the ids of the user's weights, rule by rule."""
+    """Return int64[num_weights_written], the ids of the user's weights, rule by rule."""
     offset = problem.weight_table.offset.tolist()
     found: list[int] = []
     for place, constants in gathered.places:
@@ -267,7 +267,7 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
 
 
 def has_lazy_facts(task: Task) -> bool:
-    """Whether facts of the task are read on first use, as those in a database are."""
+    """Return whether facts of the task are read on first use."""
     problems = [world.problem for world in task.worlds]
     return any(isinstance(e, LazyEvidence) for p in problems for e in p.evidence.values())
 
@@ -276,13 +276,13 @@ def has_unknown(problem: Problem) -> bool:
     return any(e.open or len(e.unknown) for e in problem.evidence.values())
 
 
-# Numbers that may be written in another way: 01, 1.0, +1, 1e3. One search reads all names of a
-# type; a name of several lines may be found in parts, which are then no names.
+# Numbers that have another spelling: 01, 1.0, +1, 1e3. One search reads all names of a type, one
+# per line. Parts of a name with line breaks may match; they are dropped because they are no names.
 ODD_NUMBER = re.compile(r"^(?:[+-]?(?:0\d+|\d*\.\d*|\d+(?:\.\d*)?[eE][+-]?\d+)|\+\d+|-0)$", re.M)
 
 
 def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warning]:
-    """A warning for each type in which a number is two constants.
+    """Return a warning for each type in which a number is two constants.
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("n = {1, 2}\\nP(n)")
@@ -292,7 +292,9 @@ def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warni
     found: list[Warning] = []
     for type_name, named in model.types.items():
         pairs = [
-            pair for data in databases for pair in _pairs(_names(model, data, type_name), named)
+            pair
+            for data in databases
+            for pair in _equal_numbers(_type_names(model, data, type_name), named)
         ]
         if pairs:
             one, other = map(format_constant, pairs[0])
@@ -308,8 +310,8 @@ def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warni
     return found
 
 
-def _names(model: Model, database: Database, type_name: str) -> Iterable[Sequence[str]]:
-    """The constants that a database gives to a type, column by column."""
+def _type_names(model: Model, database: Database, type_name: str) -> Iterable[Sequence[str]]:
+    """Yield the constants of a type in a database, column by column."""
     yield database.declared.get(type_name, ())
     for name, relation in database.relations.items():
         predicate = model.predicates[name]
@@ -318,7 +320,8 @@ def _names(model: Model, database: Database, type_name: str) -> Iterable[Sequenc
                 yield database.domains[column].constants
 
 
-def _pairs(columns: Iterable[Sequence[str]], named: Sequence[str]) -> list[tuple[str, str]]:
+def _equal_numbers(columns: Iterable[Sequence[str]], named: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of different constants that are the same number."""
     columns = [named, *columns]
     odd = dict.fromkeys(n for names in columns for n in ODD_NUMBER.findall("\n".join(names)))
     if not odd:

@@ -188,7 +188,7 @@ def split_constants(arguments: str | None) -> tuple[str, ...]:
 
 
 def expand_ranges(text: str) -> tuple[str, ...] | None:
-    """Return the constants between braces, ranges `1, ..., 4` expanded; None if a range is wrong."""
+    """Return the constants between braces, ranges `1, ..., 4` expanded; None if one is wrong."""
     elements = [found for found in ELEMENT.findall(text) if found]
     constants: dict[str, None] = {}
     for position, element in enumerate(elements):
