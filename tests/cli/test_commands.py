@@ -304,7 +304,7 @@ def test_demo(run: Run) -> None:
         (["infer", "m.mln", "d.db", "-q", "Smoks"], 1, "did you mean 'Smokes'?"),
         (["infer", "m.mln", "d.db", "-q", "Smokes(Ann)"], 1, "did you mean 'Anna'?"),
         (["infer", "m.mln", "d.db", "-q", "Smokes(Anna,Bob)"], 1, "takes 1 argument"),
-        (["infer", "m.mln", "d.db"], 1, "nothing is asked"),
+        (["infer", "m.mln", "d.db"], 1, "there is no query"),
         (["infer", "m.mln", "d.db", "-q", "Smokes", "--method", "magic"], 1, "unknown method"),
         (["ground", "m.mln", "d.db", "-q", "Smokes", "-o", "net.txt"], 1, "net.txt"),
         (["ground", "m.mln", "d.db", "-q", "Smokes", "--max-memory", "lots"], 1, "is not a size"),

@@ -123,7 +123,8 @@ REFUSED = [
     *(
         (
             {"Smokes(anna)": value},
-            f"soft evidence must be a ground atom and a probability, not 'Smokes(anna)' = {value!r}\n"
+            "soft evidence must be a ground atom and a probability, "
+            f"not 'Smokes(anna)' = {value!r}\n"
             "    a probability is a number from 0 to 1",
         )
         for value in (True, np.True_, "x", float("nan"), 1.5, -0.1, None)
