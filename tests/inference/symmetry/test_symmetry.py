@@ -17,7 +17,6 @@ from lapis.inference.exact.by_components import exact
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.solve import infer_network
-from lapis.inference.symmetry import interchangeable
 from lapis.inference.symmetry.by_counts import plan_counts
 from lapis.inference.symmetry.interchangeable import interchangeable_classes, score_terms
 from lapis.network.cubes import cube_penalties, falsifying_cubes, find_variables
@@ -216,26 +215,3 @@ def test_a_network_without_symmetry_is_left_alone() -> None:
     rng = np.random.default_rng(0)
     pairs = [([-(a + 1), b + 1], 0, float(rng.random())) for a, b in permutations(range(20), 2)]
     assert plan_counts(make_network(20, pairs, weights=WEIGHTS), 1 << 28) is None
-
-
-def test_no_kernel_where_no_two_atoms_have_the_same_neighbours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What arrays say beforehand is what the kernels would have found."""
-    spared, describe = 0, interchangeable._digest_variables
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        network = random_network(rng, num_base=int(rng.integers(2, 9)))
-        with monkeypatch.context() as patch:
-            patch.setattr(interchangeable, "FEW_MEMBERS", -1)
-            wanted = classes_of(network)
-        with monkeypatch.context() as patch:
-            described: list[int] = []
-            patch.setattr(
-                interchangeable,
-                "_describe",
-                lambda *terms, told=described: told.append(1) or describe(*terms),
-            )
-            np.testing.assert_array_equal(classes_of(network), wanted)
-        spared += not described
-    assert spared > 10

@@ -1,1 +1,1 @@
-"""Exact inference: closed forms, enumeration and junction trees, component by component."""
+"""Exact inference: enumeration, junction trees, elimination orders."""

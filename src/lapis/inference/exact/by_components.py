@@ -2,38 +2,29 @@
 
     log Z = Σ_w w·constant_count[w] + Σ_{soft clauses} w·c + Σ_components log Σ_states exp(−losses)
 
-A plan is made first and does not depend on the weights, so that learning can solve the same
-network again and again: atoms that stand alone go to `closed_form`; of components that are
-copies of each other one is solved; the rest get elimination orders, by degree where that is
-cheap, by search where it is not. A component whose tables would not fit the memory given is
-refused, the others are still solved: `auto` samples only what is left.
+A plan does not depend on the weights, so learning solves the same plan again and again. A component
+whose tables would not fit the memory is refused, and the others are still solved.
 
-Long clauses are first kept whole up to `WHOLE_MEMBERS` variables; components refused so are
-planned again with every clause above three variables cut into a chain, which narrows some
-networks and widens others. Enumeration has no case of its own: a component of a few atoms is a
-tree of a few small tables, and a million such components are one call.
-
-Atoms that no clause or block connects to another have a closed form, a logistic function each:
+Single atoms, in no block and only in unit clauses, have a closed form. There may be millions of
+them.
 
     P(a) = e¹ / (e⁰ + e¹),   e¹ and e⁰ the exponentiated scores of the unit clauses a and ¬a
 
-There may be millions of them (every cell of an open relation that the rules only weigh).
+Copies of components, equal atom by atom and clause by clause, are solved once. Each component is
+written as a row of numbers: its counts of clauses, literals and blocks, then its clauses (weight,
+coefficient, literals) and blocks, with atoms numbered within the component. Rows are hashed, and
+rows with equal hashes are compared. Grounding numbers atoms and clauses alike for each tuple of
+constants, so copies have equal rows. Components equal only up to renumbering are solved separately.
 
-Copies of components, equal atom by atom and clause by clause, are found by hashing. Each
-component is written as a row of numbers: how many clauses, literals and blocks it has, then its
-clauses (weight, coefficient, literals) and blocks in order, atoms numbered from 0 within the
-component. Rows are hashed by position, and a component whose hash was met before is compared
-number by number with the first one that had it. Grounding numbers atoms and clauses the same way
-for each tuple of constants, so copies come out equal without a search for isomorphisms, which
-this is not: components equal up to renumbering may be missed, and then cost their time again.
+Elimination orders. Most components need only an order by degree with small tables; one kernel call
+finds all of these. The others are planned one by one: variables with at most `FRINGE_SCOPE`
+neighbours are eliminated first (two never raise the width; three harmed grids), and the core gets a
+search for an order. If all tables together exceed the memory, the cheapest ones are taken.
 
-Elimination orders for all components of a network, and which of them fit in memory.
-
-Most components of real networks fall to elimination by degree with small tables; one compiled
-call finds and orders them all. Only components that resist are looked at one by one: their
-low-degree fringe is eliminated first (at most `FRINGE_SCOPE` neighbours: with two this never
-raises the width, with three it spoilt grids), and the core gets a search for a good order. When
-the tables of all components together would pass the memory, the cheapest ones are taken.
+Long clauses are first kept whole up to `WHOLE_MEMBERS` variables. Refused components are planned
+again with clauses of over three variables cut into chains, which helps some networks and harms
+others. There is no case for enumeration: a component of a few atoms is a tree of a few small
+tables, and a million such components are one kernel call.
 """
 
 from __future__ import annotations
@@ -85,15 +76,17 @@ from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction_error
 from lapis.runtime.progress import Stop
 
-EASY_SCOPE = 8  # neighbours of a variable eliminated without a search
+EASY_SCOPE = 8  # most neighbours of a variable eliminated without a search
 FRINGE_SCOPE = 2
 SPARSE_SCOPE = 30  # neighbours in cores too large for a search
 
 
 class Refusal(NamedTuple):
+    """A component whose tables do not fit."""
+
     component: int
     num_atoms: int
-    width: int  # the largest clique met, less one; the search stopped there
+    width: int  # the largest clique found, less one; the search stopped there
     num_bytes: float  # of the tables up to there
 
 
@@ -126,7 +119,7 @@ def plan_forest(
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> tuple[Forest, tuple[Refusal, ...]]:
-    """Trees for the components of the atoms wanted, bool[num_atoms], as far as they fit."""
+    """Plan trees for the components of the wanted atoms, bool[num_atoms], as far as they fit."""
     variables = find_variables(network, wanted)
     clauses = np.flatnonzero(wanted[network.first_atom])
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), max_members)
@@ -147,8 +140,11 @@ def plan_trees(
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> tuple[JunctionTree, dict[int, EliminationOrder]]:
-    """Trees of the components, int32[num_variables], that fit; and of the others what was tried."""
-    max_entries = max_memory / 12  # a message has at most half the entries of its table
+    """Return trees of the components, int32[num_variables], that fit.
+
+    And the orders tried for others.
+    """
+    max_entries = max_memory / 12  # bytes; a message has at most half the entries of its table
     everything = np.ones(len(cubes.size), bool)
     easy = low_degree_order(cubes, everything, EASY_SCOPE, 1 << EASY_SCOPE)
     is_hard = np.ones(len(cubes.size), bool)
@@ -181,7 +177,7 @@ def search_orders(
     rng: np.random.Generator,
     stop: Stop | None,
 ) -> dict[int, EliminationOrder]:
-    """An order for each component of the hard variables, bool[num_variables]."""
+    """Search an order for each component of the hard variables, bool[num_variables]."""
     if not hard.any():
         return {}
     fringe = low_degree_order(cubes, hard, FRINGE_SCOPE, 1 << 10)
@@ -224,7 +220,7 @@ def search_orders(
 def core_scopes(
     cubes: Cubes, tree: JunctionTree, is_core: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of the scopes left over core variables: of cubes, and of messages out of the fringe."""
+    """Return CSR rows of scopes over core variables: of cubes, and of the fringe's messages."""
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True
     left = np.flatnonzero(~entered & is_core[cubes.variable[cubes.start[:-1]]])
@@ -238,7 +234,7 @@ def core_scopes(
 
 
 def by_degree(cubes: Cubes, members: np.ndarray, max_entries: float) -> EliminationOrder:
-    """The order of degree of a component too large for a search, if its tables fit."""
+    """Return the order by degree of a component too large for a search, if its tables fit."""
     order = low_degree_order(cubes, members, SPARSE_SCOPE, max_entries)
     tree = build_tree(cubes, order)
     entries = float(tree.table_start[-1])
@@ -249,17 +245,19 @@ def by_degree(cubes: Cubes, members: np.ndarray, max_entries: float) -> Eliminat
 
 
 class SingleAtoms(NamedTuple):
+    """Closed-form answers of single atoms."""
+
     atom: np.ndarray  # int64[num_single]
-    base: np.ndarray  # float64[num_single], whole parts that were taken out of log_partition
+    base: np.ndarray  # float64[num_single], whole parts, not in log_partition
     log_partition: np.ndarray  # float64[num_single], −∞ where the hard clauses contradict
     probability: np.ndarray  # float64[num_single], that the atom is true
-    score: np.ndarray  # float64[num_single, 2], of false and true, up to a number
+    score: np.ndarray  # float64[num_single, 2], of false and true, up to a constant
     clause: np.ndarray  # int64[num_units], the unit clauses over them
     falsified: np.ndarray  # float64[num_units], probability that each is false
 
 
 def single_atoms(network: Network) -> np.ndarray:
-    """bool[num_atoms]: in no block, and only in clauses of one literal."""
+    """Return atoms in no block and only in clauses of one literal, bool[num_atoms]."""
     single = np.ones(network.num_atoms, bool)
     length = np.diff(network.clause_start)
     single[np.abs(network.literal[np.repeat(length > 1, length)]) - 1] = False
@@ -268,6 +266,7 @@ def single_atoms(network: Network) -> np.ndarray:
 
 
 def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray) -> SingleAtoms:
+    """Solve the single atoms in closed form."""
     atom = np.flatnonzero(single)
     units = np.flatnonzero(np.diff(network.clause_start) == 1)
     units = units[single[np.abs(network.literal[network.clause_start[units]]) - 1]]
@@ -295,18 +294,21 @@ def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray
 
 
 class Duplicates(NamedTuple):
+    """The first of equal components, for each component and atom."""
+
     first: np.ndarray  # int64[num_components], the first component equal to each
-    first_atom: np.ndarray  # int64[num_atoms], the atom in that one which stands for each
-    copies: np.ndarray  # float64[num_components], how many a first one stands for; else 0
+    first_atom: np.ndarray  # int64[num_atoms], the corresponding atom of that component
+    copies: np.ndarray  # float64[num_components], the number of copies of a first one; else 0
 
 
 def no_duplicates(network: Network) -> Duplicates:
+    """Return every component as its own first copy."""
     components = np.arange(network.num_components)
     return Duplicates(components, np.arange(network.num_atoms), np.ones(len(components)))
 
 
 def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
-    """Copies among the components of atoms that are not ignored, bool[num_atoms]."""
+    """Find copies among the components of atoms that are not ignored, bool[num_atoms]."""
     label, num_components = network.component, network.num_components
     considered = may_have_copies(network, ignored)
     if not considered.any():
@@ -328,7 +330,7 @@ def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
 
 
 def may_have_copies(network: Network, ignored: np.ndarray) -> np.ndarray:
-    """bool[num_components], whether another has as many atoms and clauses; only these compare."""
+    """Return components with as many atoms and clauses as another, bool[num_components]."""
     label = network.component
     clause_label = label[network.first_atom]
     num_components = network.num_components
@@ -342,7 +344,7 @@ def may_have_copies(network: Network, ignored: np.ndarray) -> np.ndarray:
 def component_words(
     network: Network, local: np.ndarray, considered: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_words] each: the component that a word belongs to, in order, and the word."""
+    """Return the component of each word, in order, and the words, int64[num_words] each."""
     label = network.component
     owners: list[np.ndarray] = []
     values: list[np.ndarray] = []
@@ -381,7 +383,7 @@ def component_words(
 
 
 def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """int64[num_rows], the first row with the same values."""
+    """Return the first row with the same values, int64[num_rows]."""
     length = np.diff(start)
     row = np.repeat(np.arange(len(length)), length)
     position = np.arange(len(value)) - start[row]
@@ -406,7 +408,7 @@ CUT_MEMBERS = 3
 
 @dataclass(frozen=True)
 class ExactResult:
-    """Exact answers about the components that were solved."""
+    """Exact answers about the solved components."""
 
     log_partition: float  # of these components, the constant score included
     marginal: np.ndarray  # float64[num_base_atoms], NaN where not solved
@@ -414,12 +416,12 @@ class ExactResult:
     solved: np.ndarray  # bool[num_base_atoms]
     feasible: bool  # everything was solved
     width: int  # variables in the largest clique, less one
-    log_odds: np.ndarray | None  # float64[num_base_atoms], if asked for; NaN where not solved
+    log_odds: np.ndarray | None  # float64[num_base_atoms], if requested; NaN where not solved
 
 
 @dataclass(frozen=True)
 class ExactPlan:
-    """Which components are affordable and how they are solved, for any weights."""
+    """The solved components and their junction trees, for any weights."""
 
     network: Network
     single: np.ndarray  # bool[num_atoms], solved in closed form
@@ -449,16 +451,16 @@ class ExactPlan:
             return
         worst = max(self.refused, key=lambda refusal: (refusal.width, refusal.num_atoms))
         raise TooLarge(
-            f"exact inference does not fit: for a connected component of {worst.num_atoms:,} "
+            f"exact inference does not fit the memory: for a component of {worst.num_atoms:,} "
             f"unknown atoms every elimination order tried joins {worst.width + 1:,} or more of "
             f"them in a table and needs at least {describe_large(worst.num_bytes)}, over the "
             f"limit of {format_bytes(self.max_memory)}",
             code="too-wide",
-            hint="give more evidence, ask for less, raise the memory limit, or sample",
+            hint="give more evidence, query less, raise the memory limit, or sample",
         )
 
     def rest(self) -> Subnetwork:
-        """The components that are not affordable, as a network without constant counts."""
+        """Return the components that are not affordable, as a network without constant counts."""
         return keep_part(self.network, ~self.affordable)
 
     def solve(
@@ -468,7 +470,7 @@ class ExactPlan:
         log_odds: bool = False,
         stop: Stop | None = None,
     ) -> ExactResult:
-        """log Z, marginals and expected counts of the affordable components."""
+        """Return log Z, marginals and expected counts of the affordable components."""
         network = self.network
         weights = network.weights if weights is None else weights
         probability = np.full(network.num_atoms, np.nan)
@@ -518,7 +520,7 @@ class ExactPlan:
         )
 
     def maximise(self, weights: np.ndarray | None = None, stop: Stop | None = None) -> np.ndarray:
-        """bool[num_atoms], a most likely world; false where not affordable."""
+        """Return a most likely world, bool[num_atoms]; false where not affordable."""
         network = self.network
         weights = network.weights if weights is None else weights
         world = np.zeros(network.num_atoms, bool)
@@ -533,13 +535,13 @@ class ExactPlan:
 
     @property
     def num_entries(self) -> int:
-        """Of all tables; a solve takes about as long."""
+        """The entries of all tables, in proportion to the time of a solve."""
         return sum(int(forest.tree.table_start[-1]) for forest in self.forests)
 
     def for_sampling(self) -> tuple[ExactPlan, np.ndarray] | None:
-        """A plan that can draw samples, and the atom of this plan that each of its atoms is.
+        """Return a plan that can draw samples, and the atom of this plan for each of its atoms.
 
-        It keeps copies of components apart; None where that is too large.
+        It plans copies of components separately; None if that is too large.
         """
         part = keep_part(self.network, self.affordable)
         plan = plan_exact(part.network, 4 * self.max_memory, merge_copies=False)
@@ -548,10 +550,9 @@ class ExactPlan:
     def sample(
         self, num_samples: int, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> np.ndarray:
-        """bool[num_samples, num_atoms], independent samples; false where not affordable.
+        """Draw independent samples, bool[num_samples, num_atoms]; false where not affordable.
 
-        Copies of a component must differ in a sample, so the plan must have been made with
-        `merge_copies=False`.
+        Copies of a component must differ in a sample, so the plan needs `merge_copies=False`.
         """
         if (self.duplicates.copies > 1).any():
             raise ValueError("samples need a plan made with merge_copies=False")
@@ -597,7 +598,7 @@ def plan_exact(
     random_state: int = 0,
     stop: Stop | None = None,
 ) -> ExactPlan:
-    """Decide component by component what is solved exactly within `max_memory` bytes of tables."""
+    """Plan the components that are solved exactly within `max_memory` bytes of tables."""
     rng = np.random.default_rng(random_state)
     single = single_atoms(network)
     duplicates = find_duplicates(network, single) if merge_copies else no_duplicates(network)
@@ -623,14 +624,14 @@ def plan_exact(
 
 
 def exact(network: Network, max_memory: int = DEFAULT_MEMORY) -> ExactResult:
-    """Exact log Z, marginals and expected counts; TooLarge if the tables pass `max_memory`."""
+    """Return exact log Z, marginals and expected counts; TooLarge if tables exceed `max_memory`."""
     plan = plan_exact(network, max_memory)
     plan.require_complete()
     return plan.solve(log_odds=True)
 
 
 def exact_map(network: Network, stop: Stop | None = None) -> tuple[float, np.ndarray]:
-    """The score of a most likely world and the world, bool[num_atoms]."""
+    """Return the score of a most likely world and the world, bool[num_atoms]."""
     plan = plan_exact(network, stop=stop)
     plan.require_complete()
     world = plan.maximise(stop=stop)
@@ -640,7 +641,7 @@ def exact_map(network: Network, stop: Stop | None = None) -> tuple[float, np.nda
 def split_penalties(
     network: Network, cubes: Cubes, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whole parts and rests of what each cube adds to the score, each float64[num_cubes]."""
+    """Return whole parts and rests of the cubes' scores, each float64[num_cubes]."""
     weight_id = cube_weights(network, cubes)
     times = np.where(weight_id >= 0, network.coefficient[cubes.clause], 1.0)
     return split_scores(np.append(-weights, -np.inf)[weight_id], times)
@@ -656,5 +657,5 @@ def set_atoms(forest: Forest, states: np.ndarray, worlds: np.ndarray) -> None:
 
 
 def describe_large(count: float) -> str:
-    """Bytes, by their order of magnitude where no machine has them."""
+    """Return bytes as text, by order of magnitude if beyond any machine."""
     return format_bytes(count) if count < 1e15 else f"10^{np.log10(count):.0f} bytes"

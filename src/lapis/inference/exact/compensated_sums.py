@@ -1,10 +1,9 @@
-"""Scores whose large parts cancel without taking the digits of the small ones.
+"""Sums of scores in which large parts cancel exactly.
 
-A weight of −10^9 on a formula says what 10^9 says on its negation, but leaves the worlds that
-matter at scores of 10^9 and more, where a float64 has seven digits left for all other weights. So a
-score is summed in two parts, x = whole + rest, with `whole` a multiple of a power of two so large
-that sums of all of them are exact. Differences of whole parts are exact too, and what is left of
-them is added to the rests: worlds that matter are near 0 then, whatever they were.
+With a weight of −10^9 on a formula the likely worlds have scores near 10^9, where float64 has seven
+digits left for the other weights. So a score is summed in two parts, x = whole + rest: `whole` is a
+multiple of a power of two so large that all sums are exact. Differences of whole parts are exact,
+and are added to the rests.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ EXACT_BITS = 52
 
 
 def any_large(scores: np.ndarray) -> bool:
-    """Whether a score is so large that others would lose digits beside it."""
+    """Return whether a score is so large that others would lose digits."""
     size = np.abs(scores)
     return bool(((size > LARGE) & (size < np.inf)).any())
 
 
 def split_scores(weight: np.ndarray, times: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Whole parts and rests of weight·times, each float64[num_scores]; −∞ is in both.
+    """Return whole parts and rests of weight·times, each float64[num_scores]; −∞ is in both.
 
-    Weights are rounded before they are multiplied, so that products with whole numbers are exact.
+    Weights are rounded before multiplication, so that products with integers are exact.
 
     >>> whole, rest = split_scores(np.array([-1e9, 0.3]), np.array([3.0, 1.0]))
     >>> whole + rest == [-3e9, 0.3], np.abs(rest) < 1e-6

@@ -1,33 +1,28 @@
-"""Good elimination orders of a graph of variables: the best of several greedy ones.
+"""Elimination orders of a graph of variables: greedy search, and by degree for any size.
 
-The cost of an order is Σ Π sizes over the cliques {variable} ∪ {neighbours left}, the entries of
-all tables that the junction tree keeps. Finding the cheapest order is NP-hard; greedy rules come
-close (Kjærulff 1990; Koller & Friedman, Probabilistic Graphical Models, 9.4.3):
+The cost of an order is Σ Π sizes over the cliques {variable} ∪ {remaining neighbours}: the entries
+of all tables of the junction tree. Finding the cheapest order is NP-hard; greedy rules come close
+(Kjærulff 1990; Koller & Friedman, Probabilistic Graphical Models, 9.4.3):
 
-- min-fill: eliminate the variable that joins the fewest pairs of neighbours; ties by weight;
+- min-fill: eliminate the variable that connects the fewest pairs of neighbours; ties by weight;
 - min-weight: the one with the smallest clique; ties by fill;
-- both again with random noise on their scores, as ties are many and matter;
-- sweeps through the graph (in the order given, and reverse Cuthill–McKee), which are right for
-  grids and chains of cliques, where greedy rules start from all sides and meet in large cliques.
+- both with random noise on their scores, as ties are many and matter;
+- sweeps through the graph (in the given order, and reverse Cuthill–McKee), which suit grids and
+  chains of cliques, where greedy rules start on all sides and meet in large cliques.
 
-Tries go on for as long as they cost little beside the tables of the best order. Adjacency is a bit
-matrix, so this is for graphs of up to `MAX_DENSE` variables; larger ones keep the order of degree
-of `elimination_order_sparse`.
+Tries continue while they cost little compared with the tables of the best order. Adjacency is a bit
+matrix, so this search is for graphs of up to `MAX_DENSE` variables.
 
-Elimination in order of degree on networks of any size: low-degree variables first.
+By degree (`low_degree_order`). Eliminating a variable joins the factors (cubes, and earlier
+messages) with it and leaves a message over its neighbours. A variable is a candidate while it has
+at most `max_scope` neighbours with at most `max_entries` joint states. Candidates wait on a stack
+for each number of neighbours and are checked again when taken. Stacks continue next to the last
+elimination and sweep through chains and ladders; queues started everywhere and met in tables over
+eight variables instead of three.
 
-Eliminating a variable joins the factors (cubes, and messages of earlier eliminations) that
-contain it and leaves a message over its neighbours. A variable is a candidate while its
-neighbours number at most `max_scope` and have at most `max_entries` joint states; candidates
-wait on a stack for each number of neighbours and are checked again when their turn comes, as
-other eliminations may have joined or removed neighbours meanwhile. Stacks let eliminations go on
-next to the last one and sweep through a chain or a ladder; with queues they started everywhere
-at once and met in tables over eight variables instead of three.
-
-A million leaves of a hub must not cost a million looks at the whole hub. So a look stops at the
-first neighbour too many, and a variable that had too many waits until all others are through
-before it is looked at again. Dead factors are dropped from a variable's list when met, and
-factors over one variable are not listed at all.
+A million leaves of a hub must not cost a million scans of the hub. So a scan stops at the first
+neighbour too many, and such a variable is scanned again only after all others. Dead factors are
+dropped from lists when found, and factors over one variable are not listed.
 """
 
 from __future__ import annotations
@@ -42,14 +37,16 @@ from lapis.runtime.kernels import allocating_entry, entry, inner
 from lapis.runtime.progress import Stop
 
 MAX_DENSE = 20_000
-SMALL_ENTRIES = 1 << 14  # no search beyond the first orders
+SMALL_ENTRIES = 1 << 14  # below this, only the first orders are tried
 MAX_TRIES = 300
 TRY_ENTRIES = 10  # a try costs about as much as this many table entries for each pair of variables
 
 
 class EliminationOrder(NamedTuple):
+    """An order and the cost of its tables."""
+
     variable: np.ndarray  # int32[num_variables], or empty if it costs too much
-    entries: float  # Σ clique table sizes, of an order given up those of the cliques it had
+    entries: float  # Σ clique table sizes, up to where an order was given up
     width: int  # variables in the largest of these cliques, less one
     is_complete: bool
 
@@ -62,10 +59,10 @@ def best_order(
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> EliminationOrder:
-    """A cheap order for variables of these sizes; those of a scope (CSR rows) are neighbours.
+    """Return a cheap order for variables of these sizes.
 
-    Orders beyond `max_entries` are given up. If all are, the result is the one that had the
-    smallest cliques so far when it was.
+    Variables of a scope (CSR row) are neighbours. Orders beyond `max_entries` are given up; if all
+    are, the result is the one with the smallest cliques up to there.
     """
     num_variables = len(size)
     adjacency = _join_scopes(num_variables, scope_start, scope)
@@ -99,12 +96,12 @@ def best_order(
 
 
 def min_fill_width(num_variables: int, scope_start: np.ndarray, scope: np.ndarray) -> int:
-    """The width of the min-fill order, an upper bound of the treewidth.
+    """Return the width of the min-fill order, an upper bound of the treewidth.
 
-    Variables of a scope (CSR rows) are neighbours.
+    Variables of a scope (CSR row) are neighbours.
     """
     adjacency = _join_scopes(num_variables, scope_start, np.asarray(scope, np.int32))
-    light = np.full(num_variables, 1.0 / num_variables)  # ties go to the fewest neighbours
+    light = np.full(num_variables, 1.0 / num_variables)  # ties: fewest neighbours
     no_jitter, none = np.zeros(num_variables), np.empty(0, np.int32)
     return int(
         EliminationOrder(*_greedy_order(adjacency, light, True, no_jitter, none, np.inf)).width
@@ -112,6 +109,7 @@ def min_fill_width(num_variables: int, scope_start: np.ndarray, scope: np.ndarra
 
 
 def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
+    """Return the reverse Cuthill–McKee order."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -123,7 +121,7 @@ def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
 
 @allocating_entry
 def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
-    """uint64[num_variables, num_words], the neighbours of each variable as bits."""
+    """Return the neighbours of each variable as bits, uint64[num_variables, num_words]."""
     bits = np.zeros((num_variables, (num_variables + 63) // 64), np.uint64)
     for scope in range(len(start) - 1):
         for one in range(start[scope], start[scope + 1]):
@@ -136,7 +134,7 @@ def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
 
 @inner
 def popcount(word):  # type: ignore[no-untyped-def]
-    """The number of ones of a uint64; LLVM knows the pattern and emits one instruction."""
+    """Return the number of ones of a uint64; LLVM compiles this pattern to one instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + (
         (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -147,7 +145,7 @@ def popcount(word):  # type: ignore[no-untyped-def]
 
 @inner
 def _members(row, out):  # type: ignore[no-untyped-def]
-    """Write the positions of the ones of a row; how many."""
+    """Write the positions of the ones of a row; return their number."""
     count = 0
     for word in range(len(row)):
         rest = row[word]
@@ -161,8 +159,11 @@ def _members(row, out):  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def _greedy_order(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
-    """An order by the greedy rule, or the given one; stops once it costs more than the limit."""
-    num_variables, num_words = adjacency.shape
+    """Return an order by the greedy rule, or the given one.
+
+    Stop once it costs more than the limit.
+    """
+    num_variables = len(adjacency)
     order = np.empty(num_variables, np.int32)
     alive = np.ones(num_variables, np.bool_)
     stale = np.ones(num_variables, np.bool_)
@@ -171,18 +172,12 @@ def _greedy_order(adjacency, log_size, by_fill, jitter, given, limit):  # type: 
     far = np.empty(num_variables, np.int64)
     entries, width = 0.0, 0
     for step in range(num_variables):
-        chosen = -1
         if len(given):
             chosen = given[step]
         else:
-            for v in range(num_variables):
-                if not alive[v]:
-                    continue
-                if stale[v]:
-                    score[v] = _score_variable(v, adjacency, log_size, by_fill, near) + jitter[v]
-                    stale[v] = False
-                if chosen < 0 or score[v] < score[chosen]:
-                    chosen = v
+            chosen = _choose_variable(
+                adjacency, log_size, by_fill, jitter, alive, stale, score, near
+            )
         degree = _members(adjacency[chosen], near)
         weight = log_size[chosen]
         for at in range(degree):
@@ -193,24 +188,43 @@ def _greedy_order(adjacency, log_size, by_fill, jitter, given, limit):  # type: 
             return order[:0].copy(), entries, width, False
         order[step] = chosen
         alive[chosen] = False
-        own_word, own_bit = chosen >> 6, np.uint64(1) << np.uint64(chosen & 63)
-        for at in range(degree):
-            u = near[at]
-            for word in range(num_words):
-                adjacency[u, word] |= adjacency[chosen, word]
-            adjacency[u, own_word] &= ~own_bit
-            adjacency[u, u >> 6] &= ~(np.uint64(1) << np.uint64(u & 63))
-            stale[u] = True
+        _connect_neighbours(adjacency, chosen, near[:degree], stale)
         if by_fill and len(given) == 0:
-            for at in range(degree):
-                for place in range(_members(adjacency[near[at]], far)):
+            for u in near[:degree]:
+                for place in range(_members(adjacency[u], far)):
                     stale[far[place]] = True
     return order, entries, width, True
 
 
 @inner
+def _choose_variable(adjacency, log_size, by_fill, jitter, alive, stale, score, near):  # type: ignore[no-untyped-def]
+    """Return the variable of least score; compute stale scores again."""
+    chosen = -1
+    for v in range(len(alive)):
+        if not alive[v]:
+            continue
+        if stale[v]:
+            score[v] = _score_variable(v, adjacency, log_size, by_fill, near) + jitter[v]
+            stale[v] = False
+        if chosen < 0 or score[v] < score[chosen]:
+            chosen = v
+    return chosen
+
+
+@inner
+def _connect_neighbours(adjacency, chosen, near, stale):  # type: ignore[no-untyped-def]
+    """Connect the neighbours of an eliminated variable with each other."""
+    for u in near:
+        for word in range(adjacency.shape[1]):
+            adjacency[u, word] |= adjacency[chosen, word]
+        for gone in (chosen, u):
+            adjacency[u, gone >> 6] &= ~(np.uint64(1) << np.uint64(gone & 63))
+        stale[u] = True
+
+
+@inner
 def _score_variable(v, adjacency, log_size, by_fill, near):  # type: ignore[no-untyped-def]
-    """The rule's measure, and the other one as a small addition that breaks ties."""
+    """Return the rule's measure, plus the other measure as a small term that breaks ties."""
     degree = _members(adjacency[v], near)
     missing = 0
     weight = log_size[v]
@@ -229,9 +243,9 @@ NONE = -1
 
 
 class FactorLists(NamedTuple):
-    """What is known of cubes and messages. A list of messages links entries (message, next).
+    """The factors of each variable: cubes, and messages as linked lists of (message, next).
 
-    Places are int32 where these are wide enough, else int64.
+    Places are int32 if these are wide enough, else int64.
     """
 
     begin: np.ndarray  # int[num_variables + 1], into `listed`
@@ -244,12 +258,12 @@ class FactorLists(NamedTuple):
     head: np.ndarray  # int[num_variables], the first entry of a variable's messages
     entry_message: np.ndarray  # int32[...]
     entry_next: np.ndarray  # int[...]
-    seen: np.ndarray  # int64[num_variables], the last look that met a variable
+    seen: np.ndarray  # int64[num_variables], the last scan that found a variable
     scope: np.ndarray  # int32[max_scope + 1], the neighbours found
 
 
 class Stacks(NamedTuple):
-    """A stack for each number of neighbours, the last for too many; linked both ways."""
+    """A stack for each number of neighbours, the last for too many; doubly linked."""
 
     top: np.ndarray  # int32[max_scope + 2]
     under: np.ndarray  # int32[num_variables]
@@ -260,9 +274,9 @@ class Stacks(NamedTuple):
 def low_degree_order(
     cubes: Cubes, eligible: np.ndarray, max_scope: int, max_entries: float
 ) -> np.ndarray:
-    """int32[num_eliminated], eligible variables in an order that stays within the limits."""
+    """Return eligible variables in an order within the limits, int32[num_eliminated]."""
     num_variables = len(cubes.size)
-    room = num_variables * max_scope + 1  # pages never written to cost nothing
+    room = num_variables * max_scope + 1  # unused pages take no memory
     long = np.diff(cubes.start) > 1
     listed = cubes.variable[np.repeat(long, np.diff(cubes.start))]
     begin = narrow_starts(row_starts(np.bincount(listed, minlength=num_variables)))
@@ -299,7 +313,7 @@ def _eliminate_by_degree(  # type: ignore[no-untyped-def]
     size, cube_start, cube_variable, eligible, max_scope, max_entries,
     work, stacks, refused, gone, order,
 ):  # fmt: skip
-    """Fill the order; its length."""
+    """Fill the order; return its length."""
     _list_cubes(cube_start, cube_variable, work)
     for v in range(len(size)):
         if eligible[v]:
@@ -313,48 +327,67 @@ def _eliminate_by_degree(  # type: ignore[no-untyped-def]
         _remove_from_stack(v, stacks)
         looks += 1
         neighbours = _neighbours(v, looks, cube_start, cube_variable, work, max_scope)
-        entries = 1.0
-        for at in range(min(neighbours, max_scope)):
-            entries *= size[work.scope[at]]
-        refused[v] = neighbours > max_scope or entries > max_entries
+        refused[v] = neighbours > max_scope or _num_entries(size, work, neighbours) > max_entries
         if refused[v]:
             continue
         if neighbours > level or level > max_scope:
             _push_on_stack(v, neighbours, stacks)
             level = min(level, neighbours)
             continue
-        for at in range(work.begin[v], work.end[v]):
-            work.dead_cube[work.listed[at]] = True
-        entry = work.head[v]
-        while entry != NONE:
-            work.dead_message[work.entry_message[entry]] = True
-            entry = work.entry_next[entry]
+        _mark_dead(v, work)
         gone[v] = True
         order[count] = v
-        place = work.scope_start[count]
-        work.scope_start[count + 1] = place + neighbours
-        for at in range(neighbours):
-            u = work.scope[at]
-            work.scope_variable[place + at] = u
-            if neighbours > 1:
-                work.entry_message[num_entries] = count
-                work.entry_next[num_entries] = work.head[u]
-                work.head[u] = num_entries
-                num_entries += 1
-            if not eligible[u] or gone[u] or (refused[u] and stacks.level_of[u] != NONE):
-                continue
-            if stacks.level_of[u] != NONE:
+        num_entries = _store_message(count, neighbours, num_entries, work)
+        for u in work.scope[:neighbours]:
+            waits = refused[u] and stacks.level_of[u] != NONE
+            if eligible[u] and not gone[u] and not waits:
                 _remove_from_stack(u, stacks)
-            soon = max_scope + 1 if refused[u] else 0
-            _push_on_stack(u, soon, stacks)
-            level = min(level, soon)
+                soon = max_scope + 1 if refused[u] else 0
+                _push_on_stack(u, soon, stacks)
+                level = min(level, soon)
         count += 1
     return count
 
 
 @inner
+def _num_entries(size, work, neighbours):  # type: ignore[no-untyped-def]
+    """Return the joint states of the neighbours found."""
+    entries = 1.0
+    for at in range(neighbours):
+        entries *= size[work.scope[at]]
+    return entries
+
+
+@inner
+def _mark_dead(v, work):  # type: ignore[no-untyped-def]
+    """Mark the factors of an eliminated variable as used."""
+    for at in range(work.begin[v], work.end[v]):
+        work.dead_cube[work.listed[at]] = True
+    entry = work.head[v]
+    while entry != NONE:
+        work.dead_message[work.entry_message[entry]] = True
+        entry = work.entry_next[entry]
+
+
+@inner
+def _store_message(message, neighbours, num_entries, work):  # type: ignore[no-untyped-def]
+    """Store the scope of a message, and list it for its variables; return the entries used."""
+    place = work.scope_start[message]
+    work.scope_start[message + 1] = place + neighbours
+    for at in range(neighbours):
+        u = work.scope[at]
+        work.scope_variable[place + at] = u
+        if neighbours > 1:
+            work.entry_message[num_entries] = message
+            work.entry_next[num_entries] = work.head[u]
+            work.head[u] = num_entries
+            num_entries += 1
+    return num_entries
+
+
+@inner
 def _list_cubes(cube_start, cube_variable, work):  # type: ignore[no-untyped-def]
-    """The cubes of two variables or more that each variable is in."""
+    """List the cubes of two variables or more of each variable."""
     for cube in range(len(cube_start) - 1):
         if cube_start[cube + 1] - cube_start[cube] > 1:
             for at in range(cube_start[cube], cube_start[cube + 1]):
@@ -365,6 +398,7 @@ def _list_cubes(cube_start, cube_variable, work):  # type: ignore[no-untyped-def
 
 @inner
 def _push_on_stack(v, level, stacks):  # type: ignore[no-untyped-def]
+    """Put a variable on a stack."""
     first = stacks.top[level]
     stacks.under[v] = first
     stacks.above[v] = NONE
@@ -376,7 +410,9 @@ def _push_on_stack(v, level, stacks):  # type: ignore[no-untyped-def]
 
 @inner
 def _remove_from_stack(v, stacks):  # type: ignore[no-untyped-def]
-    """Take a variable out of its stack, from wherever it is."""
+    """Remove a variable from its stack, if it is on one."""
+    if stacks.level_of[v] == NONE:
+        return
     over, below = stacks.above[v], stacks.under[v]
     if over == NONE:
         stacks.top[stacks.level_of[v]] = below
@@ -389,7 +425,7 @@ def _remove_from_stack(v, stacks):  # type: ignore[no-untyped-def]
 
 @inner
 def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: ignore[no-untyped-def]
-    """Write the neighbours of v to `scope`; how many, or max_scope + 1 as soon as it is more."""
+    """Write the neighbours of v to `scope`; return their number, or max_scope + 1 if it is more."""
     work.seen[v] = look
     count = 0
     at = work.begin[v]
@@ -425,7 +461,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
 
 @inner
 def _add_neighbours(members, begin, end, look, work, count, max_scope):  # type: ignore[no-untyped-def]
-    """Add the members not seen in this look to the scope; its new length."""
+    """Add the members not seen in this scan to the scope; return its new length."""
     for at in range(begin, end):
         u = members[at]
         if work.seen[u] != look:

@@ -2,19 +2,14 @@
 
     Z = exp(Σ_w weights[w]·constant_count[w]) · Π_components Σ_states exp(score) 1[hard clauses]
 
-Components are independent, so log Z adds up, marginals and expected counts are taken in each
-by itself, and the most likely world is the union of theirs. The price is the number of states
-of the largest component; beyond `MAX_STATES` the method refuses and says so.
+Components are independent: log Z adds up, and marginals, expected counts and most likely worlds are
+computed for each component. Components with more than `MAX_STATES` states are refused.
 
-Atoms that no clause and no block mentions are components of one atom with two equal states;
-they are answered together, since there may be millions.
-
-The joint states of a component are a tensor with one axis for each unknown. An axis is a single
-atom (false, true) or a block of mutually exclusive atoms (one index for each candidate, and a
-last one for "none" if the block may be empty). An atom's truth is a Boolean array that varies
-along its axis only; everything else follows by broadcasting: a clause is the `or` of its literals
-and has the few axes of its atoms, an auxiliary atom is the `or` of its definition. No state is
-ever visited one by one.
+The joint states of a component are a tensor with one axis for each unknown: an atom (false, true),
+or a block (one index for each candidate, and a last one for "none" if it may be empty). An atom's
+truth is a Boolean array that varies along its axis only; a clause is the `or` of its literals by
+broadcasting, an auxiliary atom the `or` of its definition. Atoms in no clause and no block are
+answered together, since there may be millions.
 """
 
 from __future__ import annotations
@@ -51,7 +46,7 @@ class Axis:
 def component_axes(
     atoms: np.ndarray, block_of: np.ndarray, blocks: Sequence[np.ndarray], exact: np.ndarray
 ) -> list[Axis]:
-    """The unknowns among the base atoms given: their blocks, and the atoms in none."""
+    """Return the unknowns among the given base atoms: blocks, and atoms outside blocks."""
     axes = [Axis(atoms[i : i + 1], False) for i in np.flatnonzero(block_of[atoms] < 0)]
     for block in np.unique(block_of[atoms[block_of[atoms] >= 0]]):
         axes.append(Axis(blocks[block], True, not exact[block]))
@@ -59,12 +54,12 @@ def component_axes(
 
 
 def count_states(axes: Sequence[Axis]) -> int:
-    """Π sizes, exactly."""
+    """Return Π sizes."""
     return prod(axis.size for axis in axes)
 
 
 def atom_truths(axes: Sequence[Axis]) -> dict[int, np.ndarray]:
-    """For each base atom, its truth as an array that varies along its axis only."""
+    """Return the truth of each base atom as an array that varies along its axis only."""
     truths: dict[int, np.ndarray] = {}
     for position, axis in enumerate(axes):
         shape = [1] * len(axes)
@@ -86,7 +81,7 @@ def add_auxiliary_truths(
 
 
 def clause_truth(literals: np.ndarray, truths: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The truth of a ground clause."""
+    """Return the truth of a ground clause."""
     parts = [
         truths[literal - 1] if literal > 0 else ~truths[-literal - 1]
         for literal in literals.tolist()
@@ -112,7 +107,7 @@ class Enumeration:
 
 
 def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
-    """Sum and maximise over all worlds; raises TooLarge if a component has too many states."""
+    """Sum and maximise over all worlds; TooLarge if a component has too many states."""
     marginal = np.full(network.num_base_atoms, 0.5)
     log_odds = np.zeros(network.num_base_atoms)
     expected = network.constant_count.astype(np.float64).copy()
@@ -160,7 +155,7 @@ class ComponentParts:
 
 
 def find_components(network: Network) -> Iterator[ComponentParts]:
-    """The components with a clause or a block."""
+    """Return the components with a clause or a block."""
     block_of = np.full(network.num_atoms, -1, dtype=np.int64)
     blocks = [
         network.block_atom[network.block_start[i] : network.block_start[i + 1]]
@@ -185,13 +180,14 @@ def find_components(network: Network) -> Iterator[ComponentParts]:
 
 
 def split_by_label(items: np.ndarray, labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
-    """The items of each used label, in order of labels."""
+    """Return the items of each used label, in order of labels."""
     order = np.argsort(labels, kind="stable")
     position = np.searchsorted(labels[order], np.flatnonzero(used))
     return np.split(items[order], position[1:]) if len(position) else []
 
 
 def require_few_states(components: list[ComponentParts]) -> None:
+    """Raise TooLarge if a component has more than `MAX_STATES` states."""
     sizes = [count_states(component.axes) for component in components]
     if not sizes or max(sizes) <= MAX_STATES:
         return
@@ -201,11 +197,12 @@ def require_few_states(components: list[ComponentParts]) -> None:
         f"a connected component has {atoms:,} unknown atoms with "
         f"{format_count(max(sizes))} joint states; enumeration stops at {MAX_STATES:,} (20 atoms)",
         code="too-many-states",
-        hint="give more evidence, ask for less, or use another method",
+        hint="give more evidence, query less, or use another method",
     )
 
 
 def format_count(number: int) -> str:
+    """Return a number as text, by order of magnitude if large."""
     return f"{number:,}" if number < 10**9 else f"about 10^{len(str(number)) - 1}"
 
 
@@ -219,7 +216,7 @@ class Component:
         add_auxiliary_truths(network, parts.auxiliaries, truths)
         start, literal = network.clause_start, network.literal
         self.truth = [clause_truth(literal[start[c] : start[c + 1]], truths) for c in parts.clauses]
-        self.score = np.zeros(self.shape)  # less what was taken out of all of them
+        self.score = np.zeros(self.shape)  # less the sums in `taken`
         weight_id = network.weight_id[parts.clauses]
         for truth, hard in zip(self.truth, weight_id < 0, strict=True):
             if hard:
@@ -240,7 +237,7 @@ class Component:
         self.probability = weight / total
 
     def add_up(self, weights: np.ndarray) -> float:
-        """Add the weights of true clauses, less the largest sum, which is returned."""
+        """Add the weights of true clauses; subtract the largest sum and return it."""
         for truth, weight in zip(self.truth, weights.tolist(), strict=True):
             if weight:
                 self.score += weight * truth
@@ -249,13 +246,13 @@ class Component:
         return best
 
     def axis_marginal(self, position: int) -> np.ndarray:
-        """Divided by its own sum: of all states, roundings leave what is certain beside 1."""
+        """Return the marginal of an axis, normalised again so that certain states are exactly 1."""
         others = tuple(axis for axis in range(len(self.shape)) if axis != position)
         found: np.ndarray = self.probability.sum(axis=others)
         return found / found.sum()
 
     def axis_log_odds(self, position: int) -> np.ndarray:
-        """By log Σ exp, since probabilities of unlikely states round to 0."""
+        """Return the log-odds of an axis by log Σ exp: unlikely probabilities would round to 0."""
         rows = np.moveaxis(self.score, position, 0).reshape(self.shape[position], -1)
         peak = rows.max(axis=1)
         finite = np.where(peak > -np.inf, peak, 0.0)
@@ -264,11 +261,11 @@ class Component:
         return state_log_odds(total - self.log_total, np.array([0, len(total)]))
 
     def best_state(self) -> tuple[int, ...]:
-        """The first most likely state."""
+        """Return the first most likely state."""
         return tuple(map(int, np.unravel_index(int(np.argmax(self.score)), self.shape)))
 
     def add_expected_counts(self, expected: np.ndarray) -> None:
-        """Σ coefficient·P(clause true), by the marginal over each clause's axes."""
+        """Add Σ coefficient·P(clause true), by the marginal over each clause's axes."""
         marginals: dict[tuple[int, ...], np.ndarray] = {}
         for clause, truth in zip(self.parts.clauses, self.truth, strict=True):
             weight_id = self.network.weight_id[clause]

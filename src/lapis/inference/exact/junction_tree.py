@@ -1,26 +1,25 @@
 """Junction trees in elimination order: log Z, beliefs, most likely states and samples.
 
-Eliminating variable v joins everything that holds v in one table over its clique {v} ∪ S, with
-S the neighbours left, and sends to the bucket of the first variable of S to be eliminated
+Eliminating variable v joins all factors with v in one table over its clique {v} ∪ S, with S the
+remaining neighbours, and sends a message to the clique of the first variable of S to be eliminated,
 
     m(S) = log Σ_v exp ψ(v, S)        (max_v instead of log Σ exp for the most likely world)
 
-(bucket elimination, Dechter 1999; the buckets are a junction tree, Lauritzen & Spiegelhalter
-1988). Backwards from the roots, the belief of a clique is b(v, S) = b(S)·exp(ψ(v, S) − m(S)) with
-b(S) summed out of the parent's belief; a sample or a maximiser picks v given S. Everything stays
-in logarithms, with −∞ for what is forbidden, until the beliefs, which are probabilities.
+(bucket elimination, Dechter 1999; junction trees, Lauritzen & Spiegelhalter 1988). Downwards from
+the roots, the belief of a clique is b(v, S) = b(S)·exp(ψ(v, S) − m(S)) with b(S) summed out of the
+parent's belief; a sample or a maximiser picks v given S. Tables are logarithms, −∞ if forbidden;
+beliefs are probabilities.
 
-Axes of a table are sorted by time of elimination, the earliest last. So a message is the table
-with its contiguous rows summed, and a message and the table that takes it have axes in the same
-order: runs of axes that both have, or only one, are walked as one. All components of a network
-are one forest and one call; there is no work per component outside the compiled loops.
+Axes of a table are sorted by time of elimination, the earliest last. So a message is the sum of the
+table's contiguous rows, and has its axes in the same order as the table that receives it. All
+components of a network are one forest and one kernel call.
 
-Where messages grow large, a first pass maximises over the whole parts of scores (`whole_parts`).
-Its tables less their messages, ψ − m ≤ 0, add up to the whole part of a world's score less that of
-the best, exactly; they are what the tables of the rests begin with.
+If messages are large, a first pass maximises over the whole parts of scores (`compensated_sums`).
+Its tables less their messages, ψ − m ≤ 0, add up exactly to the whole part of a world's score less
+that of the best; the tables of the rests start with them.
 
-Variables may be left out of the order. Messages over these only leave the forest: they are the
-factors of the core that `reduce` makes.
+Variables may be left out of the order. Messages over these only leave the forest; they are the
+factors of the core in `reduction`.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ from lapis.network.csr import narrow_starts, row_starts
 from lapis.network.cubes import Cubes
 from lapis.runtime.progress import Stop
 
-WORK_NAME = "exact inference"  # as messages call it
+WORK_NAME = "exact inference"  # in error messages
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated
-MAX_UNIFORMS = 1 << 20  # random numbers held at a time
-SLICE_ENTRIES = 1 << 22  # of tables, from one question whether to go on to the next
+MAX_UNIFORMS = 1 << 20  # random numbers in memory at a time
+SLICE_ENTRIES = 1 << 22  # table entries between checks of `stop`
 UNDERFLOW = 1e-290  # beliefs below this have lost digits
-LARGE_SUM = 1e6  # of many small scores: beyond it, fewer than ten digits after the point are left
+LARGE_SUM = 1e6  # beyond this, sums have fewer than ten decimals
 
 
 class JunctionTree(NamedTuple):
-    """Cliques in order of elimination. Starts are int32 where these are wide enough, else int64."""
+    """Cliques in order of elimination. Starts are int32 if these are wide enough, else int64."""
 
     order: np.ndarray  # int32[num_cliques], the variable eliminated
     scope_start: np.ndarray  # int[num_cliques + 1]
@@ -67,7 +66,7 @@ class JunctionTree(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Memory of tables and messages."""
+        """The memory of tables and messages."""
         return 8 * (int(self.table_start[-1]) + int(self.message_start[-1]))
 
     def scope(self, clique: int) -> np.ndarray:
@@ -79,10 +78,10 @@ class Potentials(NamedTuple):
 
     table: np.ndarray  # float64[table_start[-1]]
     message: np.ndarray  # float64[message_start[-1]]
-    base: np.ndarray  # float64[num_roots], what was taken out of the messages of roots
+    base: np.ndarray  # float64[num_roots], whole parts, not in the messages of roots
 
     def root_values(self, tree: JunctionTree) -> tuple[np.ndarray, np.ndarray]:
-        """The root cliques, and log Z, or the best score, of their components."""
+        """Return the root cliques, and log Z, or the best score, of their components."""
         roots = np.flatnonzero(tree.parent == ROOT)
         return roots, self.base + self.message[tree.message_start[roots]]
 
@@ -95,7 +94,7 @@ class CliqueBeliefs(NamedTuple):
 
 
 def build_tree(cubes: Cubes, order: np.ndarray) -> JunctionTree:
-    """The cliques of an elimination order; the tables must be small enough to index."""
+    """Return the cliques of an elimination order; the tables must be small enough to index."""
     order = order.astype(np.int32)
     scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
         cubes.size, cubes.start, cubes.variable, order
@@ -121,10 +120,10 @@ def collect_messages(
     work: tuple[np.ndarray, np.ndarray] | None = None,
     split: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> Potentials:
-    """The upward pass, with the score that each cube adds, float64[num_cubes].
+    """Run the upward pass, with the score of each cube, float64[num_cubes].
 
-    `work` is the work space, for who has one already; `split` gives whole parts and rests of the
-    scores, for who knows which numbers they are products of.
+    `work` is work space that the caller may provide. `split` returns whole parts and rests of the
+    scores, if the caller knows their factors.
     """
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
@@ -152,7 +151,7 @@ def collect_messages(
 
 
 def clique_batches(tree: JunctionTree, stop: Stop | None) -> list[tuple[int, int]]:
-    """The cliques in runs between which somebody may be asked; one run if there is nobody."""
+    """Return batches of cliques between which `stop` is checked."""
     cuts = np.array([0, len(tree.order)])
     if stop is not None:
         inside = np.arange(SLICE_ENTRIES, tree.table_start[-1], SLICE_ENTRIES)
@@ -168,7 +167,7 @@ def distribute_beliefs(
     overwrite: bool = False,
     stop: Stop | None = None,
 ) -> CliqueBeliefs:
-    """The downward pass after a `collect_messages` by sums.
+    """Run the downward pass after `collect_messages` by sums.
 
     `core_belief`, float64[message_start[-1]], holds P(S) of the cliques whose parent is CORE.
     `overwrite` reuses the memory of the tables, which are lost.
@@ -192,7 +191,7 @@ def distribute_beliefs(
 def log_states(
     tree: JunctionTree, size: np.ndarray, potentials: Potentials, beliefs: CliqueBeliefs
 ) -> np.ndarray:
-    """float64[num_states], the logarithm of each belief, however small; the tables are lost.
+    """Return the logarithm of each belief, however small, float64[num_states]; the tables are lost.
 
     States of variables that are not eliminated have 0.
     """
@@ -213,12 +212,12 @@ def log_states(
 
 
 def work_space(tree: JunctionTree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
+    """Return the axis of each variable in one clique, and strides, counts, starts and digits."""
     return np.zeros(len(size), np.int32), np.zeros((8, longest_row(tree.scope_start) + 1), np.int64)
 
 
 def longest_row(start: np.ndarray) -> int:
-    """The length of the longest row, at least 1."""
+    """Return the length of the longest row, at least 1."""
     return int(np.diff(start).max(initial=1))
 
 

@@ -1,4 +1,4 @@
-"""The compiled loops of `junction_tree`: forming cliques, and passes over their tables."""
+"""The kernels of `junction_tree`: forming cliques, and passes over their tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lapis.runtime.kernels import allocating_entry, allocating_inner, entry, inn
 
 ROOT = -1
 CORE = -2
-ADD, SUM, MAX, SUM_EXP = 0, 1, 2, 3  # what a message and its parent's table exchange
+ADD, SUM, MAX, SUM_EXP = 0, 1, 2, 3  # operations of `_exchange`
 
 
 @allocating_entry
 def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untyped-def]
-    """Scopes, parents, the cubes of each clique, and the number of states of each scope."""
+    """Return scopes, parents, the cubes of each clique, and the number of states of each scope."""
     num_cliques, num_variables, num_cubes = len(order), len(size), len(cube_start) - 1
     position = np.full(num_variables, num_cliques, np.int32)
     for i in range(num_cliques):
@@ -71,7 +71,7 @@ def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untype
 
 @allocating_inner
 def _extend(scope, end, members, seen, mark):  # type: ignore[no-untyped-def]
-    """Append the members not yet seen; the array, which may have grown, and its new end."""
+    """Append the members not yet seen; return the array, which may have grown, and its end."""
     while end + len(members) > len(scope):
         scope = np.concatenate((scope, scope))
     for u in members:
@@ -84,7 +84,7 @@ def _extend(scope, end, members, seen, mark):  # type: ignore[no-untyped-def]
 
 @inner
 def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-def]
-    """Insertion sort: latest eliminated first, never eliminated ones by number before them."""
+    """Sort a scope by insertion: latest eliminated first; core variables by number before them."""
     for at in range(begin + 1, end):
         u = scope[at]
         place = at
@@ -102,9 +102,9 @@ def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-
 def collect_cliques(  # type: ignore[no-untyped-def]
     tree, cubes, penalty, maximise, table, message, first_clique, last_clique, axis, work
 ):
-    """Add the cubes to tables, which come as zeros, and fill messages in order of elimination.
+    """Add the cubes to tables, initially zero, and fill messages in order of elimination.
 
-    Those of some cliques: all before the first must have been done.
+    Only for cliques `first_clique` to `last_clique`; those before must be done.
     """
     for i in range(first_clique, last_clique):
         rows = number_axes(tree, cubes.size, i, axis, work)
@@ -133,7 +133,7 @@ def collect_cliques(  # type: ignore[no-untyped-def]
 
 @entry
 def subtract_messages(tree, size, table, message):  # type: ignore[no-untyped-def]
-    """Subtract from each row of the tables its message, but for those that go to the core."""
+    """Subtract its message from each row of the tables, except messages to the core."""
     for i in range(len(tree.order)):
         states = size[tree.order[i]]
         for row in range(tree.message_start[i + 1] - tree.message_start[i]):
@@ -149,9 +149,9 @@ def distribute_cliques(  # type: ignore[no-untyped-def]
     tree, cubes, table, message, outside, belief, state_start, state, cube,
     first_clique, last_clique, axis, work, scope_belief,
 ):  # fmt: skip
-    """Beliefs of cliques from the roots down, and what they say of states and cubes.
+    """Fill beliefs of cliques from the roots down, and probabilities of states and cubes.
 
-    Those of some cliques: all from the last on must have been done.
+    Only for cliques `first_clique` to `last_clique`; those after must be done.
     """
     size = cubes.size
     for i in range(last_clique - 1, first_clique - 1, -1):
@@ -194,9 +194,9 @@ def fill_belief(tree, size, i, table, message, outside, belief, axis, work, scop
 def distribute_logs(  # type: ignore[no-untyped-def]
     tree, size, table, message, state_start, state, axis, work, peak, above
 ):
-    """The logarithm of each state's belief; slower than beliefs, which underflow below 1e-308.
+    """Fill the logarithm of each state's belief; slower than beliefs, which underflow below 1e-308.
 
-    The tables become logarithms of beliefs. There is no core.
+    The tables become logarithms of beliefs. There must be no core.
     """
     for i in range(len(tree.order) - 1, -1, -1):
         begin, states = tree.table_start[i], size[tree.order[i]]
@@ -231,7 +231,7 @@ def distribute_logs(  # type: ignore[no-untyped-def]
 def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no-untyped-def]
     """Set each variable given the later ones, row by row of states[num_worlds, num_variables].
 
-    At random by the numbers in uniform[num_worlds, num_cliques], or the best if there are none.
+    At random by uniform[num_worlds, num_cliques], or the best state if that is empty.
     """
     for world in range(len(states)):
         state = states[world]
@@ -247,7 +247,7 @@ def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no
                 if table[first + s] > table[first + chosen]:
                     chosen = s
             if len(uniform):
-                # From the likeliest state on, so that rounding never ends in an impossible one.
+                # Start at the most likely state, so that rounding never ends in an impossible one.
                 left = uniform[world, i]
                 s = chosen
                 for _ in range(size[v]):
@@ -280,7 +280,7 @@ def number_axes(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
 
 @inner
 def visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type: ignore[no-untyped-def]
-    """Add `value` to the entries of a cube in a table laid out in `work`; their sum before."""
+    """Add `value` to the entries of a cube in a table laid out in `work`; return their old sum."""
     count, listed, digit, stride = work[2], work[3], work[4], work[5]
     for a in range(num_axes):
         count[a] = work[0, a]
@@ -320,12 +320,11 @@ def visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type:
 
 @inner
 def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # type: ignore[no-untyped-def]
-    """Between clique i's message and its parent's table: add it there, or gather the table in it.
+    """Add clique i's message to its parent's table, or reduce the table to the message.
 
-    What is gathered are sums, maxima, or sums of exponentials above `peak`.
-
-    The axes of the table are joined into runs that the message has or lacks as a whole; the last
-    run, with the parent's own variable, is one that it has.
+    The reduction is by sums, maxima, or sums of exponentials relative to `peak`. Axes of the table
+    are joined into runs that the message has or lacks as a whole; it has the last run, with the
+    parent's own variable.
     """
     parent = tree.parent[i]
     num_axes = number_axes(tree, size, parent, axis, work)

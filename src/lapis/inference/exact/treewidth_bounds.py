@@ -1,22 +1,23 @@
-"""Components that no elimination order can solve, told by a dense minor.
+"""Lower bounds of the treewidth: components that no elimination order can solve.
 
-A minor of a graph, what is left after edges are contracted, has no larger treewidth than the graph,
-and a graph in which every vertex has k neighbours has treewidth k at least: whatever the order,
-some table is over k + 1 variables. To peel the graph itself (`moments/exact.py`) proves little
-of sparse graphs: a thousand people with ten friends each have no core beyond 12, and a treewidth of
-hundreds. To contract an edge adds the neighbours of both ends, so that degrees grow where a graph
-has no short way through. Always to contract the vertex of least degree with its neighbour of least
-degree is the classical bound (Bodlaender, Koster and Wolle, Contraction and treewidth lower
-bounds, 2004; Gogate and Dechter's minor-min-width, 2004), one contraction after the other.
+A graph with a subgraph in which every vertex has k neighbours has treewidth at least k, so some
+table has k + 1 variables in any order. If that table exceeds the memory, no order is searched,
+which would fail only after a long time. The same holds for a minor, the graph after edges are
+contracted.
 
-Where we deviate: the bound itself does not matter, only whether it reaches a given k. So all edges
-of a matching are contracted at once, in array operations, which halves the vertices and hardly
-touches the edges of a sparse graph; then what has fewer than k neighbours is peeled off, and if
-something is left, its component is proven hopeless. Matchings are greedy in an order at random,
-always the same one. Leaves go first: what is matched with its own leaf gains nothing.
+- The k-core: drop variables with fewer than k neighbours until none is left to drop.
+- A dense minor. A thousand people with ten friends each have no 12-core, but treewidth hundreds.
+  Contracting an edge joins the neighbours of both ends, so degrees grow. The classical bound
+  contracts the vertex of least degree with its neighbour of least degree, one at a time
+  (Bodlaender, Koster and Wolle, Contraction and treewidth lower bounds, 2004; Gogate and
+  Dechter 2004).
 
-Of clauses over more than `SHORT` variables nothing is used: the planner may cut these into chains,
-in which their members are no neighbours. A variable of one state takes no room in a table.
+Our deviation: only one k matters. So a whole random matching (fixed seed) is contracted at once, by
+array operations; then vertices with fewer than k neighbours are dropped, and components with a rest
+are proven too wide. Leaves are dropped first, because contracting a leaf gains nothing.
+
+Clauses over more than `SHORT` variables are ignored by minors, as the planner may cut them into
+chains, in which their members are no neighbours. Variables of one state take no room in tables.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from lapis.runtime.progress import Stop
 SHORT = CUT_MEMBERS
 LEAF = 2  # neighbours: with fewer, a vertex is a leaf
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
-SEARCHED_ATOMS = 1000  # atoms; an order for so many is looked for in a second
-ROUND_SHARE = 0.9  # of the members that stay in a round: then there is not much more to gain
+SEARCHED_ATOMS = 1000  # components up to this size need a second for the search of an order
+ROUND_SHARE = 0.9  # rounds end if more than this share of members stays
 
 
 class Division(NamedTuple):
-    """A network's components in two networks, atoms int64[...] numbered as in the whole."""
+    """A network's components in two networks; atoms, int64[...], numbered as in the whole."""
 
-    plan: ExactPlan  # of the components worth planning; some may be refused all the same
+    plan: ExactPlan  # of the components that may fit; it may refuse some of them
     planned_atom: np.ndarray  # int64[plan.network.num_atoms]
-    rest: Subnetwork  # what is not solved
+    rest: Subnetwork  # the components that are not solved
 
 
 def divide_network(
@@ -67,15 +68,15 @@ def divide_network(
 
 
 def least_degree(max_memory: int) -> int:
-    """The smallest degree of a subgraph that proves a table beyond `max_memory` bytes."""
+    """Return the smallest degree of a subgraph that proves a table beyond `max_memory` bytes."""
     affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
     return max(affordable, EASY_SCOPE + 1)
 
 
 def has_dense_core(network: Network, degree: int) -> np.ndarray:
-    """bool[num_atoms]: the atom's component has variables with `degree` neighbours in their midst.
+    """Return atoms whose component has a `degree`-core, bool[num_atoms].
 
-    Blocks are one variable each.
+    A block is one variable.
     """
     clause, member = possible_core_members(network, block_variables(network), degree)
     one, _ = drop_low_degree(*distinct_edges(*pair_members(clause, member)), degree)
@@ -87,13 +88,12 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
 def possible_core_members(
     network: Network, variable: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Clauses and their variables, int32[num_members] each, without what is surely not dense.
+    """Return clauses and their variables, int32[num_members] each, that may be in a `degree`-core.
 
-    A variable has no more neighbours than there are other members in its clauses. Where that is
-    too few it goes at once, before any neighbours are listed: so do the millions of atoms of an
-    open relation, each in a clause or two. What the first rounds leave is peeled by neighbours.
-    Of clauses that the planner always cuts into chains the members are no neighbours, but only in
-    components of up to `SEARCHED_ATOMS` atoms: larger ones with such a clause need a long search.
+    A variable has at most as many neighbours as there are other members in its clauses. Variables
+    with too few are dropped before any neighbours are listed, such as the millions of atoms of an
+    open relation. Members of clauses that the planner always cuts into chains are no neighbours,
+    except in components of over `SEARCHED_ATOMS` atoms, where such a clause implies a long search.
     """
     length = np.diff(network.clause_start)
     owner = network.component[network.first_atom]
@@ -110,9 +110,9 @@ def possible_core_members(
 
 
 def has_dense_minor(network: Network, degree: int) -> np.ndarray:
-    """bool[num_atoms]: the atom's component has a minor in which all have `degree` neighbours.
+    """Return atoms whose component has a minor of minimum degree `degree`, bool[num_atoms].
 
-    What is found has treewidth `degree` or more; not all that has is found.
+    The search is incomplete: it may miss such minors.
     """
     component = network.component
     found = np.zeros(int(component.max(initial=-1)) + 1, bool)
@@ -131,9 +131,9 @@ def has_dense_minor(network: Network, degree: int) -> np.ndarray:
 
 
 def short_edges(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """int32[...] each: atoms that share a clause of at most `SHORT` variables, some twice.
+    """Return pairs of atoms that share a clause of at most `SHORT` variables, int32[...] each.
 
-    A block is its first atom.
+    Pairs may repeat. A block is represented by its first atom.
     """
     variable = block_variables(network)
     size = np.diff(network.block_start)
@@ -147,7 +147,7 @@ def short_edges(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def block_variables(network: Network) -> np.ndarray:
-    """int32[num_atoms], the variable of each atom: itself, or the first atom of its block."""
+    """Return the variable of each atom, int32[num_atoms]: itself, or its block's first atom."""
     variable = np.arange(network.num_atoms, dtype=np.int32)
     first = network.block_atom[network.block_start[:-1]]
     variable[network.block_atom] = np.repeat(first, np.diff(network.block_start))
@@ -155,7 +155,7 @@ def block_variables(network: Network) -> np.ndarray:
 
 
 def pair_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int32[...] each: variables that are in a clause together; clauses are one after another."""
+    """Return pairs of variables that share a clause, int32[...] each; clauses are contiguous."""
     begin = np.flatnonzero(np.diff(clause, prepend=-1))
     length = np.diff(np.append(begin, len(clause)))
     ones, others = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
@@ -172,7 +172,7 @@ def pair_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np
 def drop_small_components(
     component: np.ndarray, one: np.ndarray, other: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The edges of components, int32[num_vertices], that have enough for such a minor."""
+    """Return the edges of components, int32[num_vertices], with enough edges for such a minor."""
     label = component[one]
     left = (np.bincount(label, minlength=1) >= degree * (degree + 1) // 2)[label]
     return one[left], other[left]
@@ -181,7 +181,7 @@ def drop_small_components(
 def number_vertices(
     one: np.ndarray, other: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same edges between vertices 0, 1, …; and what these were called before."""
+    """Return the edges with vertices numbered 0, 1, …, and the old numbers."""
     used = np.zeros(int(max(one.max(initial=-1), other.max(initial=-1))) + 1, bool)
     used[one], used[other] = True, True
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)
@@ -191,7 +191,7 @@ def number_vertices(
 def contract_matching(
     one: np.ndarray, other: np.ndarray, component: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The graph after a greedy matching is contracted; edges may be there more than once."""
+    """Contract a greedy matching; edges of the result may repeat."""
     vertices = np.arange(len(component), dtype=np.int32)
     shuffled = rng.permutation(len(one))
     left, right = one[shuffled], other[shuffled]
@@ -215,7 +215,7 @@ def contract_matching(
 
 
 def distinct_edges(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every edge once; by sorting, as numpy's own hash tables take ten times as long."""
+    """Return every edge once, by sorting: numpy's hash tables take ten times as long."""
     low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other)
     size = int(high.max(initial=0)) + 1
     key = np.sort(low * size + high)
@@ -226,7 +226,7 @@ def distinct_edges(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.n
 def drop_low_degree(
     one: np.ndarray, other: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The edges left when vertices of fewer neighbours are dropped again and again."""
+    """Drop vertices of fewer neighbours until none is left to drop; return the edges."""
     while len(one):
         size = int(max(one.max(), other.max())) + 1
         stays = np.bincount(one, minlength=size) + np.bincount(other, minlength=size) >= degree

@@ -1,1 +1,1 @@
-"""Expected counts and covariances of a network's statistics, exact or sampled."""
+"""Moments of a network's statistics, for learning."""

@@ -1,28 +1,23 @@
 """Exact moments of the components that inference solves exactly, by junction trees or by counts.
 
 A plan (`exact.by_components`, `symmetry.by_counts`) is made once and solved at the weights of each
-iteration: log Z and the expected statistics of one solve are exact. Second moments are derivatives
-of first ones,
+iteration. Second moments are derivatives of first ones,
 
     Cov[z]·v = d/dt E_{θ+tv}[z]  at t = 0,
 
-taken by central differences that Richardson extrapolation refines until two estimates agree
-(Ridders 1982): two solves a level, three or four levels to ten digits. The first step is relative
-to the largest change of a clause's weight, so that it means the same for any direction. Ridders
-also stops when a level is worse than the one before; where many atoms turn over together the
-first levels are all bad, and that rule ended with errors of 15 %.
+by central differences with Richardson extrapolation until two estimates agree (Ridders 1982): two
+solves a level, three or four levels for ten digits. The first step is relative to the largest
+change of a clause's weight. Ridders also stops when a level is worse than the one before; if many
+atoms change together the first levels are all bad, and that rule gave errors of 15 %.
 
-The diagonal costs one such product for each parameter that these components depend on. Where that
-is too much work it is estimated from exact, independent samples drawn with a fixed seed: the same
-weights always give the same estimate, of about 10 % standard error, which is all that a
-preconditioner needs. Beside components that are sampled, products come from a few such samples too:
-ten digits of one part are worth nothing where the other parts have one.
+The diagonal costs one product for each parameter of these components. If that is too much work, it
+is estimated from independent samples with a fixed seed, with a standard error of about 10 %, enough
+for a preconditioner. Beside sampled components, products also come from a few samples: more digits
+than those of the other parts are worth nothing.
 
-The covariance of a network's statistics, from few samples.
-
-A covariance of five samples has rank four, and a word that no draw touched would have variance 0.
-So the block of the fields is shrunk towards independent atoms, Σ p(1 − p), which five samples know
-well, as they know the probabilities p; with many samples the shrinkage vanishes:
+The covariance from few samples. A covariance of five samples has rank four, and a word without a
+sample would have variance 0. So the block of the fields is shrunk towards independent atoms,
+Σ p(1 − p), which few samples estimate well; with many samples the shrinkage vanishes:
 
     Cov[z] ≈ [ C_tt      √α·C_tf                       ]          α = (S − 1) / (S − 1 + ν)
              [ √α·C_ft   α·C_ff + (1 − α)·diag Σp(1−p) ]
@@ -49,12 +44,14 @@ if TYPE_CHECKING:
     pass
 
 
-SHRINKAGE = 5.0  # ν, how many draws the independent atoms count for
-ROWS_AT_ONCE = 64  # of samples turned into counts of parameters
+SHRINKAGE = 5.0  # ν, the weight of the independent atoms in draws
+ROWS_AT_ONCE = 64  # samples that are turned into counts together
 
 
 @dataclass(frozen=True)
 class SampleCovariance:
+    """The covariance of statistics from samples, shrunk towards independent atoms."""
+
     statistics: Statistics
     drawn: np.ndarray  # float64[num_draws, num_statistics]
     spread: np.ndarray  # float64[num_statistics], Σ p(1 − p) over the atoms of a field
@@ -72,12 +69,12 @@ class SampleCovariance:
         return np.where(self.spread > 0, np.sqrt(self.share), 1.0) * centered
 
     def product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_statistics], Cov[z]·v."""
+        """Return Cov[z]·v, float64[num_statistics]."""
         sampled = self.deviations.T @ (self.deviations @ direction)
         return sampled + (1.0 - self.share) * self.spread * direction
 
     def count_variance(self) -> np.ndarray:
-        """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""
+        """Return the diagonal of Aᵀ·Cov[z]·A, float64[num_parameters]."""
         independent = (1.0 - self.share) * self.spread
         variance: np.ndarray = self.statistics.squared_design.T @ independent
         for first in range(0, len(self.deviations), ROWS_AT_ONCE):
@@ -88,14 +85,14 @@ class SampleCovariance:
 
 
 def sum_fields(statistics: Statistics, atom: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """float64[num_statistics], numbers for ground atoms added up by field; 0 where tied."""
+    """Sum values of ground atoms by field, float64[num_statistics]; 0 for tied statistics."""
     field = statistics.field[atom]
     counted = field >= 0
     return np.bincount(field[counted], values[counted], statistics.num_statistics)
 
 
 def count_true_groundings(network: Network, worlds: np.ndarray) -> np.ndarray:
-    """float64[num_worlds, num_weights], the true groundings in each world, bool[…, num_atoms]."""
+    """Count true groundings in worlds bool[…, num_atoms], float64[num_worlds, num_weights]."""
     counts = np.tile(network.constant_count, (len(worlds), 1))
     _count_worlds(
         network.clause_start, network.literal, network.weight_id, network.coefficient, worlds,
@@ -121,22 +118,22 @@ MAX_LEVELS = 12
 AGREEMENT = 1e-8  # of two estimates; the better one has about twice as many digits
 MAX_DIFFERENCED = 50_000  # parameters × entries of tables
 NUM_SAMPLES = 200
-FEW_SAMPLES = 20  # where other components are sampled
+FEW_SAMPLES = 20  # if other components are sampled
 
 
 class WeightlessPlan(Protocol):
-    """How components are solved at any weights: by junction trees, or by counts."""
+    """A plan that solves components at any weights: by junction trees, or by counts."""
 
     @property
     def network(self) -> Network: ...
 
     @property
     def affordable(self) -> np.ndarray:
-        """bool[num_atoms], those of the components that are solved."""
+        """bool[num_atoms], the atoms of the components that are solved."""
 
     @property
     def num_entries(self) -> int:
-        """Of all tables; a solve takes about as long."""
+        """The entries of all tables, in proportion to the time of a solve."""
 
     def solve(self, weights: np.ndarray) -> ExactResult: ...
 
@@ -145,7 +142,7 @@ class WeightlessPlan(Protocol):
     ) -> np.ndarray: ...
 
     def for_sampling(self) -> tuple[WeightlessPlan, np.ndarray] | None:
-        """A plan that can draw samples, and the atom of this plan that each of its atoms is."""
+        """Return a plan that can draw samples, and the atom of this plan for each of its atoms."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class Exact:
     statistics: Statistics
     plan: WeightlessPlan
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
-    rough: bool = False  # second moments are estimated, as those of other components are
+    rough: bool = False  # estimate second moments, as for sampled components
     name: str = "exact"
     is_exact: bool = True
 
@@ -164,7 +161,7 @@ class Exact:
 
     @cached_property
     def largest_coefficient(self) -> np.ndarray:
-        """float64[num_statistics], how much a clause's weight changes with θ; 0 if unused."""
+        """float64[num_statistics], the change of a clause's weight with θ; 0 if unused."""
         network = self.plan.network
         affordable = self.plan.affordable[network.first_atom]
         clauses = np.flatnonzero(affordable & (network.weight_id >= 0))
@@ -174,18 +171,20 @@ class Exact:
 
     @cached_property
     def parameters(self) -> np.ndarray:
-        """int64[...], the parameters that these components depend on."""
+        """int64[...], the parameters of these components."""
         rows = self.statistics.design[np.flatnonzero(self.largest_coefficient)]
         return np.unique(rows.indices)
 
     @cached_property
     def sampling(self) -> tuple[WeightlessPlan, np.ndarray] | None:
-        """A plan that can draw samples, and the plan's atoms it is of; None if it is too large."""
+        """A plan that can draw samples, and its atoms in the plan; None if it is too large."""
         return self.plan.for_sampling()
 
 
 @dataclass(frozen=True)
 class ExactMoments:
+    """The moments of components solved exactly."""
+
     source: Exact
     natural: np.ndarray  # float64[num_statistics]
     solved: ExactResult
@@ -203,7 +202,7 @@ class ExactMoments:
 
     @cached_property
     def sampled(self) -> SampleCovariance | None:
-        """The covariance by independent samples; None where they are too large a matter."""
+        """The covariance by independent samples; None if they are too large."""
         if self.source.sampling is None:
             return None
         plan, atom = self.source.sampling
@@ -243,7 +242,7 @@ class ExactMoments:
 
 
 def differentiate(function: Callable[[float], np.ndarray], first_step: float) -> np.ndarray:
-    """The derivative at 0 by Ridders' method: central differences, extrapolated to step 0.
+    """Return the derivative at 0 by Ridders' method: central differences, extrapolated.
 
     >>> bool(abs(differentiate(lambda t: np.sin(np.array([t, 2 * t])), 0.5) - [1, 2]).max() < 1e-12)
     True
@@ -268,4 +267,5 @@ def differentiate(function: Callable[[float], np.ndarray], first_step: float) ->
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
+    """Return max |one − other|."""
     return float(np.abs(one - other).max())

@@ -1,12 +1,12 @@
-"""The most likely world in place of the expected one: what the voted perceptron climbs.
+"""The most likely world in place of the expected one, for the voted perceptron.
 
-Collins (2002), Singla and Domingos (2005), thesis section 4.2.1: E[n] is replaced by n(x*), x* a
-most likely world. Components whose tables fit are maximised exactly. The others are searched by
-MaxWalkSAT, on and on from the best world of the last evaluation: the weights have changed little,
-and so has the world, so a short search does. What it finds is never worse than what it starts from.
+Collins (2002), Singla and Domingos (2005), Lowd's thesis, section 4.2.1: E[n] is replaced by n(x*)
+with x* a most likely world. Components whose tables fit are maximised exactly. The others are
+searched by MaxWalkSAT from the best world of the last evaluation: the weights have changed little,
+so a short search suffices, and the result is never worse than its start.
 
-A world has no covariance. Perceptrons need none, and the objective gives optimisers that ask the
-number of true groundings instead, the scale by which thesis section 4.2.3 divides learning rates.
+A world has no covariance. Perceptrons need none, and optimisers that need a scale get the number of
+true groundings, by which thesis section 4.2.3 divides learning rates.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MostLikelySearched:
 
 @dataclass(frozen=True)
 class WorldMoments:
-    """One world as if it were certain."""
+    """The moments of one world with probability 1."""
 
     statistics: Statistics
     mean: np.ndarray  # float64[num_statistics], z(x*)
@@ -97,7 +97,7 @@ class WorldMoments:
 
 
 def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.ndarray:
-    """float64[num_weights], true groundings of the clauses over some components' atoms."""
+    """Return true groundings of the clauses over some components' atoms, float64[num_weights]."""
     counted = part[network.first_atom] & (network.weight_id >= 0) & network.is_satisfied(world)
     return np.bincount(
         network.weight_id[counted], network.coefficient[counted], len(network.weights)
@@ -105,10 +105,10 @@ def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.
 
 
 def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.ndarray:
-    """bool[num_atoms], a world that satisfies the hard clauses, with few atoms true.
+    """Return a world that satisfies the hard clauses, with few atoms true, bool[num_atoms].
 
-    `known` is such a world, taken only where no other is found: it is that of the training data,
-    and where worlds tie, as all do at weights 0, a perceptron that starts there never leaves.
+    `known` is such a world, used only if no other is found: it is that of the training data. If all
+    worlds tie, as at weights 0, a perceptron that starts there never leaves it.
     """
     objective = weighed_objective(network, np.zeros(len(network.weights)))
     found = search_world(objective, seed=seed, first_feasible=True, start=initial_world(objective))
@@ -123,17 +123,16 @@ def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.nda
 
 
 def weighed_objective(network: Network, weights: np.ndarray) -> MapObjective:
-    """What a search minimises, clauses as they stand; those of weight 0 are left out.
+    """Return the objective of a search, without clauses of weight 0.
 
-    `objective_of` would also merge equal clauses, which takes longer than a search that starts
-    near its goal.
+    `objective_of` would also merge equal clauses, which takes longer than a short search.
     """
     weight = clause_weights(weights, network.weight_id, network.coefficient)
     start, literal = network.clause_start, network.literal
-    felt = np.flatnonzero(weight != 0)
-    if len(felt) < len(weight):
-        start, literal = take_rows(start, literal, felt)
-        weight = weight[felt]
+    nonzero = np.flatnonzero(weight != 0)
+    if len(nonzero) < len(weight):
+        start, literal = take_rows(start, literal, nonzero)
+        weight = weight[nonzero]
     return MapObjective(
         network.num_atoms, start, literal, weight,
         network.block_start, network.block_atom, network.block_exact, 0.0,

@@ -1,18 +1,15 @@
-"""Moments of the components that are too large to solve, from the samples of persistent chains.
+"""Moments of components that are too large to solve, from samples of persistent chains.
 
-Thesis section 4.2: a few samples of a chain that is never restarted give the expected counts and,
-as the same counts' covariance (`expectation_covariance`), the curvature. Fields are averaged over
-P(atom | rest), not over the values drawn (Rao–Blackwell).
+Lowd's thesis, section 4.2: a few samples of a chain give the expected counts and, by their
+covariance (`SampleCovariance`), the curvature. Fields are averaged over P(atom | rest), not over
+the values drawn (Rao–Blackwell).
 
-Standard errors are those of batch means: each chain is cut into at most `MAX_BATCHES` pieces. With
-a handful of samples the pieces are the samples, and what correlation they have is not seen.
+A chain continues from the last world of the evaluation before. Contrastive divergence then needs no
+burn-in, since the weights change little between iterations (thesis section 4.2.2; Tieleman 2008).
+It starts at the training data, where all hard clauses hold, or at a stored world.
 
-A chain that outlives the weights: each evaluation goes on from the last world of the one before.
-
-Contrastive divergence needs no burn-in if the chain is kept from one iteration of learning to
-the next, since the weights change little between them (thesis section 4.2.2; Tieleman 2008 names
-it persistent). It starts at the training data, as Hinton's does, where all hard clauses hold, or at
-a world kept from an earlier run.
+Standard errors are those of batch means: each chain is cut into at most `MAX_BATCHES` batches. With
+few samples the batches are the samples, and their correlation is not seen.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ MAX_BATCHES = 16  # a chain
 
 @dataclass(frozen=True)
 class SampledComponents:
-    """Components of a network that chains run on."""
+    """Components of a network that are sampled by chains."""
 
     statistics: Statistics
     network: Network
@@ -73,7 +70,7 @@ class SampledComponents:
         return SampledMoments(self, share @ means, means, share, covariance)
 
     def _estimate_fields(self, means: np.ndarray, estimate: np.ndarray) -> None:
-        """Put the sums of their atoms' estimates in the place of the counts of fields."""
+        """Replace the counts of fields by the sums of their atoms' estimates."""
         field = self.statistics.field[self.atom]
         is_field = np.unique(field[field >= 0])
         for mean, probability in zip(means, estimate, strict=True):
@@ -82,6 +79,8 @@ class SampledComponents:
 
 @dataclass(frozen=True)
 class SampledMoments:
+    """The moments of sampled components."""
+
     source: SampledComponents
     mean: np.ndarray  # float64[num_statistics]
     batch: np.ndarray  # float64[num_batches, num_statistics], the means of pieces of the chains
@@ -113,7 +112,7 @@ class SampleBatches(NamedTuple):
     estimate: np.ndarray
 
     def count_means(self) -> np.ndarray:
-        """float64[num_batches, num_weights], the counts drawn, averaged over each batch."""
+        """Return the mean counts of each batch, float64[num_batches, num_weights]."""
         first = np.cumsum(self.size) - self.size
         return np.add.reduceat(self.counts, first) / self.size[:, None]
 
@@ -129,9 +128,9 @@ class PersistentChain(Generic[PlanType, StateType]):
         number: int,
         rng: np.ndarray,
     ) -> None:
-        """At a feasible world, bool[num_atoms], or at one that is searched for.
+        """Start at a feasible world, bool[num_atoms], or search for one.
 
-        `number` tells chains of the same network apart that search for their starts.
+        `number` distinguishes chains of the same network that search for their starts.
         """
         self.sampler, self.network, self.rng = sampler, network, rng
         self.plan = sampler.prepare(network)
@@ -140,20 +139,20 @@ class PersistentChain(Generic[PlanType, StateType]):
         self.state = sampler.init(self.plan, world, rng)
 
     def world(self) -> np.ndarray:
-        """bool[num_atoms], the current world."""
+        """Return the current world, bool[num_atoms]."""
         return self.sampler.world(self.state)
 
     def keep(self) -> list[np.ndarray]:
-        """The current world bool[num_atoms] and the generator uint64[4]: all that a chain is."""
+        """Return the current world, bool[num_atoms], and the generator, uint64[4]."""
         return [self.world().copy(), self.rng.copy()]
 
     def resume(self, kept: Sequence[np.ndarray]) -> None:
-        """Go on from where a chain of the same network was kept."""
+        """Continue from the stored state of a chain of the same network."""
         self.rng[:] = kept[1]
         self.state = self.sampler.init(self.plan, kept[0], self.rng)
 
     def draw(self, weights: np.ndarray, num_samples: int, num_batches: int) -> SampleBatches:
-        """The next samples under these weights, in batches of about equal size."""
+        """Draw the next samples under these weights, in batches of about equal size."""
         sampler = self.sampler
         self.plan, self.state = sampler.reweigh(self.plan, self.state, weights)
         base, nothing = self.network.num_base_atoms, np.empty(0)
@@ -173,7 +172,7 @@ class PersistentChain(Generic[PlanType, StateType]):
 
 
 def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The work on each item, in threads: kernels let each other run. On Ctrl-C all is finished."""
+    """Apply the work to each item, in threads: kernels release the lock. Ctrl-C waits for all."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(num_cores(), len(items))) as pool:

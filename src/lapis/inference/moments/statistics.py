@@ -1,25 +1,20 @@
-"""What a network's likelihood depends on: few sufficient statistics, whatever the weights.
+"""The sufficient statistics of a network, and protocols of their moments.
 
-A model with a weight for each word and class has millions of ground clauses of one literal on a
-few thousand atoms. They act on an atom together, through one number: its *field*. So the weights
-w enter a network through a sparse matrix, the design A, and leave it the same way:
+A model with a weight for each word and class has millions of unit ground clauses on a few thousand
+atoms. They act on an atom through one number, its *field*. So the weights w enter a network through
+a sparse matrix, the design A:
 
     θ = A·w          n(x) = constant + Aᵀ·z(x)          log Z(w) = w·constant + log Σ_x exp θ·z(x)
 
 with one statistic z for each weight of longer clauses (their true groundings), and one for each
-class of atoms with the same unit clauses (how many of them are true). All that inference ever
-sees is a small network whose weights are θ; expected counts are Aᵀ·E[z], covariances Aᵀ·Cov[z]·A.
-Grounding is done once, and an iteration of learning costs two products with A.
+class of atoms with the same unit clauses (the number of true ones). Inference sees a small network
+with weights θ; expected counts are Aᵀ·E[z], covariances Aᵀ·Cov[z]·A. The network is grounded once,
+and an iteration of learning costs two products with A.
 
-Atoms that stand alone (no longer clause, no block) leave the network altogether: those of a field
-are so many equal coins, whose answers are logistic functions (`expectation_closed`).
-
-Moments of a network's statistics, and those of lone atoms, which are logistic functions.
-
-What learning needs to know at some weights is the same however it is found: the expected
-statistics E[z], log Z where it is known, products with Cov[z], and the variances of the counts
-Aᵀz. Independent parts of a network (lone atoms, components solved exactly, components sampled)
-each have their moments, over the same statistics, and all of these add up.
+Learning needs E[z], log Z if known, products with Cov[z], and the variances of the counts Aᵀz.
+Independent parts of a network (lone atoms, components solved exactly, components sampled) have
+moments over the same statistics, which add up. Lone atoms, in no longer clause and no block, are
+not in the network: the atoms of a field are independent coins (`ClosedForm`).
 """
 
 from __future__ import annotations
@@ -58,13 +53,13 @@ class Statistics:
 
     @cached_property
     def lone_count(self) -> np.ndarray:
-        """float64[num_statistics], the lone atoms of each field that nothing decides."""
+        """float64[num_statistics], the undecided lone atoms of each field."""
         counted = self.field[self.lone_atom[self.lone_sign == 0]]
         return np.bincount(counted[counted >= 0], minlength=self.num_statistics).astype(float)
 
     @cached_property
     def num_loose(self) -> int:
-        """Lone atoms that nothing decides and nothing weighs: fair coins."""
+        """The number of undecided lone atoms without a field: fair coins."""
         return int((self.field[self.lone_atom[self.lone_sign == 0]] < 0).sum())
 
     @cached_property
@@ -75,18 +70,18 @@ class Statistics:
         return squared
 
     def natural(self, weights: np.ndarray) -> np.ndarray:
-        """float64[num_statistics], θ = A·w."""
+        """Return θ = A·w, float64[num_statistics]."""
         return self.design @ weights
 
     def to_parameters(self, statistics: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], Aᵀ·z; of rows float64[…, num_statistics], row by row."""
+        """Return Aᵀ·z, float64[num_parameters]; of rows float64[…, num_statistics], row by row."""
         return (self.design.T @ statistics.T).T
 
 
 def gather_statistics(
     network: Network, parameter_of_weight: np.ndarray, num_parameters: int
 ) -> Statistics:
-    """The statistics of a ground network, whose weights are parameters int64[num_weights]."""
+    """Return the statistics of a ground network; its weights are parameters int64[num_weights]."""
     from scipy.sparse import csr_array, vstack
 
     from lapis.inference.exact.by_components import single_atoms
@@ -125,7 +120,7 @@ def gather_statistics(
 def find_unit_fields(
     network: Network, is_unit: np.ndarray, parameter_of_weight: np.ndarray, num_parameters: int
 ) -> tuple[csr_array, np.ndarray, np.ndarray]:
-    """The distinct rows of unit clauses, the row of each atom (−1: none), and what ¬a adds.
+    """Return the distinct rows of unit clauses, the row of each atom (−1: none), and the constants.
 
     A clause a of coefficient c counts c·x, a clause ¬a counts c − c·x.
     """
@@ -156,7 +151,7 @@ def find_unit_fields(
 def merge_units(
     network: Network, kept: np.ndarray, tied: np.ndarray, field: np.ndarray, num_statistics: int
 ) -> Network:
-    """The kept clauses, weights renumbered, and one unit clause for each atom with a field."""
+    """Return the kept clauses, weights renumbered, and a unit clause for each atom with a field."""
     from lapis.network.csr import take_rows
 
     start, literal = take_rows(network.clause_start, network.literal, kept)
@@ -175,7 +170,10 @@ def merge_units(
 
 
 def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
-    """int8[num_atoms]: 1 or −1 for single atoms that a hard clause makes true or false, else 0."""
+    """Return 1 or −1 for single atoms that a hard clause makes true or false, int8[num_atoms].
+
+    Else 0.
+    """
     from lapis.network.satisfiability import contradiction_error
 
     hard = (network.weight_id < 0) & (np.diff(network.clause_start) == 1)
@@ -192,28 +190,28 @@ def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
 
 
 class Moments(Protocol):
-    """What is known of a part of a network at some natural parameters θ."""
+    """The moments of a part of a network at natural parameters θ."""
 
     @property
     def log_partition(self) -> float | None:
-        """None where it is not known."""
+        """None if unknown."""
 
     @property
     def mean(self) -> np.ndarray:
         """float64[num_statistics], E[z]."""
 
     def mean_variance(self) -> np.ndarray | None:
-        """float64[num_parameters], the squared standard error of Aᵀ·E[z]; None where exact."""
+        """Return the squared standard error of Aᵀ·E[z], float64[num_parameters]; None if exact."""
 
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_statistics], Cov[z]·v."""
+        """Return Cov[z]·v, float64[num_statistics]."""
 
     def count_variance(self) -> np.ndarray:
-        """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""
+        """Return the diagonal of Aᵀ·Cov[z]·A, float64[num_parameters]."""
 
 
 class MomentSource(Protocol):
-    """A way to find the moments of a part of a network."""
+    """A method that computes the moments of a part of a network."""
 
     @property
     def name(self) -> str: ...
@@ -226,18 +224,18 @@ class MomentSource(Protocol):
 
 @runtime_checkable
 class ResumableSource(Protocol):
-    """A source that goes on from where its last moments left it: a chain or a search."""
+    """A source that continues from its last state: a chain or a search."""
 
     def keep(self) -> list[np.ndarray]:
-        """Where it stands."""
+        """Return its state."""
 
     def resume(self, kept: Sequence[np.ndarray]) -> None:
-        """Stand where another of the same network stood."""
+        """Restore the state of another source of the same network."""
 
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The lone atoms. `most_likely`: their best values instead of their expected ones."""
+    """The moments of lone atoms; with `most_likely` those of their best values."""
 
     statistics: Statistics
     most_likely: bool = False

@@ -1,1 +1,1 @@
-"""Sum out first: what is easy is eliminated exactly, a core is sampled, the rest recovered."""
+"""Exact elimination of easy atoms: a core is left to other methods, the rest is recovered."""

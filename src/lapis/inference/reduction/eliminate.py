@@ -1,24 +1,20 @@
-"""Sum out first: exact elimination of all that is easy, in front of every other method.
+"""Sum out first: exact elimination of easy atoms before any other method.
 
-An atom or block whose neighbours number at most `max_scope`, with at most `max_table` joint
-states, is summed out (or maximised over, for the most likely world) and leaves a table over its
-neighbours; what cannot go cheaply is the *core*. Tables become clauses again (`reduce_clauses`),
-so the core is a `Network` like any other, with
+An atom or block with at most `max_scope` neighbours, of at most `max_table` joint states, is summed
+out (or maximised over) and leaves a table over its neighbours. The rest is the *core*. Tables
+become clauses again (`message_clauses`), so the core is a `Network` with
 
     log Z(core) = log Z(network)         (the best score instead of log Z by maximum)
 
-and samplers and optimisers run on it unchanged. Afterwards the eliminated atoms come back in
-closed form: marginals and expected counts are averages over samples of conditional ones
-(Rao–Blackwell), so they have less variance than if the atoms had been sampled:
-E[1[a]] = E[P(a | scope)].
+and samplers and optimisers run on it unchanged. The eliminated atoms are recovered in closed form:
+E[1[a]] = E[P(a | scope)], with less variance than if they had been sampled (Rao–Blackwell).
 
-With three neighbours at most, an elimination in a network of pairwise clauses takes away three
-clauses and brings at most four; from four neighbours on it brings more than it takes. A million
-open `Friends(x, y)`, each in one clause with `Smokes(x)` and `Smokes(y)`, leave the thousand
-`Smokes` atoms.
+With at most three neighbours, an elimination in a network of pairs removes three clauses and adds
+at most four; from four neighbours on it adds more than it removes. A million open `Friends(x, y)`,
+each in one clause with `Smokes(x)` and `Smokes(y)`, leave the thousand `Smokes` atoms.
 
-The core's weights are the network's with one more of value 1, whose clauses carry their strength
-as coefficient, so clauses that were not touched keep their tied weights.
+The core's weights are the network's and one more of value 1, whose clauses have their strength as
+coefficient. So untouched clauses keep their tied weights.
 """
 
 from __future__ import annotations
@@ -75,7 +71,7 @@ RUN_CLIQUES = 1 << 18  # whose tables are made together
 
 
 class Recovered(NamedTuple):
-    """What samples of the core say about the whole network."""
+    """Answers about the whole network, from the core."""
 
     marginal: np.ndarray  # float64[num_atoms], auxiliary atoms too
     expected_count: np.ndarray  # float64[num_weights]
@@ -83,7 +79,7 @@ class Recovered(NamedTuple):
 
 @dataclass(frozen=True)
 class Reduction:
-    """A network, its core, and the tables of what was eliminated."""
+    """A network, its core, and the tables of the eliminated variables."""
 
     network: Network
     core: Network
@@ -103,36 +99,36 @@ class Reduction:
 
     @cached_property
     def all_factors(self) -> tuple[Cubes, np.ndarray]:
-        """All cubes and what each adds to the score."""
+        """All cubes and their scores."""
         return self.factors.of_all()
 
     @cached_property
     def potentials(self) -> Potentials:
-        """The tables of all that was eliminated: most of a reduction's memory, so made if asked."""
+        """The tables of all eliminated variables, computed on first use for their memory."""
         return collect_messages(self.tree, *self.all_factors, maximise=self.semiring == "max")
 
     @property
     def is_eliminated(self) -> np.ndarray:
-        """bool[num_atoms]"""
+        """bool[num_atoms], the eliminated atoms."""
         gone = np.ones(self.network.num_atoms, bool)
         gone[self.core_atom] = False
         return gone
 
     def recover(self, samples: np.ndarray) -> Recovered:
-        """Marginals and expected counts from samples of the core.
+        """Return marginals and expected counts from samples of the core.
 
-        `samples` is bool[num_samples, core.num_atoms], or core.num_base_atoms wide where the
-        core has no auxiliary atoms. Call it for each chain by itself for standard errors. Without
-        core atoms the result is exact, whatever the number of samples.
+        `samples` is bool[num_samples, core.num_atoms], or core.num_base_atoms wide if the core has
+        no auxiliary atoms. For standard errors, call it for each chain separately. Without core
+        atoms the result is exact, whatever the number of samples.
         """
         if self.semiring != "sum":
             raise ValueError("marginals need a reduction by sums")
         pieces = pack_samples(samples)
-        desk = allocate_work(self, pieces)
+        work = allocate_work(self, pieces)
         marginal = np.empty(self.network.num_atoms)
         false = np.zeros(len(self.network.weights))
         for first, last in tree_runs(self.tree):
-            found = answer_trees(self, pieces, first, last, desk)
+            found = answer_trees(self, pieces, first, last, work)
             marginal[found.atoms] = found.probability[:, 0]
             false[found.weights] += found.false[:, 0]
         for clauses in clause_runs(self.kept_clause):
@@ -143,7 +139,7 @@ class Reduction:
 
     @cached_property
     def core_row(self) -> np.ndarray:
-        """int32[num_atoms], the atom of the core that each atom is; −1 if it is eliminated."""
+        """int32[num_atoms], the atom of the core for each atom; −1 if eliminated."""
         row = np.full(self.network.num_atoms, -1, np.int32)
         row[self.core_atom] = np.arange(len(self.core_atom))
         return row
@@ -155,11 +151,11 @@ class Reduction:
         core_false: np.ndarray,
         potentials: Potentials | None = None,
     ) -> Recovered:
-        """Marginals and expected counts from probabilities in the core.
+        """Return marginals and expected counts from probabilities in the core.
 
         `joint`, float64[tree.message_start[-1]], holds the joint distribution over the scope of
         each clique whose parent is CORE, at the place of its message; `core_marginal` the
-        probability of each core atom; `core_false` that of each kept clause to be false;
+        probability of each core atom; `core_false` the probability that each kept clause is false;
         `potentials` the tables at other weights than those of the network.
         """
         if self.semiring != "sum":
@@ -177,7 +173,7 @@ class Reduction:
         return Recovered(np.clip(marginal, 0.0, 1.0), expected)
 
     def complete_map(self, core_world: np.ndarray) -> np.ndarray:
-        """bool[num_atoms], the eliminated atoms at their best given a world of the core."""
+        """Return the best eliminated atoms given a world of the core, bool[num_atoms]."""
         if self.semiring != "max":
             raise ValueError("the best completion needs a reduction by maximum")
         state = self._core_states(core_world)
@@ -194,11 +190,11 @@ class Reduction:
         return total
 
     def _core_states(self, core_world: np.ndarray) -> np.ndarray:
-        """int32[num_variables], the states of core variables; 0 elsewhere."""
+        """Return the states of core variables, int32[num_variables]; 0 elsewhere."""
         if len(core_world) < self.core.num_atoms:
             core_world = self.core.complete(core_world)
         variables = self.variables
-        # A variable none of whose atoms is true is false or none: the state without an atom.
+        # A variable without a true atom is in its state without an atom: false, or none.
         silent = variables.state_atom < 0
         state = np.zeros(len(variables.size), np.int32)
         owner = np.repeat(np.arange(len(variables.size)), variables.size)[silent]
@@ -221,10 +217,10 @@ def reduce(
     semiring: Semiring = "sum",
     keep: np.ndarray | None = None,
 ) -> Reduction:
-    """Eliminate exactly what has at most `max_scope` neighbours with `max_table` joint states.
+    """Eliminate variables with at most `max_scope` neighbours of at most `max_table` joint states.
 
-    `keep`, bool[num_atoms], marks atoms that stay in the core. Raises LapisError
-    "unsatisfiable" where the eliminated part alone shows that no world is possible.
+    `keep`, bool[num_atoms], marks atoms that stay in the core. Raise LapisError "unsatisfiable" if
+    the eliminated part allows no world.
     """
     trim_heap(network.literal.nbytes)
     variables = find_variables(network, np.ones(network.num_atoms, bool))
@@ -257,7 +253,7 @@ def reduce(
 
 
 def list_factors(network: Network, variables: Variables) -> tuple[CliqueFactors, Cubes]:
-    """The factors of a network, and their cubes, without states if these can be made for a run."""
+    """Return the factors of a network, and their cubes (without states if plain)."""
     clause = np.arange(network.num_clauses, dtype=np.int32)
     if has_plain_clauses(network):
         member = variables.atom_variable[np.abs(network.literal) - 1]
@@ -272,9 +268,9 @@ def list_factors(network: Network, variables: Variables) -> tuple[CliqueFactors,
 def leaving_clauses(
     factors: CliqueFactors, tree: JunctionTree, semiring: Semiring
 ) -> tuple[ComponentClauses, float]:
-    """Clauses and a constant that say the same as all messages into the core.
+    """Return clauses and a constant equivalent to all messages into the core.
 
-    Tables are made for a run of trees at a time: together they would take more than all else.
+    Tables are made for a run of trees at a time: all of them would take most of the memory.
     """
     network, variables = factors.network, factors.variables
     unit, work = np.zeros(network.num_atoms), work_space(tree, variables.size)
@@ -291,10 +287,7 @@ def leaving_clauses(
 
 
 def gather_trees(cubes: Cubes, tree: JunctionTree) -> JunctionTree:
-    """The same cliques in an order in which each tree of them is in one place, its top last.
-
-    Trees stay in the order of their tops.
-    """
+    """Order the cliques so that each tree is contiguous, its top last; trees in order of tops."""
     top = np.where(tree.parent >= 0, tree.parent, np.arange(len(tree.parent), dtype=np.int32))
     while not np.array_equal(above := top[top], top):
         top = above
@@ -304,6 +297,7 @@ def gather_trees(cubes: Cubes, tree: JunctionTree) -> JunctionTree:
 
 
 def join_clauses(one: ComponentClauses, other: ComponentClauses) -> ComponentClauses:
+    """Join two lists of clauses."""
     return ComponentClauses(
         row_starts(np.concatenate((np.diff(one.start), np.diff(other.start)))),
         np.concatenate((one.literal, other.literal)),
@@ -315,7 +309,7 @@ def join_clauses(one: ComponentClauses, other: ComponentClauses) -> ComponentCla
 def require_possible(
     network: Network, variables: Variables, tree: JunctionTree, message: np.ndarray
 ) -> None:
-    """Raise if a message that leaves the tables says that every state is forbidden."""
+    """Raise LapisError if a message that leaves the tables forbids every state."""
     leaving = np.flatnonzero((tree.parent == ROOT) | (tree.parent == CORE))
     if len(leaving) == 0:
         return

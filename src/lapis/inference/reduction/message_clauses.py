@@ -1,25 +1,22 @@
 """Tables over a few variables as clauses with non-negative weights.
 
-A table f of logarithms is a sum of products of indicators (a Möbius transform): with a reference
-state for each variable (false, none, or the last candidate of a block),
+A table f of logarithms is a sum of products of indicators (a Möbius transform), with a reference
+state for each variable (false, none, or the last candidate of a block):
 
     f(x) = Σ_t J(t)·Π_{v: t_v ≠ reference} [x_v = t_v]
 
-and J is zero wherever variables do not interact, so tables that are really pairwise come out
-pairwise, and terms of different tables over the same atoms add up before clauses are made. Then,
-from the longest products to the shortest, with a₁…a_k the atoms of a product,
+J is zero if variables do not interact, so tables of pairs give pairs, and terms of several tables
+over the same atoms add up. Then, from the longest products a₁…a_k to the shortest,
 
     J < 0:   J·Πa = J + |J|·[¬a₁ ∨ … ∨ ¬a_k]
     J > 0:   J·Πa = −J + J·[¬a₁ ∨ … ∨ ¬a_{k−1} ∨ a_k] + J·Π_{i<k} a_i
 
-Of a pair either atom may be a_k, and the other one gets the unit clause: so that all unit clauses
-stay small, as the terms of a pair that wants to be equal are −J/2, −J/2 and J. With a fixed order
-fifty people who all want to be equal had unit clauses of ±20 that only the pairs cancel. MC-SAT
-keeps those in every slice, and its chains never moved.
+Either atom of a pair may be a_k, and the other one gets the unit clause. It is chosen so that unit
+clauses stay small. With a fixed order fifty atoms coupled to be equal had unit clauses of ±20 that
+only the pairs cancel; MC-SAT keeps those in every slice, and its chains never moved.
 
-Entries of −∞ become hard clauses, each widened to the largest cube of −∞ entries around it; what
-f says there does not matter any more, and J is taken as zero. One clause per state, the textbook
-way, gave three clauses a pair instead of one.
+Entries of −∞ become hard clauses, each for the largest cube of −∞ entries around it, and J is taken
+as zero there. One clause for each state gave three clauses a pair instead of one.
 """
 
 from __future__ import annotations
@@ -37,11 +34,11 @@ from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.runtime.kernels import allocating_entry, entry, inner
 
-ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise
+ROUNDING = 64 * np.finfo(np.float64).eps  # relative size of rounding errors
 
 
 class Products(NamedTuple):
-    """What messages say besides single atoms."""
+    """Products of several atoms, hard clauses, and a constant."""
 
     constant: float
     # By their number of atoms: int32[num_rows, length] of atom + 1, and J, float64[num_rows].
@@ -53,30 +50,32 @@ class Products(NamedTuple):
 def expand_messages(
     tree: JunctionTree, message: np.ndarray, variables: Variables, unit: np.ndarray
 ) -> Products:
-    """The products of all messages that leave the tree.
+    """Return the products of all messages that leave the tree.
 
-    Those of one atom are added to `unit`, float64[num_atoms].
+    Products of one atom are added to `unit`, float64[num_atoms].
     """
     constant = float(message[tree.message_start[np.flatnonzero(tree.parent == ROOT)]].sum())
     leaving = np.flatnonzero(tree.parent == CORE)
-    offset, start, literal, product, hard_start, hard_literal = _expand(
+    tables = (
         leaving, tree.scope_start, tree.scope_variable, tree.message_start, message,
-        variables.size, variables.state_start, variables.state_atom, unit,
+        variables.size, variables.state_start, variables.state_atom,
+        allocate_digits(tree, leaving),
     )  # fmt: skip
+    offset, start, literal, product = _expand_products(*tables, unit)
     rows = {
         length: (literal[start[:-1][chosen, None] + np.arange(length)], product[chosen])
         for length in np.unique(np.diff(start)).tolist()
         for chosen in [np.diff(start) == length]
     }
-    return Products(constant + offset, rows, hard_start, hard_literal)
+    return Products(constant + offset, rows, *_expand_hard(*tables))
 
 
 def product_clauses(
     parts: Sequence[Products], unit: np.ndarray, weight_id: int
 ) -> tuple[ComponentClauses, float]:
-    """Clauses and a constant that say the same as products and single atoms; all of them are lost.
+    """Return clauses and a constant equivalent to products and single atoms, which are consumed.
 
-    Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
+    Soft clauses have the given weight id, of weight 1, and their strength as coefficient.
     """
     constant = sum((part.constant for part in parts), 0.0)
     lengths, literals, coefficients = [], [], []
@@ -128,14 +127,14 @@ def product_clauses(
 def join_products(
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of one length and their strengths, one part after the other."""
+    """Join rows of one length and their strengths."""
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([rows for rows, _ in parts]), np.concatenate([each for _, each in parts])
 
 
 def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equal rows added up, without those that cancel; int32[num_rows, length], atom + 1."""
+    """Sum equal rows, int32[num_rows, length] of atom + 1; drop those that cancel."""
     num_rows, length = rows.shape
     start = np.arange(num_rows + 1, dtype=np.int64) * length
     merged = merge_rows(
@@ -149,9 +148,9 @@ def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, 
 
 @entry
 def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
-    """Put that atom of each pair first whose unit clauses weigh less; it gets the pair's.
+    """Put the atom with smaller unit clauses first in each pair; it gets the pair's unit clause.
 
-    Both get one half beforehand, so that what is balanced is the end and not the way there.
+    Both atoms get one half beforehand, so that the order of pairs matters less.
     """
     for row in range(len(pairs)):
         for place in range(2):
@@ -164,113 +163,157 @@ def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
         unit[pairs[row, 1] - 1] -= strength[row] / 2
 
 
+class EntryDigits(NamedTuple):
+    """Work space of one table: its axes and entries."""
+
+    stride: np.ndarray  # int64[most axes]
+    reference: np.ndarray  # int64[most axes], the reference state of each axis
+    digit: np.ndarray  # int64[most entries, most axes], the state of each axis in an entry
+    support: np.ndarray  # uint64[most entries], bits of the axes away from their reference
+
+
+def allocate_digits(tree: JunctionTree, leaving: np.ndarray) -> EntryDigits:
+    """Allocate the work space for the largest of the leaving messages."""
+    axes = int((tree.scope_start[leaving + 1] - tree.scope_start[leaving]).max(initial=0))
+    entries = int((tree.message_start[leaving + 1] - tree.message_start[leaving]).max(initial=1))
+    return EntryDigits(
+        np.empty(axes, np.int64),
+        np.empty(axes, np.int64),
+        np.empty((entries, axes), np.int64),
+        np.empty(entries, np.uint64),
+    )
+
+
+@inner
+def _number_entries(scope, entries, size, state_start, state_atom, digits):  # type: ignore[no-untyped-def]
+    """Fill the work space for one table."""
+    step = 1
+    for a in range(len(scope) - 1, -1, -1):
+        digits.stride[a] = step
+        step *= size[scope[a]]
+        plain = state_atom[state_start[scope[a]]] < 0
+        digits.reference[a] = 0 if plain else size[scope[a]] - 1
+    for t in range(entries):
+        digits.support[t] = 0
+        for a in range(len(scope)):
+            digits.digit[t, a] = t // digits.stride[a] % size[scope[a]]
+            if digits.digit[t, a] != digits.reference[a]:
+                digits.support[t] |= np.uint64(1) << np.uint64(a)
+
+
 @allocating_entry
-def _expand(  # type: ignore[no-untyped-def]
+def _expand_products(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
-    unit,
+    digits, unit,
 ):  # fmt: skip
-    """The products of all tables: a constant, longer rows, hard clauses; single atoms in place."""
+    """Return the constant and the longer products of all tables; add single atoms to `unit`."""
     constant = 0.0
     room, room_literals = 0, 0
-    most_axes, most_entries = 0, 1
     for i in leaving:
-        axes, entries = scope_start[i + 1] - scope_start[i], message_start[i + 1] - message_start[i]
+        entries = message_start[i + 1] - message_start[i]
         room += entries
-        room_literals += entries * axes
-        most_axes, most_entries = max(most_axes, axes), max(most_entries, entries)
+        room_literals += entries * (scope_start[i + 1] - scope_start[i])
     start = np.zeros(room + 1, np.int64)
     literal = np.empty(room_literals, np.int32)
     product = np.empty(room)
     num_rows = 0
-    hard_start = np.zeros(16, np.int64)
-    hard_literal = np.empty(16, np.int32)
-    num_hard = 0
-    stride = np.empty(most_axes, np.int64)
-    reference = np.empty(most_axes, np.int64)
-    digit = np.empty((most_entries, most_axes), np.int64)
-    support = np.empty(most_entries, np.uint64)
-    term = np.empty(most_entries)
-    covered = np.empty(most_entries, np.bool_)
+    term = np.empty(len(digits.support))
     for i in leaving:
         scope = scope_variable[scope_start[i] : scope_start[i + 1]]
         value = message[message_start[i] : message_start[i + 1]]
-        axes, entries = len(scope), len(value)
-        step = 1
-        for a in range(axes - 1, -1, -1):
-            stride[a] = step
-            step *= size[scope[a]]
-            plain = state_atom[state_start[scope[a]]] < 0
-            reference[a] = 0 if plain else size[scope[a]] - 1
-        any_hard = False
+        _number_entries(scope, len(value), size, state_start, state_atom, digits)
+        _transform(value, len(value), len(scope), digits, term)
         scale = 0.0
-        for t in range(entries):
-            support[t] = 0
-            for a in range(axes):
-                digit[t, a] = t // stride[a] % size[scope[a]]
-                if digit[t, a] != reference[a]:
-                    support[t] |= np.uint64(1) << np.uint64(a)
-            if value[t] == -np.inf:
-                any_hard = True
-            else:
-                scale = max(scale, abs(value[t]))
-        _transform(value, entries, axes, support, digit, reference, stride, term)
-        for t in range(entries):
-            length = popcount(support[t])
-            if length == 0:
+        for number in value:
+            scale = max(scale, abs(number) if number > -np.inf else 0.0)
+        for t in range(len(value)):
+            if digits.support[t] == 0:
                 constant += term[t]
             elif abs(term[t]) > ROUNDING * scale:
                 begin = start[num_rows]
-                place = begin
-                for a in range(axes):
-                    if digit[t, a] != reference[a]:
-                        literal[place] = state_atom[state_start[scope[a]] + digit[t, a]] + 1
-                        place += 1
-                if length == 1:
+                end = _write_product(literal, begin, t, scope, state_start, state_atom, digits)
+                if end == begin + 1:
                     unit[literal[begin] - 1] += term[t]
                 else:
                     product[num_rows] = term[t]
                     num_rows += 1
-                    start[num_rows] = place
-        if any_hard:
-            covered[:entries] = False
-            for t in range(entries):
-                if value[t] > -np.inf or covered[t]:
-                    continue
-                fixed = _widest_cube(value, entries, axes, digit, t)
-                place = hard_start[num_hard]
-                for a in range(axes):
-                    if (fixed >> np.uint64(a)) & np.uint64(1):
-                        first, states = state_start[scope[a]], size[scope[a]]
-                        while place + states > len(hard_literal):
-                            hard_literal = np.concatenate((hard_literal, hard_literal))
-                        own = state_atom[first + digit[t, a]]
-                        if own >= 0:
-                            hard_literal[place] = -(own + 1)
-                            place += 1
-                        else:
-                            for s in range(states):
-                                if state_atom[first + s] >= 0:
-                                    hard_literal[place] = state_atom[first + s] + 1
-                                    place += 1
-                for s in range(entries):
-                    covered[s] = covered[s] or _agrees(digit, s, t, fixed, axes)
-                num_hard += 1
-                if num_hard == len(hard_start):
-                    hard_start = np.concatenate((hard_start, hard_start))
-                hard_start[num_hard] = place
+                    start[num_rows] = end
     return (
         constant,
         start[: num_rows + 1].copy(),
         literal[: start[num_rows]].copy(),
         product[:num_rows].copy(),
-        hard_start[: num_hard + 1].copy(),
-        hard_literal[: hard_start[num_hard]].copy(),
     )
 
 
 @inner
-def _transform(value, entries, axes, support, digit, reference, stride, term):  # type: ignore[no-untyped-def]
-    """J(t) = f(t) − Σ_{u below t} J(u), shorter supports first; 0 where f(t) = −∞."""
+def _write_product(literal, place, t, scope, state_start, state_atom, digits):  # type: ignore[no-untyped-def]
+    """Write the atoms of a product; return the end."""
+    for a in range(len(scope)):
+        if digits.digit[t, a] != digits.reference[a]:
+            literal[place] = state_atom[state_start[scope[a]] + digits.digit[t, a]] + 1
+            place += 1
+    return place
+
+
+@allocating_entry
+def _expand_hard(  # type: ignore[no-untyped-def]
+    leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
+    digits,
+):  # fmt: skip
+    """Return the hard clauses of all tables: CSR rows of literals."""
+    start = np.zeros(16, np.int64)
+    literal = np.empty(16, np.int32)
+    num_hard = 0
+    covered = np.empty(len(digits.support), np.bool_)
+    most_literals = len(digits.stride) * (size.max() if len(size) else 0)
+    for i in leaving:
+        value = message[message_start[i] : message_start[i + 1]]
+        if value.min() > -np.inf:
+            continue
+        scope = scope_variable[scope_start[i] : scope_start[i + 1]]
+        entries, axes = len(value), len(scope)
+        _number_entries(scope, entries, size, state_start, state_atom, digits)
+        covered[:entries] = False
+        for t in range(entries):
+            if value[t] > -np.inf or covered[t]:
+                continue
+            fixed = _widest_cube(value, entries, axes, digits.digit, t)
+            for s in range(entries):
+                covered[s] = covered[s] or _agrees(digits.digit, s, t, fixed, axes)
+            place = start[num_hard]
+            while place + most_literals > len(literal):
+                literal = np.concatenate((literal, literal))
+            for a in range(axes):
+                if (fixed >> np.uint64(a)) & np.uint64(1):
+                    states = state_atom[
+                        state_start[scope[a]] : state_start[scope[a]] + size[scope[a]]
+                    ]
+                    place = _write_exclusion(literal, place, states, digits.digit[t, a])
+            num_hard += 1
+            if num_hard == len(start):
+                start = np.concatenate((start, start))
+            start[num_hard] = place
+    return start[: num_hard + 1].copy(), literal[: start[num_hard]].copy()
+
+
+@inner
+def _write_exclusion(literal, place, atoms, state):  # type: ignore[no-untyped-def]
+    """Write the literals that say that a variable is not in a state; return the end."""
+    if atoms[state] >= 0:
+        literal[place] = -(atoms[state] + 1)
+        return place + 1
+    for atom in atoms:
+        if atom >= 0:
+            literal[place] = atom + 1
+            place += 1
+    return place
+
+
+@inner
+def _transform(value, entries, axes, digits, term):  # type: ignore[no-untyped-def]
+    """Fill J(t) = f(t) − Σ_{u below t} J(u), shorter supports first; 0 if f(t) = −∞."""
+    support = digits.support
     for length in range(axes + 1):
         for t in range(entries):
             if popcount(support[t]) != length:
@@ -282,17 +325,18 @@ def _transform(value, entries, axes, support, digit, reference, stride, term):  
                 u = 0
                 for a in range(axes):
                     inside = (part >> np.uint64(a)) & np.uint64(1)
-                    u += stride[a] * (digit[t, a] if inside else reference[a])
+                    state = digits.digit[t, a] if inside else digits.reference[a]
+                    u += digits.stride[a] * state
                 below += term[u]
             term[t] = value[t] - below if value[t] > -np.inf else 0.0
             if length == 0 and value[t] == -np.inf:
-                # Any number will do for a forbidden reference; a nearby one leaves fewer terms.
+                # A forbidden reference may have any value; a nearby one leaves fewer terms.
                 term[t] = _shortest_possible(value, entries, support)
 
 
 @inner
 def _shortest_possible(value, entries, support):  # type: ignore[no-untyped-def]
-    """The value of a possible entry with the fewest variables away from their reference."""
+    """Return the value of a possible entry with the fewest variables away from their reference."""
     best = -1
     for t in range(entries):
         if value[t] > -np.inf and (best < 0 or popcount(support[t]) < popcount(support[best])):
@@ -302,7 +346,7 @@ def _shortest_possible(value, entries, support):  # type: ignore[no-untyped-def]
 
 @inner
 def _widest_cube(value, entries, axes, digit, t):  # type: ignore[no-untyped-def]
-    """Axes, as bits, that must stay fixed at entry t for all entries that agree to be −∞."""
+    """Return axes, as bits, to keep fixed at entry t so that all agreeing entries are −∞."""
     fixed = (np.uint64(1) << np.uint64(axes)) - np.uint64(1)
     for a in range(axes):
         fewer = fixed & ~(np.uint64(1) << np.uint64(a))
@@ -318,6 +362,7 @@ def _widest_cube(value, entries, axes, digit, t):  # type: ignore[no-untyped-def
 
 @inner
 def _agrees(digit, s, t, fixed, axes):  # type: ignore[no-untyped-def]
+    """Return whether two entries agree on the fixed axes."""
     for a in range(axes):
         if (fixed >> np.uint64(a)) & np.uint64(1) and digit[s, a] != digit[t, a]:
             return False

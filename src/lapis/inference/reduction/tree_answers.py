@@ -1,25 +1,20 @@
-"""What samples of the core say about the atoms that were eliminated.
+"""Marginals of eliminated atoms from samples of the core.
 
-The cliques of eliminated variables are trees that hang on the core, each by the scope S of its top.
-Given S a tree is independent of all else, so with P(a | s) its answers for each state s of S,
+The cliques of eliminated variables form trees; the top of each tree has a scope S in the core.
+Given S, a tree is independent of all else, so with P(a | s) for each state s of S,
 
     P(a) = Σ_s P(a | s) · P(S = s)
 
-and only P(S = s) depends on the samples: a handful of numbers a tree, counted in bits. So the
-answers for many pieces of the chains cost hardly more than those for one, where a pass over all
-tables for each piece took three quarters of the time of an open relation. States that no
-sample shows are left out.
+and only P(S = s), a few numbers a tree, depends on the samples. So answers for many pieces of the
+chains cost little more than for one. States in no sample are skipped.
 
-Trees are taken in runs of some thousand atoms. What a run needs besides its answers is forgotten
-with it, so the pieces of a million atoms are never in memory together, and runs are divided between
-cores. Where runs begin does not depend on the number of cores, nor does any sum.
+Trees are answered in runs of some thousand atoms, so that the pieces of a million atoms are never
+in memory together, and runs are divided between cores. Neither the runs nor the sums depend on the
+number of cores.
 
-Samples of the core as bits, cut into pieces.
-
-An atom's truth in all samples is a row of bits, so a joint state of a few atoms, or a false clause,
-is counted 64 samples at a time: the `and` of a few rows and a popcount. A piece is some bits of
-some words, so that one row counts in all pieces. Pieces that began with a word of their own took
-six times the memory: a million atoms need few samples, and a piece of a chain may be seven of them.
+Samples are bits: an atom's truth in all samples is a row of words, and a joint state or a false
+clause is counted 64 samples at a time by `and` and popcount. A piece is some bits of some words.
+Pieces with words of their own took six times the memory, because a piece may be seven samples.
 """
 
 from __future__ import annotations
@@ -47,15 +42,15 @@ if TYPE_CHECKING:
     from lapis.inference.reduction.eliminate import Reduction
 
 
-RUN_CLIQUES = 3000  # of a run, if its last tree is not longer
+RUN_CLIQUES = 3000  # least cliques of a run
 RUN_CLAUSES = 30_000
 
 
 class CliqueFactors(NamedTuple):
-    """What enters the cliques: cubes, and what each adds to the score, float64[num_cubes].
+    """The cubes of cliques, and their scores, float64[num_cubes].
 
-    Those of a plain network are made for some cliques at a time: its clauses are as many, and say
-    the same in a quarter of the memory.
+    Those of a plain network are made for some cliques at a time, since its clauses hold the same
+    information in a quarter of the memory.
     """
 
     network: Network
@@ -63,6 +58,7 @@ class CliqueFactors(NamedTuple):
     whole: tuple[Cubes, np.ndarray] | None  # None: a plain network
 
     def of_all(self) -> tuple[Cubes, np.ndarray]:
+        """Return all cubes and scores."""
         if self.whole is not None:
             return self.whole
         clauses = np.arange(self.network.num_clauses)
@@ -70,7 +66,7 @@ class CliqueFactors(NamedTuple):
         return cubes, cube_penalties(self.network, cubes, self.network.weights)
 
     def of_run(self, run: JunctionTree) -> tuple[JunctionTree, Cubes, np.ndarray]:
-        """Those of some cliques, which number them anew where there are no others."""
+        """Return a run with its own numbers of cubes, the cubes, and their scores."""
         if self.whole is not None:
             return run, *self.whole
         cubes = plain_cubes(self.network, self.variables, run.cube)
@@ -79,7 +75,7 @@ class CliqueFactors(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What is known of some atoms, and of the clauses that went with them."""
+    """Marginals of some atoms, and expected false groundings of their clauses."""
 
     atoms: np.ndarray  # int32[num_values]
     probability: np.ndarray  # float64[num_values, num_pieces]
@@ -88,20 +84,21 @@ class Answers(NamedTuple):
 
 
 class WorkSpace(NamedTuple):
-    """Where one worker computes."""
+    """The arrays of one worker."""
 
     axis: np.ndarray  # int32[num_variables]
-    work: np.ndarray  # int64[8, longest scope + 1]
+    axes: np.ndarray  # int64[8, longest scope + 1], sizes, strides and digits of axes
     scope_belief: np.ndarray  # float64[longest message]
     agree: np.ndarray  # uint64[num_words], the samples in which a scope is in some state
     share: np.ndarray  # float64[num_pieces], of all samples
     size: np.ndarray  # float64[num_pieces], the samples of each piece
-    left: np.ndarray  # int64[num_pieces], samples in which it is in none of the states so far
+    left: np.ndarray  # int64[num_pieces], samples in none of the states so far
     row: np.ndarray  # int64[longest list of a scope's atoms], of the core
-    flip: np.ndarray  # uint64[...], ones where the atom is to be false
+    flip: np.ndarray  # uint64[...], all ones if the atom must be false
 
 
 def allocate_work(reduction: Reduction, pieces: SamplePieces) -> WorkSpace:
+    """Allocate the arrays of a worker."""
     tree, size = reduction.tree, reduction.variables.size
     listed = longest_row(tree.scope_start) * int(size.max(initial=2))
     return WorkSpace(
@@ -117,7 +114,7 @@ def allocate_work(reduction: Reduction, pieces: SamplePieces) -> WorkSpace:
 
 
 def tree_runs(tree: JunctionTree, length: int | None = None) -> list[tuple[int, int]]:
-    """The first and last clique of each run; whole trees, which are one after another."""
+    """Return the first and last clique of each run of whole trees, which are contiguous."""
     length = length or RUN_CLIQUES
     ends = np.flatnonzero(tree.parent < 0) + 1
     wanted = np.arange(length, len(tree.order), length)
@@ -126,17 +123,18 @@ def tree_runs(tree: JunctionTree, length: int | None = None) -> list[tuple[int, 
 
 
 def clause_runs(clauses: np.ndarray) -> Iterator[np.ndarray]:
+    """Return clauses in runs."""
     for first in range(0, len(clauses), RUN_CLAUSES):
         yield clauses[first : first + RUN_CLAUSES]
 
 
 def answer_trees(
-    reduction: Reduction, pieces: SamplePieces, first: int, last: int, desk: WorkSpace
+    reduction: Reduction, pieces: SamplePieces, first: int, last: int, work: WorkSpace
 ) -> Answers:
-    """The atoms of cliques `first` to `last`, and the clauses that entered these."""
+    """Answer the atoms of cliques `first` to `last`, and the clauses that entered these."""
     variables = reduction.variables
     part, cubes, penalty = reduction.factors.of_run(cut_tree(reduction.tree, first, last))
-    potentials = collect_messages(part, cubes, penalty, work=(desk.axis, desk.work))
+    potentials = collect_messages(part, cubes, penalty, work=(work.axis, work.axes))
     start, atoms = take_rows(variables.state_start, variables.state_atom, part.order)
     clause = cubes.clause[part.cube]
     weights, own, coefficient = local_weights(reduction.network, clause)
@@ -145,7 +143,7 @@ def answer_trees(
     false = np.zeros((len(weights), len(pieces.size)))
     _answer_trees(
         part, cubes, potentials.table, potentials.message,
-        variables.state_start, variables.state_atom, reduction.core_row, pieces, desk,
+        variables.state_start, variables.state_atom, reduction.core_row, pieces, work,
         np.zeros(int(part.message_start[-1])), np.empty(int(part.table_start[-1])),
         value_start, own, coefficient, probability, false,
     )  # fmt: skip
@@ -153,7 +151,7 @@ def answer_trees(
 
 
 def answer_clauses(reduction: Reduction, pieces: SamplePieces, clauses: np.ndarray) -> Answers:
-    """Clauses over atoms of the core, int64[...]: how often they are false."""
+    """Count how often clauses over core atoms, int64[...], are false."""
     network = reduction.network
     weights, own, coefficient = local_weights(network, clauses)
     false = np.zeros((len(weights), len(pieces.size)))
@@ -167,14 +165,14 @@ def answer_clauses(reduction: Reduction, pieces: SamplePieces, clauses: np.ndarr
 def local_weights(
     network: Network, clause: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The weights of clauses, each once; which each clause has, −1 if hard; its coefficient."""
+    """Return the distinct weights of clauses, each clause's index (−1: hard), and coefficients."""
     weights, own = np.unique(network.weight_id[clause], return_inverse=True)
     hard = int(len(weights) > 0 and weights[0] < 0)
     return weights[hard:], own.astype(np.int32) - np.int32(hard), network.coefficient[clause]
 
 
 def cut_tree(tree: JunctionTree, first: int, last: int) -> JunctionTree:
-    """The cliques `first` to `last`, whole trees, as a tree of their own."""
+    """Return the cliques `first` to `last`, whole trees, as a separate tree."""
 
     def cut(start: np.ndarray) -> np.ndarray:
         return start[first : last + 1] - start[first]
@@ -194,33 +192,33 @@ def cut_tree(tree: JunctionTree, first: int, last: int) -> JunctionTree:
 
 @entry
 def _answer_trees(  # type: ignore[no-untyped-def]
-    tree, cubes, table, message, state_start, state_atom, core_row, pieces, desk,
+    tree, cubes, table, message, state_start, state_atom, core_row, pieces, work,
     outside, belief, value_start, own, coefficient, probability, false,
 ):  # fmt: skip
-    """Trees one after another; the top of each is its last clique. `outside` is zeros."""
+    """Answer tree after tree; the top of each is its last clique. `outside` starts as zeros."""
     size, first = cubes.size, 0
     for top in range(len(tree.order)):
         if tree.parent[top] >= 0:
             continue
         begin = tree.message_start[top]
         for piece in range(len(pieces.size)):
-            desk.left[piece] = pieces.size[piece]
+            work.left[piece] = pieces.size[piece]
         num_left = 1
         for state in range(tree.message_start[top + 1] - begin):
             if num_left == 0:
                 break
-            length = _list_scope(tree, size, top, state, state_start, state_atom, core_row, desk)
-            num_seen, num_left = _count_state(pieces, length, desk)
+            length = _list_scope(tree, size, top, state, state_start, state_atom, core_row, work)
+            num_seen, num_left = _count_state(pieces, length, work)
             if num_seen == 0:
                 continue
             outside[begin + state] = 1.0
             for i in range(top, first - 1, -1):
                 fill_belief(
-                    tree, size, i, table, message, outside, belief, desk.axis, desk.work,
-                    desk.scope_belief,
+                    tree, size, i, table, message, outside, belief, work.axis, work.axes,
+                    work.scope_belief,
                 )  # fmt: skip
                 _add_clique(
-                    tree, cubes, i, belief, state_start, state_atom, desk,
+                    tree, cubes, i, belief, state_start, state_atom, work,
                     value_start, own, coefficient, probability, false,
                 )  # fmt: skip
             outside[begin + state] = 0.0
@@ -228,34 +226,34 @@ def _answer_trees(  # type: ignore[no-untyped-def]
 
 
 @inner
-def _list_scope(tree, size, i, state, state_start, state_atom, core_row, desk):  # type: ignore[no-untyped-def]
-    """List the atoms that are true, and those that are false, in a state of a scope; how many."""
+def _list_scope(tree, size, i, state, state_start, state_atom, core_row, work):  # type: ignore[no-untyped-def]
+    """List the true and false atoms of a scope's state; return their number."""
     length = 0
     for at in range(tree.scope_start[i + 1] - 1, tree.scope_start[i] - 1, -1):
         v = tree.scope_variable[at]
         atom = state_atom[state_start[v] + state % size[v]]
         state //= size[v]
-        # Of a state without an atom, false or none of a block, no atom of the variable is true.
+        # In a state without an atom (false, or none of a block) no atom of the variable is true.
         for place in range(state_start[v], state_start[v + 1]):
             other = state_atom[place]
             if other >= 0 and (atom < 0 or other == atom):
-                desk.row[length] = core_row[other]
-                desk.flip[length] = ~np.uint64(0) if atom < 0 else np.uint64(0)
+                work.row[length] = core_row[other]
+                work.flip[length] = ~np.uint64(0) if atom < 0 else np.uint64(0)
                 length += 1
     return length
 
 
 @inner
-def _count_state(pieces, length, desk):  # type: ignore[no-untyped-def]
-    """Fill the share of each piece's samples in which the atoms are as listed.
+def _count_state(pieces, length, work):  # type: ignore[no-untyped-def]
+    """Fill the share of each piece's samples in which the atoms have the listed values.
 
-    The number of these samples, and of those in none of the states so far.
+    Return the number of these samples, and of the samples in none of the states so far.
     """
-    agree, share, left = desk.agree, desk.share, desk.left
+    agree, share, left = work.agree, work.share, work.left
     for word in range(len(agree)):
         agree[word] = ~np.uint64(0)
     for at in range(length):
-        row, flip = pieces.bits[desk.row[at]], desk.flip[at]
+        row, flip = pieces.bits[work.row[at]], work.flip[at]
         for word in range(len(agree)):
             agree[word] &= row[word] ^ flip
     num_seen, num_left = 0, 0
@@ -268,16 +266,16 @@ def _count_state(pieces, length, desk):  # type: ignore[no-untyped-def]
         num_seen += count
         num_left += left[piece]
     for piece in range(len(share)):
-        share[piece] /= desk.size[piece]
+        share[piece] /= work.size[piece]
     return num_seen, num_left
 
 
 @inner
 def _add_clique(  # type: ignore[no-untyped-def]
-    tree, cubes, i, belief, state_start, state_atom, desk,
+    tree, cubes, i, belief, state_start, state_atom, work,
     value_start, own, coefficient, probability, false,
 ):  # fmt: skip
-    """Add what a clique's belief says, times the share of samples that it is given."""
+    """Add a clique's belief, times the share of samples of its state."""
     v, value = tree.order[i], value_start[i]
     states = cubes.size[v]
     for s in range(states):
@@ -286,24 +284,25 @@ def _add_clique(  # type: ignore[no-untyped-def]
         sum_of_state = 0.0
         for at in range(tree.table_start[i] + s, tree.table_start[i + 1], states):
             sum_of_state += belief[at]
-        for piece in range(len(desk.share)):
-            probability[value, piece] += sum_of_state * desk.share[piece]
+        for piece in range(len(work.share)):
+            probability[value, piece] += sum_of_state * work.share[piece]
         value += 1
-    axes = number_axes(tree, cubes.size, i, desk.axis, desk.work)
+    axes = number_axes(tree, cubes.size, i, work.axis, work.axes)
     for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
         if own[j] < 0:
             continue
         inside = visit_cube(
-            belief, tree.table_start[i], cubes, tree.cube[j], desk.axis, axes, desk.work, 0.0
+            belief, tree.table_start[i], cubes, tree.cube[j], work.axis, axes, work.axes, 0.0
         )
-        for piece in range(len(desk.share)):
-            false[own[j], piece] += coefficient[j] * inside * desk.share[piece]
+        for piece in range(len(work.share)):
+            false[own[j], piece] += coefficient[j] * inside * work.share[piece]
 
 
 @entry
 def _answer_clauses(  # type: ignore[no-untyped-def]
     clause_start, literal, clauses, core_row, pieces, own, coefficient, false
 ):
+    """Add the false clauses of each piece."""
     for index in range(len(clauses)):
         if own[index] < 0:
             continue
@@ -320,6 +319,8 @@ def _answer_clauses(  # type: ignore[no-untyped-def]
 
 
 class SamplePieces(NamedTuple):
+    """Samples of the core as bits, cut into pieces."""
+
     bits: np.ndarray  # uint64[core.num_atoms, num_words], those of all chains
     word: np.ndarray  # int64[num_parts], the words that a piece has bits of, piece after piece
     mask: np.ndarray  # uint64[num_parts], ones at these bits
@@ -336,7 +337,7 @@ class SampleSpan(NamedTuple):
 
 
 def pack_samples(samples: np.ndarray) -> SamplePieces:
-    """One piece of bool[num_samples, num_atoms]."""
+    """Return one piece of bool[num_samples, num_atoms]."""
     padded = np.zeros((samples.shape[1], -(-len(samples) // 64) * 64), bool)
     padded[:, : len(samples)] = samples.T
     packed = np.packbits(padded, axis=1, bitorder="little").view(np.dtype("<u8"))
@@ -344,7 +345,7 @@ def pack_samples(samples: np.ndarray) -> SamplePieces:
 
 
 def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> SamplePieces:
-    """Pieces, each of one or more spans."""
+    """Return pieces, each of one or more spans."""
     chains = {id(span.bits): span.bits for piece in pieces for span in piece}
     first = row_starts(np.array([*map(len, chains.values())]))
     bits = np.empty((len(next(iter(chains.values())).T), int(first[-1])), np.uint64)
@@ -369,14 +370,14 @@ def join_spans(pieces: Sequence[Sequence[SampleSpan]]) -> SamplePieces:
 
 
 def lowest_bits(number: np.ndarray) -> np.ndarray:
-    """uint64[...], ones at so many bits, 0 to 64."""
+    """Return words with the given number of low bits set, 0 to 64, uint64[...]."""
     some: np.ndarray = np.right_shift(~np.uint64(0), ((64 - number) % 64).astype(np.uint64))
     some[number == 0] = 0
     return some
 
 
 def share_true(pieces: SamplePieces) -> np.ndarray:
-    """float64[num_pieces, num_atoms], in how many samples of a piece each atom is true."""
+    """Return in which share of samples each atom is true, float64[num_pieces, num_atoms]."""
     counts = np.zeros((len(pieces.size), len(pieces.bits)))
     _count_true(pieces, counts)
     return counts / pieces.size[:, None]
@@ -384,6 +385,7 @@ def share_true(pieces: SamplePieces) -> np.ndarray:
 
 @entry
 def _count_true(pieces, counts):  # type: ignore[no-untyped-def]
+    """Count the samples of each piece in which each atom is true."""
     for atom in range(len(pieces.bits)):
         for piece in range(len(pieces.size)):
             for part in range(pieces.start[piece], pieces.start[piece + 1]):

@@ -206,12 +206,12 @@ def judge_runs(
     cores = min(num_cores(), max(1, len(runs)))
 
     def judge_share(core: int) -> list[RunJudged]:
-        desk = allocate_work(reduction, cut.pieces)
+        work = allocate_work(reduction, cut.pieces)
         return [
             judge_answers(
                 reduction.network,
                 cut,
-                answer_trees(reduction, cut.pieces, *run, desk),
+                answer_trees(reduction, cut.pieces, *run, work),
                 mean,
                 stderr,
             )

@@ -1,1 +1,1 @@
-"""Atoms that cannot be told apart: found by colours, proved by exchange, solved by counts."""
+"""Interchangeable atoms: found by hashing, proved by exchange, solved by counts."""

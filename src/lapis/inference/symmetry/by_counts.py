@@ -1,17 +1,16 @@
-"""Components full of interchangeable atoms, solved exactly by how many of them are true.
+"""Components of interchangeable atoms, solved exactly by sums over numbers of true atoms.
 
-What is easy is eliminated first (`reduction`); in the core that is left interchangeable atoms are
-found (`interchangeable`) and counted (`count_tables`), and the network over counts is solved by
-junction trees. Eliminated atoms come back through the joint distribution of their neighbours. An
-unknown `Friends(x, y)` touches the `Smokes` of two people: eliminated, it leaves a pair, all pairs
-are alike, and thousands of unknowns are a sum over one count.
+Easy atoms are eliminated first (`reduction`). In the core, interchangeable atoms are found
+(`interchangeable`) and counted (`count_tables`), and the network over counts is solved by junction
+trees. Eliminated atoms follow from the joint distribution of their neighbours. An unknown
+`Friends(x, y)` between the `Smokes` of two people is eliminated and leaves a pair; all pairs are
+alike, and thousands of unknowns become a sum over one count. Only components with a dense core are
+considered: others are cheap for junction trees.
 
-Only components with a dense middle are looked at: others are cheap for junction trees as they are.
-
-A `CountPlan` is solved at any weights for which its classes are interchangeable. Inference proves
-that at the weights of the model. Learning needs it at all weights, so it plans at weights drawn at
-random (`any_weights`): the terms of the score are analytic in the weights, and two that agree at a
-random point agree everywhere, with probability one.
+A `CountPlan` is valid at any weights for which its classes are interchangeable. Inference proves
+that at the model's weights. Learning needs it at all weights, so it plans at random weights
+(`any_weights`): the terms of the score are analytic in the weights, so two that agree at a random
+point agree everywhere, with probability one.
 """
 
 from __future__ import annotations
@@ -60,19 +59,19 @@ from lapis.network.satisfiability import contradiction_error
 from lapis.runtime.processes import trim_heap
 from lapis.runtime.progress import Stop
 
-DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
-MAX_ALONE = 32  # dense components that are planned one by one; more of them fit together or not
+DENSE = 12  # neighbours: with fewer, tables of 2^12 entries suffice
+MAX_ALONE = 32  # dense components that are planned one by one; more are planned together
 
 
 @dataclass(frozen=True)
 class CountPlan:
-    """Components whose atoms are counted, and how."""
+    """Components whose atoms are counted, and their tables."""
 
     reduction: Reduction
     variables: Variables  # of the core
     tables: CountTables
     message_place: np.ndarray  # int64[...], entries of the messages that enter the core
-    message_event: np.ndarray  # int64[...], the event that each of these entries is
+    message_event: np.ndarray  # int64[...], the event of each of these entries
     tree: JunctionTree
 
     @property
@@ -81,17 +80,17 @@ class CountPlan:
 
     @property
     def affordable(self) -> np.ndarray:
-        """bool[num_atoms]: a plan is of components that are solved."""
+        """bool[num_atoms], all true: a plan has only components that are solved."""
         return np.ones(self.network.num_atoms, bool)
 
     @property
     def num_entries(self) -> int:
-        """Of all tables; a solve takes about as long."""
+        """The entries of all tables, in proportion to the time of a solve."""
         return int(self.tree.table_start[-1] + self.reduction.tree.table_start[-1])
 
     @property
     def class_sizes(self) -> list[int]:
-        """Of the classes of two atoms and more."""
+        """The sizes of the classes of two atoms and more."""
         sizes: list[int] = self.tables.classes.num_atoms[self.tables.classes.is_shared].tolist()
         return sizes
 
@@ -102,7 +101,7 @@ class CountPlan:
         log_odds: bool = False,
         stop: Stop | None = None,
     ) -> ExactResult:
-        """log Z, marginals and expected counts."""
+        """Return log Z, marginals and expected counts."""
         reduction, network, tables = self.reduction, self.network, self.tables
         weights = network.weights if weights is None else weights
         eliminated, potentials = self._collect(weights, stop)
@@ -135,7 +134,7 @@ class CountPlan:
     def sample(
         self, num_samples: int, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> np.ndarray:
-        """bool[num_samples, num_atoms], independent samples: counts, then which atoms are true."""
+        """Draw independent samples, bool[num_samples, num_atoms]: counts, then true atoms."""
         reduction, classes = self.reduction, self.tables.classes
         weights = self.network.weights if weights is None else weights
         eliminated, potentials = self._collect(weights)
@@ -159,13 +158,13 @@ class CountPlan:
         return worlds
 
     def for_sampling(self) -> tuple[CountPlan, np.ndarray]:
-        """A plan that can draw samples, and the atom of this plan that each of its atoms is."""
+        """Return a plan that can draw samples, and the atom of this plan for each of its atoms."""
         return self, np.arange(self.network.num_atoms)
 
     def _collect(
         self, weights: np.ndarray, stop: Stop | None = None
     ) -> tuple[Potentials, Potentials]:
-        """The upward passes over what is eliminated and over the counts."""
+        """Run the upward passes over the eliminated variables and over the counts."""
         reduction, network, tables = self.reduction, self.network, self.tables
         penalty = cube_penalties(network, reduction.cubes, weights)
         eliminated = collect_messages(reduction.tree, reduction.cubes, penalty, stop=stop)
@@ -184,7 +183,7 @@ class CountPlan:
         return eliminated, potentials
 
     def _core_marginal(self, beliefs: CliqueBeliefs) -> np.ndarray:
-        """float64[core.num_atoms]: E[k] / n for each atom of a class of n."""
+        """Return E[k] / n for each atom of a class of n, float64[core.num_atoms]."""
         classes, variables = self.tables.classes, self.variables
         start = row_starts(classes.size)
         count = np.arange(start[-1]) - np.repeat(start[:-1], classes.size)
@@ -195,7 +194,7 @@ class CountPlan:
         return np.where(classes.num_atoms[own] > 0, of_class, in_block)
 
     def _core_log_odds(self, logs: np.ndarray) -> np.ndarray:
-        """float64[core.num_atoms]: log Σ P(k)·k − log Σ P(k)·(n − k) for each atom of a class."""
+        """Return log Σ P(k)·k − log Σ P(k)·(n − k) by class, float64[core.num_atoms]."""
         classes, variables = self.tables.classes, self.variables
         start = row_starts(classes.size)
         own = classes.of_variable[variables.atom_variable]
@@ -213,7 +212,7 @@ class CountPlan:
 def plan_components(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> Iterator[tuple[CountPlan, np.ndarray]]:
-    """Plans of the dense components that can be counted, and their atoms, int64[num_atoms]."""
+    """Return plans of dense components that can be counted, and their atoms, int64[num_atoms]."""
     dense = has_dense_core(network, DENSE)
     labels = np.unique(network.component[dense])
     groups = (
@@ -231,10 +230,10 @@ def plan_components(
 
 
 def any_weights(network: Network, natural: np.ndarray) -> Network:
-    """The network at weights of a random direction, float64[num_weights], of moderate size.
+    """Return the network at weights of a random direction, float64[num_weights], of moderate size.
 
-    What is interchangeable there is so at all weights. Large weights would hide differences behind
-    the rounding of log(1 + exp w).
+    Atoms interchangeable there are so at all weights. Large weights would hide differences in the
+    rounding of log(1 + exp w).
     """
     soft = network.weight_id >= 0
     sizes = np.abs(natural[network.weight_id[soft]] * network.coefficient[soft])
@@ -245,7 +244,7 @@ def any_weights(network: Network, natural: np.ndarray) -> Network:
 def plan_counts(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> CountPlan | None:
-    """How to count the atoms of a network; None if they differ, or their counts do not fit."""
+    """Plan the counts of a network; None if atoms differ or count tables do not fit."""
     alike = find_core_classes(reduce(network))
     if alike is None:
         return None
@@ -269,7 +268,7 @@ def plan_counts(
 
 
 def message_entries(tree: JunctionTree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the messages into the core: places of their entries, places within, and which message."""
+    """Return places of the entries of messages into the core, places within, and the message."""
     leaving = np.flatnonzero(tree.parent == CORE)
     begin = tree.message_start[leaving].astype(np.int64)
     length = tree.message_start[leaving + 1] - begin
@@ -279,7 +278,7 @@ def message_entries(tree: JunctionTree) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 class CoreClasses(NamedTuple):
-    """The core of a network, and which of its atoms can change places."""
+    """The core of a network, and its classes of interchangeable atoms."""
 
     reduction: Reduction
     variables: Variables  # of the core
@@ -290,7 +289,7 @@ class CoreClasses(NamedTuple):
 
 
 def find_core_classes(reduction: Reduction) -> CoreClasses | None:
-    """None if no two atoms of the core can change places."""
+    """Return the classes of the core; None if no two atoms are interchangeable."""
     core = reduction.core
     if not core.num_atoms:
         return None
@@ -306,7 +305,7 @@ def find_core_classes(reduction: Reduction) -> CoreClasses | None:
 
 
 def atom_classes(reduction: Reduction) -> np.ndarray:
-    """int32[num_base_atoms], equal for atoms of one class of the core; −1 for all others."""
+    """Return equal labels for atoms of one class of the core, int32[num_base_atoms]; −1: none."""
     network = reduction.network
     label = np.full(network.num_atoms, -1, np.int32)
     alike = find_core_classes(reduction)
@@ -317,7 +316,7 @@ def atom_classes(reduction: Reduction) -> np.ndarray:
 
 
 def leaving_scopes(reduction: Reduction, variables: Variables, classes: Classes) -> np.ndarray:
-    """The neighbours in the core of each eliminated clique next to it, as count variables."""
+    """Return the core neighbours of each eliminated clique next to the core, as count variables."""
     before = reduction.variables.atom_variable[reduction.core_atom]
     counted = np.full(len(reduction.variables.size), -1, np.int64)
     counted[before] = classes.of_variable[variables.atom_variable]
@@ -335,7 +334,7 @@ def leaving_scopes(reduction: Reduction, variables: Variables, classes: Classes)
 def eliminated_log_odds(
     reduction: Reduction, potentials: Potentials, joint: np.ndarray
 ) -> np.ndarray:
-    """float64[num_atoms], right for eliminated atoms: both of their states are sums."""
+    """Return log-odds, float64[num_atoms], valid for eliminated atoms."""
     beliefs = distribute_beliefs(reduction.tree, reduction.cubes, potentials, joint)
     variables = reduction.variables
     is_eliminated = np.zeros(len(variables.size), bool)

@@ -1,22 +1,21 @@
 """A network over counts: a class of n interchangeable atoms is one variable with n + 1 states.
 
-The score of a world depends on the counts k of true atoms in each class alone, so it equals its
-mean over all worlds with these counts. It is a sum over *events* (a clause is violated; the
-neighbours of an eliminated atom are in a certain state), and an event that asks p atoms of a class
-to be false and q to be true has the probability
+The score of a world depends only on the counts k of true atoms in each class, so it equals its mean
+over all worlds with these counts. It is a sum over *events* (a clause is violated; the neighbours
+of an eliminated atom are in a certain state). An event that requires p atoms of a class to be false
+and q to be true has the probability
 
     P(event | k) = (n − k)(n − k − 1)…(n − k − p + 1) · k(k − 1)…(k − q + 1) / n(n − 1)…
 
-a product over the classes it touches. So the score is linear in the strengths s of the events,
+a product over its classes. So the score is linear in the strengths s of the events,
 
     score(k) = log C(n, k) + Σ_e P(e | k) · s_e
 
-and the same matrix of P(e | k) turns the distribution of the counts into the probabilities of the
-events. It does not depend on the weights: learning builds it once.
+and the same matrix P(e | k) turns the distribution of counts into the probabilities of events. It
+does not depend on the weights, so learning builds it once.
 
-Atoms that are in a class by themselves, and blocks, stay as they are, so what is left is again a
-few variables and cubes, and the same junction trees solve it: sixty people who are all friends are
-one variable of 61 states, and if six of them are known apart, these are six more variables. A table
+Atoms in a class of their own, and blocks, stay variables: sixty people who are all friends are one
+variable of 61 states, and six of them with evidence of their own are six more variables. A table
 over counts is entered as one cube for each state in which an event can happen.
 """
 
@@ -40,7 +39,7 @@ from lapis.network.cubes import Cubes, Variables
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MAX_STATES = 1 << 24  # in which events can happen, summed over the events
+MAX_STATES = 1 << 24  # with an event, summed over the events
 MAX_PATTERNS = 20_000
 BYTES_A_CHANCE = 12  # of an entry of the matrix P(event | counts)
 
@@ -57,30 +56,30 @@ class Classes(NamedTuple):
 
     @property
     def is_shared(self) -> np.ndarray:
-        """bool[num_counts]"""
+        """bool[num_counts], classes of several atoms."""
         return self.num_atoms > 1
 
     def shape(self, scope: Scope) -> tuple[int, ...]:
-        """The number of states of each variable; TooLarge if their product is no integer."""
+        """Return the number of states of each variable; TooLarge if their product overflows."""
         shape = tuple(int(self.size[c]) for c in scope)
         if math.prod(shape) >= 1 << 62:
-            raise TooLarge("the tables over counts do not fit", code="too-many-counts")
+            raise TooLarge("count tables exceed the memory limit", code="too-many-counts")
         return shape
 
 
 class Pattern(NamedTuple):
-    """An event as what it asks of the counts: a violated clause of a certain kind, or a state."""
+    """An event as its requirements on counts: a violated clause of some kind, or a state."""
 
     scope: Scope
     truths: tuple[np.ndarray, ...]  # for each variable of the scope, P(as asked | state)
 
     @property
     def num_states(self) -> float:
-        """In how many states of its scope it can happen."""
+        """The number of states of its scope in which it can happen."""
         return math.prod(float(np.count_nonzero(truth)) for truth in self.truths)
 
     def states(self, classes: Classes) -> tuple[np.ndarray, np.ndarray]:
-        """The states in which it can happen, int64[num_states] ascending, and its probability."""
+        """Return the states in which it can happen, int64[num_states], and its probability."""
         possible = [np.flatnonzero(truth) for truth in self.truths]
         grid = np.meshgrid(*possible, indexing="ij")
         place = np.ravel_multi_index(tuple(grid), classes.shape(self.scope)).ravel()
@@ -104,7 +103,7 @@ class CountTables:
         return int(self.chance.shape[1])
 
     def score(self, strength: np.ndarray) -> np.ndarray:
-        """float64[num_cubes], for strengths float64[num_events]; −∞ for what cannot happen."""
+        """Return float64[num_cubes] for strengths float64[num_events]; −∞ for impossible events."""
         impossible = strength == -np.inf
         found: np.ndarray = self.base + self.chance @ np.where(impossible, 0.0, strength)
         if impossible.any():
@@ -112,13 +111,13 @@ class CountTables:
         return found
 
     def event_probability(self, belief: np.ndarray) -> np.ndarray:
-        """float64[num_events], out of the probabilities of the cubes, float64[num_cubes]."""
+        """Return float64[num_events] from the probabilities of the cubes, float64[num_cubes]."""
         found: np.ndarray = self.chance.T @ belief
         return found
 
 
 def group_variables(variables: Variables, first: np.ndarray) -> Classes:
-    """Count variables, given the first variable of each plain variable's class."""
+    """Return count variables, given the first variable of each plain variable's class."""
     num_plain = len(first)
     leader, plain_class, num_atoms = np.unique(first, return_inverse=True, return_counts=True)
     blocks = np.arange(num_plain, len(variables.size))
@@ -138,12 +137,11 @@ def build_tables(
     kinds: np.ndarray,
     max_memory: int,
 ) -> CountTables:
-    """The network over counts of some cubes, bool[num_cubes] hard or soft.
+    """Build the network over counts of some cubes, bool[num_cubes] hard or soft.
 
-    `kinds`, int64[num_kinds, width], are tuples of count variables, −1 beyond their end: the states
-    of one plain variable for each entry are events, too, the last variable varying fastest.
-
-    Raises TooLarge where the tables pass `MAX_STATES`, or the matrix `max_memory` bytes.
+    `kinds`, int64[num_kinds, width], are tuples of count variables, −1 beyond their end. The states
+    of one plain variable for each entry are events too, the last variable varying fastest. Raise
+    TooLarge if the tables exceed `MAX_STATES`, or the matrix `max_memory` bytes.
     """
     shared = np.append(classes.is_shared[classes.of_variable[cubes.variable]], False)
     touched = np.logical_or.reduceat(shared, cubes.start[:-1]) if len(is_hard) else shared[:0]
@@ -159,7 +157,7 @@ def build_tables(
 
     single = [int(c) for c in np.flatnonzero(classes.is_shared)]
     if sum(event.num_states for event in events) > min(MAX_STATES, max_memory / BYTES_A_CHANCE):
-        raise TooLarge("the tables over counts do not fit", code="too-many-counts")
+        raise TooLarge("count tables exceed the memory limit", code="too-many-counts")
     entries = list_entries(classes, events, single)
     first = len(plain) + row_starts([len(own) for own in entries.values()])
     begin = dict(zip(entries, first.tolist(), strict=False))
@@ -187,6 +185,7 @@ def event_matrix(
     chances: list[np.ndarray],
     shape: tuple[int, int],
 ) -> csr_array:
+    """Return the sparse matrix P(event | counts)."""
     from scipy.sparse import csr_array
 
     places = np.concatenate(rows), np.concatenate(columns)
@@ -194,7 +193,7 @@ def event_matrix(
 
 
 def state_patterns(classes: Classes, members: Sequence[int]) -> list[Pattern]:
-    """All states of variables that these count variables count, each a different one.
+    """Return all states of distinct variables that these count variables count.
 
     Plain variables are false or true; the last one varies fastest.
     """
@@ -217,7 +216,7 @@ def state_patterns(classes: Classes, members: Sequence[int]) -> list[Pattern]:
 def find_patterns(
     classes: Classes, cubes: Cubes, num_plain: int, rows: np.ndarray
 ) -> tuple[list[Pattern], np.ndarray]:
-    """What some cubes ask of the counts, and which of these each one does, int64[num_rows]."""
+    """Return the distinct requirements of cubes on counts, and each cube's, int64[num_rows]."""
     member = cube_members(cubes, num_plain)
     start, place = row_places(cubes.start, rows)
     asked, variable = member[place], cubes.variable[place]
@@ -250,9 +249,9 @@ def find_patterns(
 
 
 def pattern_chance(num_atoms: int, false: int, true: int) -> np.ndarray:
-    """float64[num_atoms + 1]: P(these atoms false, those true | k of num_atoms are true).
+    """Return P(these atoms false, those true | k of num_atoms are true), float64[num_atoms + 1].
 
-    >>> drawn(2, 1, 1).tolist()
+    >>> pattern_chance(2, 1, 1).tolist()
     [0.0, 0.5, 0.0]
     """
     count = np.arange(num_atoms + 1, dtype=float)
@@ -265,7 +264,7 @@ def pattern_chance(num_atoms: int, false: int, true: int) -> np.ndarray:
 
 
 def log_choices(num_atoms: int) -> np.ndarray:
-    """float64[num_atoms + 1], log C(num_atoms, k)."""
+    """Return log C(num_atoms, k), float64[num_atoms + 1]."""
     from scipy.special import gammaln
 
     log_factorial = gammaln(np.arange(num_atoms + 1) + 1.0)
@@ -273,7 +272,7 @@ def log_choices(num_atoms: int) -> np.ndarray:
 
 
 def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
-    """Cubes over variables that stand for themselves, over count variables."""
+    """Return cubes over variables in classes of their own, over count variables."""
     start, place = row_places(cubes.start, rows)
     state_start, state = take_rows(cubes.state_start, cubes.state, place)
     of = classes.of_variable[cubes.variable[place]]
@@ -283,9 +282,9 @@ def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
 def list_entries(
     classes: Classes, events: Sequence[Pattern], single: Sequence[int]
 ) -> dict[Scope, np.ndarray]:
-    """For each scope the states that matter, int64[...] ascending: those with an event.
+    """Return the states of each scope with an event, int64[...] ascending.
 
-    Of a class all do. A clause over a whole class may be violated in one state of millions.
+    Of a class, all states.
     """
     places: dict[Scope, list[np.ndarray]] = {(c,): [np.arange(classes.size[c])] for c in single}
     for event in events:
@@ -294,7 +293,7 @@ def list_entries(
 
 
 def join_cubes(plain: Cubes, tables: Mapping[Scope, np.ndarray]) -> Cubes:
-    """Plain cubes, and one cube for each of these states of a scope."""
+    """Return plain cubes, and one cube for each of these states of a scope."""
     length, variable, state = [np.diff(plain.start)], [plain.variable], [plain.state]
     for scope, entries in tables.items():
         shape = tuple(int(plain.size[c]) for c in scope)

@@ -1,41 +1,32 @@
-"""Classes of atoms that may change places two by two without any change of the score.
+"""Classes of atoms that may be exchanged pairwise without changing the score.
 
-Two atoms are interchangeable if the transposition that swaps them maps the terms of the score
-onto themselves. That is an equivalence, (a c) = (a b)(b c)(a b), and within a class every
-permutation is an automorphism: the probability of a world depends on how many atoms of a class are
-true, not on which. Colour refinement alone does not prove this (all atoms of a cycle have one
-colour), so it only proposes.
-
-1. Colours: atoms start equal and are split by the terms they are in, three rounds of it. Atoms of
-   different colours are never interchangeable.
-2. Neighbourhoods: interchangeable atoms that share a term have the same neighbours, themselves
-   included; those that share none have the same neighbours, themselves excluded. A class is all of
-   the one or all of the other kind. So candidates are atoms with one colour and one hash of such a
-   set. In a network without symmetry no two atoms agree, and the search is over after one pass.
-3. Exchange: in each group of candidates the first one is swapped with each other one, and every
-   term of the other must be found among the terms again, compared member by member. Those that do
-   not pass try again with a new first one, `MAX_FIRSTS` times at most.
-
-A term of more than `LONG` members stands for itself in neighbourhoods, as listing every atom's
-neighbours would cost the square of its length.
-
-The score of a network as terms that do not depend on how it was written down.
-
-A soft clause that is false adds −w·c to the score, a product over its atoms:
+The score as terms. A false soft clause adds −w·c to the score, a product over its atoms:
 
     −w·c · Π_{a positive} (1 − a) · Π_{a negative} a
 
-Multiplied out and added up, these are one polynomial in the atoms, and a polynomial that is linear
-in each atom is unique: two networks with the same score have the same terms. That matters after
-elimination, whose pairs come out as (¬a ∨ b) or as (a ∨ ¬b) with unit clauses that even them out;
-as terms both are J·ab.
+Multiplied out and added up, these are one polynomial, linear in each atom and therefore unique: two
+networks with the same score have the same terms. That matters after elimination, which writes a
+pair as (¬a ∨ b) or as (a ∨ ¬b) with unit clauses; as terms both are J·ab. Multiplying out doubles a
+term for each positive literal, so clauses of more than `MAX_EXPANDED` atoms stay whole, and so do
+hard clauses. Equal whole clauses written differently count as different, which may hide a symmetry
+and never invents one. Strengths that differ by rounding get one number.
 
-Multiplying out doubles a term for each positive literal, so clauses of more than `MAX_EXPANDED`
-atoms stay as they are, and hard clauses have no numbers to add. For these the same written
-differently is taken to be different, which may hide a symmetry and never invents one.
+Classes. Two atoms are interchangeable if the transposition that swaps them maps the terms onto
+themselves. That is an equivalence, (a c) = (a b)(b c)(a b), and within a class every permutation is
+an automorphism: the probability of a world depends on how many atoms of a class are true.
 
-Strengths that differ by rounding are equal: they are sorted, and neighbours nearer than the
-rounding of the sums they came from get one number.
+1. Colours: atoms start equal and are split by their terms in three rounds of colour refinement.
+   Atoms of different colours are never interchangeable. Equal colours prove nothing (all atoms of
+   a cycle have one colour).
+2. Neighbourhoods: interchangeable atoms that share a term have the same neighbours, themselves
+   included; those that share none, themselves excluded. A class is of one kind. So candidates are
+   atoms with one colour and one hash of such a set.
+3. Exchange: in each group of candidates the first is swapped with each other, and every term of the
+   other must be found among the terms, compared member by member. Those that fail try again with a
+   new first one, at most `MAX_FIRSTS` times.
+
+A term of more than `LONG` members counts as one neighbour, as listing all pairs of its members
+would cost the square of its length.
 """
 
 from __future__ import annotations
@@ -44,8 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.treewidth_bounds import distinct_edges, pair_members
-from lapis.inference.random_numbers import mix_array, mix_bits
+from lapis.inference.random_numbers import mix_bits
 from lapis.network.components import index_atoms
 from lapis.network.csr import row_starts, stack_rows, take_rows
 from lapis.network.cubes import Cubes
@@ -53,12 +43,12 @@ from lapis.network.merge import merge_rows
 from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_EXPANDED = 4
-ROUNDING = 256 * np.finfo(np.float64).eps  # of the absolute values that were added up
+ROUNDING = 256 * np.finfo(np.float64).eps  # relative to the sum of absolute values
 HARD, EXPANDED, WHOLE = 0, 1, 2
 
 
 class IndicatorTerms(NamedTuple):
-    """Products of indicators and what they weigh; members are sorted by their absolute value.
+    """Products of indicators and their strengths; members sorted by absolute value.
 
     Member v + 1 is plain variable v true, −(v + 1) false. Members beyond the plain variables are
     states of blocks, one number for each set of states.
@@ -71,8 +61,7 @@ class IndicatorTerms(NamedTuple):
 
 
 def cube_members(cubes: Cubes, num_plain: int) -> np.ndarray:
-    """int32[num_members]: the member that each cube demands of its variables, numbered as in
-    `IndicatorTerms`."""
+    """Return the member that each cube requires of its variables, int32[num_members]."""
     first = cubes.state[cubes.state_start[:-1]]
     plain = cubes.variable < num_plain
     member = np.where(first == 1, cubes.variable + 1, -(cubes.variable + 1)).astype(np.int32)
@@ -85,7 +74,7 @@ def cube_members(cubes: Cubes, num_plain: int) -> np.ndarray:
 
 
 def score_terms(cubes: Cubes, penalty: np.ndarray, num_plain: int) -> IndicatorTerms:
-    """The terms of a score: `penalty`, float64[num_cubes], is what each cube adds to it."""
+    """Return the terms of a score: `penalty`, float64[num_cubes], is what each cube adds to it."""
     member = cube_members(cubes, num_plain)
     length = np.diff(cubes.start)
     hard = penalty == -np.inf
@@ -113,9 +102,9 @@ ScoredRows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # start, mem
 def multiply_out(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
 ) -> ScoredRows:
-    """Products of atoms and their sums, without those that cancel.
+    """Return products of atoms and their sums, without those that cancel.
 
-    Most are of one atom, and are added up at once; the others are listed and merged.
+    Products of one atom, the most frequent, are summed directly; the others are listed and merged.
     """
     sizes, members, values = [(1, 0)], [np.empty(0, np.int32)], [np.empty(0)]
     single, single_size = np.zeros((2, int(np.abs(member).max(initial=0)) + 1))
@@ -137,7 +126,7 @@ def multiply_out(
             sizes.append((product.shape[1], len(product)))
             members.append(np.abs(product).ravel())
             values.append(value)
-    # What products are made of goes before they are merged.
+    # Free the parts before merging.
     all_members, all_values = np.concatenate(members), np.concatenate(values)
     del members, values
     found = sum_equal_terms(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
@@ -152,11 +141,12 @@ def multiply_out(
 def merge_kept(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
 ) -> ScoredRows:
+    """Sum equal whole clauses."""
     return sum_equal_terms(*take_rows(start, member, rows), penalty[rows])
 
 
 def sum_equal_terms(start: np.ndarray, member: np.ndarray, value: np.ndarray) -> ScoredRows:
-    """Equal products become one; those that weigh nothing but rounding go."""
+    """Sum equal products; drop those that are only rounding errors."""
     rows = merge_rows(start, member.astype(np.int32), np.zeros(len(value), np.int32), value)
     kept = rows.merged >= 0
     size = np.bincount(rows.merged[kept], np.abs(value[kept]), len(rows.weight_id))
@@ -166,7 +156,7 @@ def sum_equal_terms(start: np.ndarray, member: np.ndarray, value: np.ndarray) ->
 
 
 def number_values(value: np.ndarray, doubt: np.ndarray) -> np.ndarray:
-    """int64[num_values], equal for values that differ by less than rounding."""
+    """Return equal numbers for values that differ by less than rounding, int64[num_values]."""
     order = np.argsort(value, kind="stable")
     apart = np.diff(value[order]) > np.maximum(doubt[order][1:], doubt[order][:-1])
     number = np.empty(len(value), np.int64)
@@ -176,18 +166,15 @@ def number_values(value: np.ndarray, doubt: np.ndarray) -> np.ndarray:
 
 MAX_FIRSTS = 8
 LONG = 32
-FEW_MEMBERS = 200_000  # of terms: more are described by the kernel at once
 ROUNDS = 3
 
 
 def interchangeable_classes(terms: IndicatorTerms) -> np.ndarray:
-    """int32[num_plain], the smallest variable that each plain variable can change places with."""
+    """Return the smallest variable exchangeable with each plain variable, int32[num_plain]."""
     num_members = int(np.abs(terms.member).max(initial=0))
     size = max(terms.num_plain, num_members)
     at_start, at_term = index_atoms(terms.start, terms.member, size)
     first = np.arange(terms.num_plain, dtype=np.int32)
-    if len(terms.member) <= FEW_MEMBERS and not share_neighbourhoods(terms, size):
-        return first
     digests = _digest_variables(
         terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
     )
@@ -207,28 +194,8 @@ def interchangeable_classes(terms: IndicatorTerms) -> np.ndarray:
     return first
 
 
-def share_neighbourhoods(terms: IndicatorTerms, size: int) -> bool:
-    """Whether two plain variables have the same neighbours, with or without themselves.
-
-    Step 2 by arrays and without colours: where it finds nobody, no kernel is needed.
-    """
-    length = np.diff(terms.start)
-    term = np.repeat(np.arange(len(length), dtype=np.int32), length)
-    member = np.abs(terms.member).astype(np.int32) - np.int32(1)
-    is_short = (length <= LONG)[term]
-    one, other = distinct_edges(*pair_members(term[is_short], member[is_short]))
-    name = mix_array(np.arange(1, size + 1, dtype=np.uint64))
-    around = np.zeros(size, np.uint64)
-    np.add.at(around, one, name[other])
-    np.add.at(around, other, name[one])
-    long_name = mix_array(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
-    np.add.at(around, member[~is_short], long_name)
-    around, name = around[: terms.num_plain], name[: terms.num_plain]
-    return any(len(np.unique(digest)) < terms.num_plain for digest in (around, around + name))
-
-
 def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of positions with equal digests, those of two or more only."""
+    """Return rows of positions with equal digests, for two or more."""
     order = np.argsort(digest, kind="stable")
     new = np.concatenate((np.ones(min(1, len(digest)), bool), np.diff(digest[order]) != 0))
     begin = np.flatnonzero(new)
@@ -239,7 +206,7 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @allocating_entry
 def _digest_variables(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
-    """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
+    """Return hashes of colour and neighbours, with itself and without it, uint64[2, num_plain]."""
     two = np.uint64(2)
     colour = np.zeros(num_plain, np.uint64)
     term_colour = np.empty(len(strength), np.uint64)
@@ -262,24 +229,32 @@ def _digest_variables(start, member, strength, at_start, at_term, num_plain, rou
     digest = np.empty((2, num_plain), np.uint64)
     seen = np.full(len(at_start), -1, np.int64)
     for v in range(num_plain):
-        around = np.uint64(0)
-        for at in range(at_start[v], at_start[v + 1]):
-            term = abs(at_term[at]) - 1
-            if start[term + 1] - start[term] > LONG:
-                around += mix_bits(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
-                continue
-            for other in range(start[term], start[term + 1]):
-                u = abs(member[other]) - 1
-                if u != v and seen[u] != v:
-                    seen[u] = v
-                    around += mix_bits(np.uint64(u + 1))
+        around = _digest_neighbours(start, member, at_start, at_term, v, seen)
         digest[0, v] = mix_bits(colour[v] + mix_bits(around + mix_bits(np.uint64(v + 1))))
         digest[1, v] = mix_bits(colour[v] + mix_bits(around))
     return digest
 
 
 @inner
+def _digest_neighbours(start, member, at_start, at_term, v, seen):  # type: ignore[no-untyped-def]
+    """Return a hash of the set of neighbours; a long term counts as one neighbour."""
+    around = np.uint64(0)
+    for at in range(at_start[v], at_start[v + 1]):
+        term = abs(at_term[at]) - 1
+        if start[term + 1] - start[term] > LONG:
+            around += mix_bits(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
+            continue
+        for other in range(start[term], start[term + 1]):
+            u = abs(member[other]) - 1
+            if u != v and seen[u] != v:
+                seen[u] = v
+                around += mix_bits(np.uint64(u + 1))
+    return around
+
+
+@inner
 def _digest_term(members, strength):  # type: ignore[no-untyped-def]
+    """Return a hash of a term."""
     total = mix_bits(np.uint64(strength))
     for value in members:
         total += mix_bits(np.uint64(2 * abs(value) + (value > 0)))
@@ -288,7 +263,7 @@ def _digest_term(members, strength):  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
-    """int32[capacity], an open-addressing table of all terms."""
+    """Return an open-addressing hash table of all terms, int32[capacity]."""
     capacity = 16
     while capacity < 2 * len(strength):
         capacity *= 2
@@ -304,7 +279,7 @@ def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
 
 @inner
 def _contains(start, member, strength, table, members, size, wanted):  # type: ignore[no-untyped-def]
-    """Whether there is a term of this strength with these members, sorted."""
+    """Return whether there is a term of this strength with these members, sorted."""
     mask = np.uint64(len(table) - 1)
     slot = _digest_term(members[:size], wanted) & mask
     while table[slot] >= 0:
@@ -322,9 +297,9 @@ def _contains(start, member, strength, table, members, size, wanted):  # type: i
 
 @inner
 def _exchanges(start, member, strength, at_start, at_term, table, one, other, room):  # type: ignore[no-untyped-def]
-    """Whether swapping two variables maps the terms of the second one into all terms.
+    """Return whether swapping two variables maps the terms of the second into the terms.
 
-    Both are in as many terms, so that the map, which is one to one, is onto.
+    Both are in equally many terms, so the map, which is injective, is also surjective.
     """
     if at_start[one + 1] - at_start[one] != at_start[other + 1] - at_start[other]:
         return False
@@ -354,6 +329,7 @@ def _exchanges(start, member, strength, at_start, at_term, table, one, other, ro
 def _prove_groups(  # type: ignore[no-untyped-def]
     start, member, strength, at_start, at_term, table, group_start, grouped, max_firsts, first
 ):
+    """Fill `first` with the first interchangeable variable in each group."""
     longest = 1
     for term in range(len(strength)):
         longest = max(longest, start[term + 1] - start[term])
