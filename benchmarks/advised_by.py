@@ -2,14 +2,11 @@
 
     python benchmarks/advised_by.py [AREA …]
 
-Rules are learned on the other four areas with all options at their defaults: the price of a literal
-is chosen inside these four (`lapis.structure.penalty_choice`). In the area left out all atoms of
-advisedBy are predicted from the other predicates. AP is average precision, CLL the mean conditional
-log-likelihood of all pairs of people. Beside ours stands RDN-Boost, which was run
-on the same machine with theory and ai held out. Seconds are of CPU, on one core.
-
-Development used graphics, language and systems alone, learning on some and predicting another.
-Data are read from LAPIS_DATA (default ../shared/data).
+Rules are learned on the other four areas with default options; the penalty of a literal is chosen
+inside these four (`lapis.structure.penalty_choice`). All atoms of advisedBy in the held-out area
+are predicted from the other predicates. AP is average precision, CLL the mean conditional
+log-likelihood of all pairs of people. RDN-Boost was run on the same machine, with theory and ai
+held out. Seconds are CPU seconds of one core. Development used graphics, language and systems only.
 """
 
 from __future__ import annotations

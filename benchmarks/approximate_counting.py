@@ -1,21 +1,23 @@
-"""CD, VP and PLL without grounding: Tables 2, 3 and 4, Figures 2 and 3 of Sarkhel et al. 2016.
+"""CD, VP and PLL without grounding: Tables 2, 3 and 4, Figures 2 and 3 of the paper.
+
+The paper is Sarkhel, Venugopal, Pham, Singla and Gogate, "Scalable training of Markov logic
+networks using approximate counting", AAAI 2016.
 
     python benchmarks/approximate_counting.py [--data smoker,webkb,protein,er] [--quick]
         [--methods cd,vp,vp-walksat,pll] [--counts exact,1,2,3] [--differences subtracted]
         [--part 0.25] [--figures]
         [--processes 2] [--output benchmarks/out]
 
-One fold is left out at a time. The query predicates (smoker: Smokes, Cancer; webkb: PageClass;
-protein: function; er: the four Same predicates) are learned given all others, and predicted given
-all others: CLL is the mean over their ground atoms of log P(value | evidence). The paper does not
-say which predicates it asks for, so that its CLL is shown beside ours for the order of magnitude
-only; its time and memory limits were 96 hours and 8 GB.
+One fold is held out at a time. The query predicates (smoker: Smokes, Cancer; webkb: PageClass;
+protein: function; er: the four Same predicates) are learned and predicted given all others. CLL is
+the mean of log P(value | evidence) over their ground atoms. The paper does not name its query
+predicates, so its CLL shows the order of magnitude only. Its limits were 96 hours and 8 GB.
 
-P comes from chains by exact counts (`approximate_counting_scoring.py`); how far two from different
-starts are apart stands in the table as the gap. How long CD and VP climb, and how narrow the prior
-of rules is that tie an atom to many others, is chosen on the folds that are learned from
-(`approximate_counting_choice.py`). Each method, with its counts, runs over all folds in processes
-of its own, whose peak memory is shown; seconds are those of learning with what was chosen.
+P is estimated by chains with exact counts (`approximate_counting_scoring.py`). The column gap is
+the difference between two chains from different starts. The number of iterations of CD and VP, and
+the prior width of rules that couple an atom to many others, are chosen on the training folds
+(`approximate_counting_choice.py`). Each method runs over all folds in its own processes, whose peak
+memory is shown. Seconds are those of learning with the chosen settings.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def main() -> None:
 
 
 def print_sizes(chosen: Sequence[DataSet], fraction: float) -> None:
-    """Table 2, with all folds as one world."""
+    """Print Table 2, with all folds as one world."""
     print(f"\n{'':8} {'ground clauses':>26} {'atoms':>26} {'parameters':>16} {'true atoms':>11}")
     for data in chosen:
         model = data.model()
@@ -144,7 +146,7 @@ def merge(data: DataSet, fraction: float) -> dict[str, object]:
 
 
 def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Sequence[str]) -> None:
-    """Tables 3 and 4 for one data set."""
+    """Print Tables 3 and 4 for one data set."""
     print(
         f"\n{data.name}: query {', '.join(data.query)}\n{'':4} {'counts':>7} {'CLL':>18} "
         f"{'gap':>7} {'seconds a fold':>15} {'steps':>6} {'peak MB':>8} {'bound':>9}  paper"
@@ -178,14 +180,14 @@ def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Seque
 
 
 def name_counts(counts: str, found: Sequence[FoldResult]) -> str:
-    """A star where the i-bound is large enough for exact counts, as in the paper."""
+    """Name the counts; a star marks an i-bound that is large enough for exact counts."""
     if counts == "exact":
         return counts
     return f"i = {counts}{'*' if all(fold.is_exact for fold in found) else ' '}"
 
 
 def run(job: Job) -> list[FoldResult]:
-    """The results of a job's folds, in processes that did nothing else before."""
+    """Return the results of a job's folds, each computed in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "worlds"
         file.write_bytes(prepare(job.data, job.fraction, job.part))
@@ -201,16 +203,13 @@ def run(job: Job) -> list[FoldResult]:
 
 @cache
 def prepare(name: str, fraction: float, part: float) -> bytes:
-    """The databases of a data set, and the parts of them that are learned from.
-
-    They are read here once, so that no learner's time or memory has it.
-    """
+    """Read the databases and their training parts once, outside the measured processes."""
     worlds = DATA_SETS[name].worlds(fraction)
     return pickle.dumps((worlds, worlds if part == 1.0 else DATA_SETS[name].worlds(part)))
 
 
 def peak_memory() -> float:
-    """In MB. What getrusage says is never less than the parent's at the start of the process."""
+    """Return the peak memory in MB from /proc: `getrusage` starts at the peak of the parent."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM"))
@@ -219,7 +218,7 @@ def peak_memory() -> float:
 
 
 def learn_fold(job: Job, fold: int, setting: Setting) -> FoldResult:
-    """Learns on all folds but one, and predicts that."""
+    """Learn on all folds except one, and predict that one."""
     left_out, examples = read_folds(job)
     training, test = [*examples[:fold], *examples[fold + 1 :]], left_out[fold]
     started = time.perf_counter()
@@ -254,7 +253,7 @@ def learn_fold(job: Job, fold: int, setting: Setting) -> FoldResult:
 def take_snapshots(
     steps: Sequence[Progress], number: int, score: Callable[[np.ndarray], tuple[float, float]]
 ) -> tuple[Snapshot, ...]:
-    """Some steps, evenly spread over the time of learning."""
+    """Select some iterations, evenly spread over the time of learning."""
     if not steps or not number:
         return ()
     wanted = np.linspace(0.0, steps[-1].seconds, number)

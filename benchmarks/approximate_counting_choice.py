@@ -1,18 +1,17 @@
-"""How long to climb, and how narrow a prior: chosen on the folds that are learned from.
+"""Choose the number of iterations and the prior width on the training folds.
 
-Each fold that is learned from is predicted from the others, after every CHECKED iterations. A
-setting gains CLL − base rate there, which is comparable between folds; the CLL is that of one chain
-from coins, whose start is the farthest from the data.
+Each training fold is predicted from the other training folds, after every CHECKED iterations. The
+gain of a setting is CLL − CLL of the base rate, which is comparable between folds. The CLL is that
+of one chain from random values, the start farthest from the data.
 
-Where rules tie many atoms to each other, a climb improves from check to check and then falls: from
-some weights on, chains end in a world in which nearly everything is true, and score far below the
-base rate. One fold does not tell when another will fall. So all of them are asked, and as weights
-after so many iterations differ from climb to climb, a check is worth no more than the next one,
-which shows how close it is to a fall. A setting is worth what it gains on the fold on which it
-gains least, and the best one is taken.
+If rules couple many atoms, learning improves from check to check and then collapses: from some
+weights on, chains end in a world in which nearly all atoms are true, with a CLL far below the base
+rate. Folds collapse at different iterations. So all folds are used, and a check is worth no more
+than the next check, which shows how near the collapse is. The value of a setting is its smallest
+gain over the folds; the setting with the largest value is chosen.
 
-What is learned without folds i and j predicts j to choose for i, and i to choose for j: five folds
-take ten climbs, for each width of the prior.
+Weights learned without folds i and j predict j in the choice for i, and i in the choice for j. Five
+folds need ten runs for each prior width.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ HOPELESS = 1.5
 
 
 class Trial(NamedTuple):
-    """A climb without two folds, one left out and one to be predicted in choosing for it."""
+    """A run without two folds, one held out and one predicted in the choice for it."""
 
     without: tuple[int, int]
     width: float
 
 
 class Prediction(NamedTuple):
-    """What a climb gained on a fold, in choosing for another."""
+    """The gain of a run on one fold, in the choice for another."""
 
     chooser: int
     width: float
@@ -63,7 +62,7 @@ class Prediction(NamedTuple):
 
 
 def list_checks(job: Job) -> list[int]:
-    """The iterations after which a climb is looked at."""
+    """Return the iterations after which a run is checked."""
     if job.method == "pll":
         return [PLL_ITERATIONS]
     return [*range(CHECKED, job.iterations, CHECKED), job.iterations]
@@ -74,7 +73,7 @@ def list_widths(job: Job) -> Sequence[float]:
 
 
 def list_trials(job: Job, num_folds: int) -> list[Trial]:
-    """None where there is nothing to choose from, or nothing left to learn from."""
+    """Return the trials; none if there is one setting only, or no fold left to learn from."""
     if num_folds < 3 or len(list_checks(job)) * len(list_widths(job)) == 1:
         return []
     pairs = [pair for pair in combinations(range(num_folds), 2) if pair[0] < job.folds]
@@ -82,7 +81,7 @@ def list_trials(job: Job, num_folds: int) -> list[Trial]:
 
 
 def run_trial(job: Job, trial: Trial) -> list[Prediction]:
-    """The gains on both folds, each in choosing for the other, where that is to be left out."""
+    """Return the gains on both folds, each in the choice for the other."""
     _, examples = read_folds(job)
     rest = [example for n, example in enumerate(examples) if n not in trial.without]
     asked = [pair for pair in (trial.without, trial.without[::-1]) if pair[0] < job.folds]
@@ -120,7 +119,7 @@ def tell(job: Job, trial: Trial, predicted: int, gains: Sequence[float]) -> None
 
 @dataclass
 class Watch:
-    """A fold that is predicted while a climb goes on."""
+    """A fold that is predicted during a run."""
 
     example: Example
     base: float
@@ -129,7 +128,7 @@ class Watch:
 
     @property
     def has_fallen(self) -> bool:
-        """Below the base rate, and it was better before."""
+        """Return whether the CLL fell below the base rate after a better value."""
         return len(self.gains) > 1 and self.gains[-1] < min(0.0, self.gains[-2])
 
     def look(self, iteration: int, weights: np.ndarray) -> None:
@@ -137,7 +136,7 @@ class Watch:
             self.gains.append(self._gain(weights))
 
     def finish(self, weights: np.ndarray) -> None:
-        """What is not known by now is what it is at the end; nothing is expected after a fall."""
+        """Fill the remaining checks: the last gain after a collapse, else the final gain."""
         missing = len(self.checks) - len(self.gains)
         if missing:
             last = self.gains[-1] if self.has_fallen else self._gain(weights)
@@ -148,7 +147,7 @@ class Watch:
 
 
 def choose_setting(job: Job, fold: int, found: Sequence[Prediction]) -> Setting:
-    """For a fold left out."""
+    """Choose the setting for a held-out fold."""
     widths, checks = list_widths(job), list_checks(job)
     by_width: Mapping[float, list[np.ndarray]] = {width: [] for width in widths}
     for each in found:
@@ -161,12 +160,12 @@ def choose_setting(job: Job, fold: int, found: Sequence[Prediction]) -> Setting:
 
 
 def best_place(gains: np.ndarray) -> tuple[int, int]:
-    """The width and the check that gain most on the fold on which they gain least.
+    """Return the width and the check with the largest minimum gain over folds.
 
-    The gains are float64[num_widths, num_folds, num_checks]. A check that is followed by a fall is
-    close to one.
+    The gains are float64[num_widths, num_folds, num_checks]. A check counts at most as much as the
+    next one.
 
-    >>> best_place(np.array([[[0.1, 0.2, 0.3, -0.5], [0.1, 0.2, 0.2, 0.2]]]))
+     best_place(np.array([[[0.1, 0.2, 0.3, -0.5], [0.1, 0.2, 0.2, 0.2]]]))
     (0, 1)
     """
     least = gains.min(axis=1)

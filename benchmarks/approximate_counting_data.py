@@ -1,8 +1,8 @@
-"""The data sets of Sarkhel et al. 2016, as worlds to be left out one at a time.
+"""The data sets of Sarkhel et al. (2016), with one world for each fold.
 
-The paper gives sizes (its Table 2) but not its models. Ours, in `models/counting-*.mln`, have as
-many parameters; the WebKB one also has nearly its numbers of atoms and clauses. Smoker is
-generated: five towns of 50 people, which are 63 thousand atoms together. The others are read from
+The paper gives sizes (its Table 2) but not its models. Ours, in `models/counting-*.mln`, have the
+same number of parameters; that of WebKB also has nearly the same numbers of atoms and clauses.
+Smoker is generated: five towns of 50 people, 63 thousand atoms in total. The others are read from
 LAPIS_DATA: WebKB by university, the proteins by fold, Cora by fold.
 """
 
@@ -41,7 +41,7 @@ class DataSet:
         return lapis.read(HERE / "models" / f"counting-{self.name}.mln")
 
     def worlds(self, fraction: float = 1.0) -> list[lapis.Database]:
-        """One database for each fold; with a fraction, of some constants drawn at random."""
+        """Return one database for each fold; with a fraction, of a random part of the constants."""
         model = self.model()
         rng = np.random.default_rng(0)
         return [
@@ -52,7 +52,7 @@ class DataSet:
     def part(
         self, model: lapis.Model, frames: Frames, fraction: float, rng: np.random.Generator
     ) -> Frames:
-        """The facts about some of the constants of the sampled type, and of nothing else."""
+        """Keep only the facts about some constants of the sampled type."""
         if fraction >= 1.0:
             return frames
         places = {
@@ -76,7 +76,7 @@ def read(*path: str) -> Frames:
 
 
 def load_smoker() -> list[Frames]:
-    """Towns in which people smoke in circles of friends."""
+    """Generate towns in which people with the same habit are friends more often."""
     return [make_town(town, 50) for town in range(5)]
 
 
@@ -97,7 +97,7 @@ def make_town(town: int, size: int) -> Frames:
 
 
 def load_webkb() -> list[Frames]:
-    """Pages by university: classes as one predicate, links without their names, frequent words."""
+    """Read pages by university: classes as one predicate, links without names, frequent words."""
     names = ("cornell", "texas", "washington", "wisconsin")
     found = [read("webkb", f"{name}.db.gz") for name in names]
     everywhere = pd.concat([frames["Has"] for frames in found])
@@ -122,7 +122,7 @@ def load_webkb() -> list[Frames]:
 
 
 def load_protein() -> list[Frames]:
-    """Proteins by fold, with their most frequent functions."""
+    """Read proteins by fold, with their most frequent functions."""
     found = [read("yeast-protein", f"fold{fold}.db") for fold in range(1, 5)]
     functions = pd.concat([frames["function"] for frames in found]).iloc[:, 1]
     frequent = set(functions.value_counts().index[:NUM_FUNCTIONS])

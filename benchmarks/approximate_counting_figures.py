@@ -25,7 +25,7 @@ SNAPSHOTS = 8
 
 
 def draw_figures(job: Job, folder: Path) -> None:
-    """Runs what the figures need, on one fold, and draws them."""
+    """Run what the figures need, on one fold, and draw them."""
     folder.mkdir(parents=True, exist_ok=True)
     one = replace(job, method="cd", folds=1)
     grown = {

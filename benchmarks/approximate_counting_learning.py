@@ -1,4 +1,4 @@
-"""One method with its counts, as `approximate_counting.py` learns with it."""
+"""Learning with one method and one kind of counts, for `approximate_counting.py`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen on the folds that are learned from."""
+    """The options that are chosen on the training folds."""
 
     iterations: int
     width: float  # of the dense rules' prior
@@ -67,7 +67,7 @@ class Setting:
 
 @cache
 def read_folds(job: Job) -> tuple[list[Example], list[Example]]:
-    """The folds as they are left out, and as they are learned from."""
+    """Return the folds as they are held out, and as they are learned from."""
     data = DATA_SETS[job.data]
     model = data.model()
     whole, part = pickle.loads(Path(job.worlds).read_bytes())
@@ -77,7 +77,7 @@ def read_folds(job: Job) -> tuple[list[Example], list[Example]]:
 
 @dataclass(frozen=True)
 class Learner:
-    """Learns from some examples; others can be predicted with what it learns."""
+    """Learns from some examples and predicts others."""
 
     job: Job
     training: Sequence[Example]
@@ -102,11 +102,11 @@ class Learner:
         )
 
     def weights_of_other(self, number: int, weights: np.ndarray) -> np.ndarray:
-        """float64[num_weights], in the world of one of the others."""
+        """Return float64[num_weights], the weights in the world of another example."""
         return self.parameters.of_world(len(self.training) + number, weights)
 
     def _posterior(self, dense: float) -> PenalizedObjective:
-        """With a Gaussian prior, of width WIDTH for all rules but the dense ones."""
+        """Return the objective with a Gaussian prior; dense rules have their own width."""
         starts = DATA_SETS[self.job.data].dense
         rules = self.parameters.model.rules
         widths = [dense if rule.text.startswith(starts) else WIDTH for rule in rules]

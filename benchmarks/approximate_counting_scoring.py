@@ -1,12 +1,12 @@
-"""The CLL of a fold left out, by Gibbs sampling with exact counts.
+"""The CLL of a held-out fold, by Gibbs sampling with exact counts.
 
-CLL is the mean over the ground atoms of the query predicates of log P(value | evidence), each visit
-to an atom counting with its conditional probability, in two chains. One starts from the evidence
-alone: every query atom has the value that is better with all others false; in the other every query
-atom is a coin. They warm up until the CLLs of the two are within AGREED of each other, twice as
-long each time, or for as many sweeps as allowed; what is left between them is the gap, and a CLL
-with a large one is not to be trusted. All query atoms are scored: a sample of 600 was wrong by
-±.01, as much as methods differ by.
+CLL is the mean over the ground atoms of the query predicates of log P(value | evidence). P is
+averaged over the conditional probabilities at each visit to an atom, in two chains. One chain
+starts with every query atom at its better value given that all others are false; the other starts
+at random values. Warm-up doubles until the CLLs of the two chains differ by less than AGREED, or
+until a limit. The remaining difference is the gap; a CLL with a large gap is not reliable. All
+query atoms are scored: with a sample of 600 the error was ±.01, as much as the difference between
+methods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AGREED = 0.005  # of CLL: two chains that are no further apart have warmed up
 
 
 def frequency_cll(training: Sequence[Example], test: Example) -> float:
-    """What knowing nothing but how often the query predicates hold would score."""
+    """Return the CLL of predicting the frequency of each query predicate."""
     score, number = 0.0, 0
     for sites in asked_sites(test.free):
         name = sites.predicate.name
@@ -49,10 +49,7 @@ def frequency_cll(training: Sequence[Example], test: Example) -> float:
 
 
 def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tuple[float, float]:
-    """Σ over query atoms of log P(value in the data | evidence), divided by their number.
-
-    P is the mean of two chains; with it, how far apart their own CLLs are.
-    """
+    """Return the CLL by the mean of two chains, and the difference of their own CLLs."""
     rng = np.random.default_rng(0)
     sites = asked_sites(test.free)
     truth = np.concatenate([find_truth(test, each) for each in sites])
@@ -72,11 +69,10 @@ def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tupl
 
 
 def glance_cll(test: Example, weights: np.ndarray, floor: float) -> float:
-    """The CLL of one chain that warms up half as long, for a quarter of the time.
+    """Estimate the CLL by one chain with half the warm-up, in a quarter of the time.
 
-    It starts with coins, of which half are true: where there is a world to fall into, in which
-    nearly everything is, this one falls first. One that is below the floor as it warms up is
-    followed no further, and has the CLL that it has there.
+    It starts at random values, half of them true, and so reaches a world in which nearly all atoms
+    are true before other chains do. A chain below the floor during warm-up is ended early.
     """
     rng = np.random.default_rng(0)
     sites = asked_sites(test.free)
@@ -91,13 +87,13 @@ def glance_cll(test: Example, weights: np.ndarray, floor: float) -> float:
 
 
 def num_seen(num_atoms: int) -> int:
-    """Sweeps that are averaged."""
+    """Return the number of sweeps that are averaged."""
     least, most = SEEN_SWEEPS
     return max(least, min(most, SEEN_STEPS // num_atoms))
 
 
 def find_truth(test: Example, sites: Sites) -> np.ndarray:
-    """bool[num_sites], in the data."""
+    """Return bool[num_sites], the values in the data."""
     rows = sites.rows(np.arange(len(sites)))
     return contains(test.complete.evidence[sites.predicate.name].true, rows)
 
@@ -117,11 +113,11 @@ class Predictor:
     rng: np.random.Generator
 
     def predict(self, sweeps: int) -> np.ndarray:
-        """float64[num_sites], the means of P(true | rest) over so many sweeps."""
+        """Return float64[num_sites], the means of P(true | rest) over some sweeps."""
         return sum((self.sweep() for _ in range(sweeps)), np.zeros(1)) / sweeps
 
     def sweep(self) -> np.ndarray:
-        """Resamples all query atoms in random order; float64[num_sites], P(true | rest)."""
+        """Resample all query atoms in random order; return float64[num_sites], P(true | rest)."""
         found = []
         for each in self.sites:
             name, order = each.predicate.name, self.rng.permutation(len(each))
@@ -135,7 +131,7 @@ class Predictor:
 def start_from_evidence(
     test: Example, sites: Sequence[Sites], weights: np.ndarray
 ) -> lapis.Problem:
-    """A complete problem: query atoms have the value that is better with all of them false."""
+    """Return a complete problem: each query atom has its better value if all others are false."""
     problem = test.complete
     evidence = dict(problem.evidence)
     for each in sites:
@@ -156,7 +152,7 @@ def start_from_evidence(
 def start_from_coins(
     test: Example, sites: Sequence[Sites], rng: np.random.Generator
 ) -> lapis.Problem:
-    """A complete problem in which each query atom is true or false by chance."""
+    """Return a complete problem with random values of the query atoms."""
     evidence = dict(test.complete.evidence)
     for each in sites:
         name = each.predicate.name

@@ -1,32 +1,31 @@
-"""The Bayesian estimate: a grid, coverage of credible intervals, predictions averaged over weights.
+"""Bayesian estimates: a grid, coverage of credible intervals, predictions averaged over weights.
 
     python benchmarks/bayesian.py grid
     python benchmarks/bayesian.py coverage [--sets 200] [--method nuts]
     python benchmarks/bayesian.py uwcse [--method nuts] [--objective conditional]
     python benchmarks/bayesian.py imdb  [--method nuts]
 
-`grid` compares mean and 90 % interval of ten atoms, three true, prior of width 2, with a sum over
-200,000 weights. `coverage` draws weights from the prior, a world from the model with these weights,
-and counts how often the 90 % intervals of the posterior hold the weights drawn: between 86 and 94 %
-of them should.
+`grid` compares mean and 90 % interval of ten atoms, three of them true, prior of width 2, with a
+sum over 200,000 weights. `coverage` draws weights from the prior and a world from the model with
+these weights, and counts how often the 90 % intervals contain the drawn weights. The target is 86
+to 94 %.
 
-`uwcse` and `imdb` learn on four folds and predict the fifth, for each fold: the mean
+`uwcse` and `imdb` learn on four folds and predict the fifth, for each fold. They print the mean
 log-probability of a query atom's true value (CLL) at the mode of the posterior, at its mean, and
-averaged over its draws. UW-CSE: advisedBy given the rest. The rules of `models/uwcse.mln` that
-couple a student's possible advisors take 8 s an evaluation where they are summed exactly, so that
-there are two ways: `--objective conditional` learns the other rules, about one pair each, by the
-exact likelihood, `--objective pseudo` learns all rules by pseudo-likelihood, whose posterior is a
-pseudo-posterior. IMDB: each predicate given all the others, by the exact likelihood, and the mean
-over the predicates, with the rules of `models/lifted-imdb.mln`, or those of
-`models/imdb-predicates.mln` (`--rules imdb-predicates`), which say who shares a movie and decide
-nearly every atom. The prior is `uwcse.py`'s, of width 2, on both. Data are read from LAPIS_DATA
-(default ../shared/data).
+averaged over its draws. UW-CSE: advisedBy given the rest. An exact evaluation of the rules of
+`models/uwcse.mln` that couple a student's possible advisors takes 8 s. So `--objective conditional`
+learns the other rules, which contain one pair each, by the exact likelihood, and `--objective
+pseudo` learns all rules by pseudo-likelihood, whose posterior is a pseudo-posterior. IMDB: each
+predicate given all others, by the exact likelihood, and the mean over the predicates. The rules are
+those of `models/lifted-imdb.mln`, or of `models/imdb-predicates.mln` (`--rules imdb-predicates`),
+whose rules about shared movies decide nearly every atom. The prior has width 2, as in `uwcse.py`.
 
 `models/imdb-predicates.mln` was written for this script and tried first, with workedUnder and
-director asked together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by
-laplace), then each predicate by itself; `lifted-imdb.mln` was taken when its average had turned
-out worse than the mode. Where rules decide atoms the weights have no finite truth: the mode is then
-surer than the average over all weights that explain the data as well, and the mean is surer still.
+director queried together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by
+laplace), then with single predicates. `lifted-imdb.mln` was added because the average was worse
+than the mode there. If rules decide atoms, the likelihood has no finite maximum: the mode is then
+more confident than the average over all weights that explain the data equally well, and the mean is
+more confident still.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def compare_with_grid() -> None:
 
 
 def draw_world(weights: np.ndarray, friends: np.ndarray, rng: np.random.Generator) -> str:
-    """A world of the model, by enumerating who smokes; cancer is independent given that."""
+    """Draw a world of the model: enumerate Smokes; Cancer is independent given Smokes."""
     smoke, ill, implies, alike = weights
     states = np.array(np.unravel_index(np.arange(1 << NUM_PEOPLE), (2,) * NUM_PEOPLE)).T
     broken = np.einsum("xy,sx,sy->s", friends, states, 1 - states)
@@ -95,7 +94,7 @@ def draw_world(weights: np.ndarray, friends: np.ndarray, rng: np.random.Generato
 
 
 def measure_coverage(num_sets: int, method: str) -> None:
-    """Weights from N(0, 1), data from the model, intervals of 90 %."""
+    """Draw weights from N(0, 1) and data from the model; count the intervals that cover them."""
     model, rng = lapis.parse(SMOKERS), np.random.default_rng(0)
     covered, unsure, began = [], 0, time.process_time()
     for number in range(num_sets):
@@ -121,13 +120,13 @@ def measure_coverage(num_sets: int, method: str) -> None:
 
 
 def hide(world: lapis.Database, query: str) -> lapis.Database:
-    """The world without the facts of a predicate; its constants stay."""
+    """Return the world without the facts of a predicate; its constants stay."""
     empty = replace(world.relations[query], true=world.relations[query].true[:0])
     return replace(world, relations={**world.relations, query: empty})
 
 
 def judge(answer: lapis.Answer, facts: set[str]) -> float:
-    """CLL of an answer; sampled or averaged probabilities are used as they are."""
+    """Return the CLL of an answer; sampled or averaged probabilities are used unchanged."""
     truth = np.array([atom in facts for atom in answer.atoms])
     right = np.where(truth, answer.probability, 1.0 - answer.probability)
     return float(np.log(right).mean())
@@ -142,7 +141,7 @@ def compare_predictions(
     method: str,
     num_draws: int,
 ) -> None:
-    """CLL of each query predicate in each world, learned on the others."""
+    """Print the CLL of each query predicate in each world, learned on the others."""
     print(f"{name}, {objective}, {method}: CLL by the fold held out")
     print("  fold      query          mode      mean   average   stderr  R-hat  effective   CPU s")
     rows = []
@@ -175,7 +174,7 @@ def compare_predictions(
 
 
 def facts_of(world: lapis.Database, query: str) -> set[str]:
-    """The true atoms of a predicate, as they are written."""
+    """Return the true atoms of a predicate as text."""
     relation = world.relations[query]
     constants = [world.domains[name].constants for name in relation.types]
     rows = [[constants[k][code] for k, code in enumerate(row)] for row in relation.true.tolist()]

@@ -1,11 +1,14 @@
-"""Circuits learned from data: tables 5.4, 5.5 and figure 5.3 of the thesis, and Libra, beside ours.
+"""Circuits learned from data, compared with Libra and with chapter 5 of Lowd's thesis.
+
+Tables 5.4, 5.5 and Figure 5.3 of Lowd, "Efficient learning and inference in rich statistical
+representations", PhD thesis, University of Washington.
 
     python benchmarks/circuits.py [libra|thesis|table|queries|figure|best|missing] … [kdd] …
 
-Reads `density` from LAPIS_DATA (default ../shared/data). Seconds are CPU seconds of this process,
-kernels warm; the thesis had 2.8 GHz and hours of wall time, Libra (OCaml) was run on two cores like
-these. Log-likelihoods are means of test rows, in nats. Without arguments: all but `thesis`
-and `table`, on all data; the names of data sets leave out the others.
+Reads `density` from LAPIS_DATA. Seconds are CPU seconds of this process with compiled kernels. The
+thesis used a 2.8 GHz machine and hours of wall time; Libra (OCaml) was run on two cores like these.
+Log-likelihoods are means over test rows, in nats. Without arguments: all except `thesis` and
+`table`, on all data. Names of data sets restrict the data.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ LIBRA: dict[tuple[str, Method, float], tuple[float, int, float]] = {
 
 
 class Row54(NamedTuple):
-    """A column of table 5.4; edges after compiling are those of c2d, or a lower bound of them."""
+    """A column of Table 5.4; compiled edges are those of c2d, or a lower bound of them."""
 
     log_likelihood: float
     edges: int | None
@@ -74,7 +77,7 @@ THESIS = {
     },
 }
 COMPILED_EDGES = 1_000_000  # beyond which a network is not compiled
-# What the validation set chooses from; the thesis went down to 0.01 too.
+# The validation set chooses among these; the thesis went down to 0.01 too.
 GRID = {"kdd": ((0.2, 0.1, 0.05), (0.0, 0.5)), "msweb": ((0.05, 0.02, 0.01), (0.5,)),
         "eachmovie": ((0.5, 0.2, 0.1), (0.5, 1.0))}  # fmt: skip
 BASELINE_COSTS = (0.0, 0.5, 1.0, 2.0)
@@ -85,7 +88,7 @@ LIBRA_QUERIES = {
     "kdd": (1.26, -0.0338, 38.0, -0.0368),
     "msweb": (1.17, -0.0339, 86.0, -0.0514),
 }
-# Method, components, starts, k_e; what modern circuit learners reach, about.
+# Method, components, starts, k_e; the approximate results of modern circuit learners.
 BEST: dict[str, tuple[CircuitLearner, int, int, float | None, float]] = {
     "nltcs": ("quick", 10, 5, 0.2, -6.00),
     "kdd": ("tree", 12, 1, None, -2.13),
@@ -114,7 +117,7 @@ class Data(NamedTuple):
 
 
 def load(name: str) -> Data | None:
-    """The three parts of a data set; EachMovie has no training part, so its valid part is used."""
+    """Return the three parts of a data set; EachMovie is trained on half of its validation part."""
     parts = ("train", "valid", "test") if name != "eachmovie" else ("valid", "valid", "test")
     paths = [DENSITY / name / f"{name}.{part}.data.gz" for part in parts]
     if CHOSEN and name not in CHOSEN:
@@ -174,7 +177,7 @@ HEAD54 = (
 
 
 def compare_with_thesis() -> None:
-    """Table 5.4: costs chosen by held-out rows, AC-Quick and the network without a circuit."""
+    """Compare with Table 5.4: costs by held-out rows, AC-Quick, and the network alone."""
     print(f"\n{HEAD54}")
     for name, rows in THESIS.items():
         if (data := load(name)) is None:
@@ -199,7 +202,7 @@ def compare_with_thesis() -> None:
 
 
 def compare_table() -> None:
-    """Table 5.4 with one edge cost for greedy and quick, beside the network without a circuit."""
+    """Compare with Table 5.4 at one edge cost for greedy and quick, and with the network alone."""
     print(f"\n{HEAD54}")
     for name, rows in THESIS.items():
         if (data := load(name)) is None:
@@ -216,7 +219,7 @@ def compare_table() -> None:
 
 
 def choose_baseline(data: Data) -> tuple[TreeNetwork, float, float]:
-    """The network without a circuit that held-out rows like best, its k_p, seconds of all."""
+    """Return the network that is best on held-out rows, its k_p, and seconds of all."""
     spent, best = 0.0, -np.inf
     for price in BASELINE_COSTS:
         baseline, cpu = learn(data, data.train, edge_cost=0.0, parameter_cost=price)
@@ -252,7 +255,7 @@ def figures(network: TreeNetwork, data: Data, circuit: Circuit | None = None) ->
 def make_queries(
     rows: np.ndarray, share_asked: float, share_given: float, num_queries: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Random variables of random test rows as queries and evidence; how many are asked."""
+    """Draw variables of random test rows as queries and evidence; count the queries."""
     rng = np.random.default_rng(seed)
     num_variables = rows.shape[1]
     asked, given = round(share_asked * num_variables), round(share_given * num_variables)
@@ -289,7 +292,7 @@ def compare_queries() -> None:
 
 
 def draw_figure() -> None:
-    """Figure 5.3: accuracy against the share of evidence, and against the share asked."""
+    """Draw Figure 5.3: accuracy against the shares of evidence and of query variables."""
     from matplotlib.figure import Figure
 
     num_queries = 12  # the thesis has 1000; chains take long
@@ -359,7 +362,7 @@ def compare_best() -> None:
 
 
 def compare_missing() -> None:
-    """Cells left out at random: what all rows are worth, beside those that are complete."""
+    """Remove cells at random; compare learning from all rows with learning from complete rows."""
     print("\nMissing values, nltcs, test LL  complete rows   only these    all rows   CPU s")
     if (data := load("nltcs")) is None:
         return

@@ -1,14 +1,14 @@
-"""Circuits compiled from networks, exactly and approximately, beside what others reach.
+"""Circuits compiled from networks, exactly and approximately, compared with other systems.
 
     python benchmarks/compilation.py               every table
     python benchmarks/compilation.py networks      one: networks, hepar2, others, dense, rules
 
-`networks`: the .bif networks of LAPIS_DATA/bayesnets, all marginals, checked against a junction
-tree; where the circuit does not fit, in numbers. `hepar2`: 50 sets of 21 random variables observed,
-the other 49 asked, as Libra was measured; `others`: the same on other networks; `dense`: where
-belief propagation fails, also where no junction tree of 4 million entries fits; `rules`: a ground
-Markov logic network with evidence. Times are CPU time of this process. `E` draws worlds down a
-junction tree, `P` is particles; auto takes E, P or VI.
+`networks`: the .bif networks of LAPIS_DATA/bayesnets, all marginals, compared with a junction tree;
+by numeric elimination if the circuit does not fit. `hepar2`: 50 sets of 21 random observed
+variables and 49 query variables, as Libra was measured. `others`: the same on other networks.
+`dense`: networks on which belief propagation fails, also without a junction tree of 4 million
+entries. `rules`: a ground Markov logic network with evidence. Times are CPU time of this process.
+`E` samples worlds from a junction tree, `P` is particles; auto selects E, P or VI.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def networks() -> None:
 
 
 def by_junction_tree(graph: FactorGraph) -> np.ndarray:
-    """float64[num_states], all marginals by the junction trees of exact inference."""
+    """Return float64[num_states], all marginals by the junction trees of exact inference."""
     cubes, log_value = entry_cubes(graph)
     rng = np.random.default_rng(0)
     order = best_order(graph.size, graph.scope_start, graph.scope, np.inf, rng)
@@ -167,7 +167,7 @@ def rules() -> None:
 
 
 def couplings(size: int, width: float) -> FactorGraph:
-    """All pairs of binary variables coupled at random, with fields."""
+    """Couple all pairs of binary variables at random, with fields."""
     rng = np.random.default_rng(1)
     tables: list[tuple[list[int], np.ndarray]] = []
     for one in range(size):
@@ -179,7 +179,7 @@ def couplings(size: int, width: float) -> FactorGraph:
 
 
 def parities(size: int, noise: float) -> FactorGraph:
-    """Random parities of three variables, each true but for some noise."""
+    """Generate noisy parities of three variables."""
     rng = np.random.default_rng(2)
     even = np.indices((2, 2, 2)).sum(axis=0) % 2 == 0
     table = np.log(np.where(even, 1 - noise, noise))
@@ -192,7 +192,7 @@ def parities(size: int, noise: float) -> FactorGraph:
 def compare(
     name: str, graph: FactorGraph, max_edges: int, observed: float, num_queries: int = NUM_QUERIES
 ) -> None:
-    """KL and largest error of marginals by all methods, Gibbs at the times of VI and auto."""
+    """Print KL and largest error of all methods, with Gibbs at the times of VI and auto."""
     exact = exact_marginals(graph)
     nothing = np.full(graph.num_variables, -1, np.int32)
     structure, seconds = timed(lambda: find_structure(graph, nothing, max_edges, 50_000))
@@ -235,7 +235,7 @@ def compare(
 
 
 def exact_marginals(graph: FactorGraph) -> Callable[[np.ndarray], np.ndarray]:
-    """From a row of evidence to all marginals: by a circuit, or in numbers if it is too large."""
+    """Return a function from evidence to all marginals: by a circuit, or numeric."""
     try:
         circuit = compile_factors(graph, EXACT_EDGES).circuit
     except TooLarge:
@@ -256,7 +256,7 @@ def by_circuit(
 
 
 def by_gibbs(graph: FactorGraph, row: np.ndarray, seconds: float) -> np.ndarray:
-    """Rao–Blackwellised marginals in about the time given."""
+    """Return Rao–Blackwellised marginals in about the given time."""
     begin = time.process_time()
     sample_gibbs(graph, row, 400, 5)
     each = (time.process_time() - begin) / 800  # 4 × 100 sweeps of burn-in too
@@ -271,7 +271,7 @@ def by_gibbs(graph: FactorGraph, row: np.ndarray, seconds: float) -> np.ndarray:
 def compare_marginals(
     truth: np.ndarray, found: np.ndarray, asked: np.ndarray, num_variables: int
 ) -> tuple[float, float]:
-    """Mean KL of the marginals of the variables asked for, and the largest error."""
+    """Return the mean KL of the marginals of the query variables, and the largest error."""
     p, q = truth[asked], np.clip(found[asked], 1e-12, 1.0)
     logs = np.log(np.where(p > 0, p, 1.0)) - np.log(q)
     return float((p * logs).sum() / num_variables), float(np.abs(p - found[asked]).max())

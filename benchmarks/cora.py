@@ -1,39 +1,38 @@
-"""Entity resolution on Cora: which citations, authors, titles and venues are the same, by PSCG.
+"""Entity resolution on Cora: equality of citations, authors, titles and venues, by PSCG.
 
     python benchmarks/cora.py [--quick] [--folds 1,2] [--out FOLDER]
 
-What validation has found is kept in FOLDER/cora-validation.json as it comes, and not run again.
+Results of validation are stored in FOLDER/cora-validation.json and not computed again.
 
-A model like B+C+T of thesis section 4.3.1: words to fields, fields to citations, words to
-citations, each with a weight a word and one for all words, and transitivity; all weights are
-learned. Four folds are learned from, the fifth is predicted. Asked are the pairs that the data
-lists, as facts (in both orders, a citation with itself included) or as negated facts: the canopies.
-All others are known to be different, so that transitivity is grounded over listed pairs only.
+The model is like B+C+T of section 4.3.1 of Lowd's thesis: words to fields, fields to citations,
+words to citations, each with a weight for each word and one for all words, and transitivity. All
+weights are learned. Four folds are learned from, the fifth is predicted. The query atoms are the
+pairs that the data lists, as facts (in both orders, and of a citation with itself) or as negated
+facts: the canopies. All other pairs are different, so transitivity is grounded over listed pairs
+only.
 
-A pair of citations is in hundreds of triples. In every training fold transitivity holds, and a wide
-prior lets its weight grow to 0.1, which decides clusters whole: where two papers look alike for the
-words (fold 1), it joins them, and the model says so itself: there the world of the data scores
-lower than one with the clusters joined, while on fold 3, which was learned from, it scores higher
-than all that chains found. So it is less a fault of the chains than of how far the weight may go,
-and that is the width of its prior. A weight a word has a width of its own for another reason: most
-words are in few citations.
+A pair of citations is in hundreds of triples. Transitivity holds in every training fold, and a wide
+prior lets its weight grow to 0.1, which decides whole clusters: if two papers have similar words
+(fold 1), it joins them. There the data has a lower score than the world with joined clusters, while
+on fold 3, a training fold, it has a higher score than all worlds that chains found. So the cause is
+the size of the weight, not the chains, and the prior width limits it. A weight for a single word
+has its own prior width, because most words are in few citations.
 
 Both widths are chosen inside the four training folds, from a grid of powers of ten: each of the
-four is predicted from the other three with each pair of widths; the best mean AUC of all pairs
-gives the widths by which AUC is reported, the best mean CLL those for CLL. (The thesis, 4.3.3,
-validates on one fold; fold 2 is predicted nearly perfectly by every width, and says too little.)
-Weights learned without two folds serve both ways round, so that a pair of widths costs ten runs.
-Each fold is grounded once for all of them. The other rules have a width of 3, which is hardly a
-prior for rules with so many groundings.
+four is predicted from the other three with each pair of widths. The best mean AUC gives the widths
+for the reported AUC, the best mean CLL those for CLL. (The thesis, 4.3.3, validates on one fold;
+fold 2 is predicted nearly perfectly with every width.) Weights learned without two folds are used
+for both, so a pair of widths needs ten runs. Each fold is grounded once. The other rules have a
+width of 3, which hardly matters for rules with so many groundings.
 
-Expected counts are those of five Gibbs samples an iteration, in about a sixth of the time of
-MC-SAT's.
+Expected counts are estimated by five Gibbs samples per iteration, in about a sixth of the time of
+MC-SAT.
 
-Predicting chains are led to the weights through a tenth, two tenths, … of them. Started with all
-pairs true they would stay there: on a fold that was learned from, 10,000 below the data's score.
+Predicting chains start at zero weights, which then grow in tenths to the learned weights. Chains
+that start with all pairs true stay there: on a training fold, 10,000 below the score of the data.
 
-Alchemy 2 needs 467 s and 9.8 GB to ground fold 1 alone and made no iteration within 600 s. Data are
-read from LAPIS_DATA (default ../shared/data).
+Alchemy 2 needs 467 s and 9.8 GB to ground fold 1 alone, and completed no iteration within 600 s.
+Data are read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ THESIS = "thesis, SameBib after 10 hours: PSCG 0.990 (at best 0.992), DN 0.992, 
 
 
 class Widths(NamedTuple):
-    """Of the priors that are chosen."""
+    """The widths of the priors that are chosen."""
 
     transitivity: float
     word: float  # of a weight that one word has
@@ -96,7 +95,7 @@ GRID = [Widths(wide, word) for word in (0.1, 1.0) for wide in (0.1, 0.01, 0.001,
 
 @dataclass(frozen=True)
 class LedJudge(Judge):
-    """Predicts by two Gibbs chains that are led to the weights from zero."""
+    """Predicts by two Gibbs chains whose weights grow from zero."""
 
     num_samples: int
 
@@ -138,14 +137,14 @@ def learn(
     num_points: int,
     objective: ConditionalObjective | None = None,
 ) -> Run:
-    """On the training folds of a task."""
+    """Learn on the training folds of a task."""
     prior = prior_by_rule(fold.parameters, lambda rule: width(rule, widths))
     return run_learner(fold, PSCG, prior, judge, num_points=num_points, objective=objective)
 
 
 @dataclass(frozen=True)
 class Grounded:
-    """A fold's part of the likelihood, with its chain as it was at the start."""
+    """A fold's part of the likelihood, with the initial state of its chain."""
 
     likelihood: ConditionalObjective
     start: Mapping[str, np.ndarray]
@@ -161,7 +160,7 @@ def ground_folds(whole: Fold) -> list[Grounded]:
 
 
 def join_folds(folds: Sequence[Grounded]) -> ConditionalObjective:
-    """The likelihood of several folds, every chain at its start."""
+    """Return the likelihood of several folds, with all chains at their initial states."""
     for each in folds:
         each.likelihood.resume(each.start)
     parts = [each.likelihood for each in folds]
@@ -181,7 +180,7 @@ def new_judges(whole: Fold, num_samples: int) -> list[LedJudge]:
 
 @dataclass(frozen=True)
 class Validation:
-    """What folds are predicted with weights that were learned without them and another one."""
+    """Predictions of folds with weights that were learned without them and one other fold."""
 
     whole: Fold
     grounded: Sequence[Grounded]
@@ -189,7 +188,7 @@ class Validation:
     file: Path  # {"widths; fold, fold": [[CLL, AUC] of the first, of the second]}
 
     def measure(self, widths: Widths) -> np.ndarray:
-        """float64[num_folds, num_folds, 2]: CLL and AUC, by the folds held out and predicted."""
+        """Return float64[num_folds, num_folds, 2]: CLL and AUC, by held-out and predicted fold."""
         found = np.full((len(FOLDS), len(FOLDS), 2), np.nan)
         for one, other in itertools.combinations(range(len(FOLDS)), 2):
             name = f"{widths}; {FOLDS[one]}, {FOLDS[other]}"
@@ -203,7 +202,7 @@ class Validation:
         return found
 
     def predict_both(self, widths: Widths, one: int, other: int) -> list[list[float]]:
-        """CLL and AUC of two folds, learned from the other three."""
+        """Return CLL and AUC of two folds, learned from the other three."""
         fold = replace(self.whole, task=self.whole.task._replace(test=one, unseen=(other,)))
         objective = join_folds([self.grounded[k] for k in fold.training])
         run = learn(fold, widths, self.judges[one], 1, objective)
@@ -222,7 +221,7 @@ def describe(quality: Quality) -> str:
 def run_fold(
     whole: Fold, number: int, judge: Judge, validated: Mapping[Widths, np.ndarray]
 ) -> dict[str, Run]:
-    """The run with the widths of best AUC, and that with the widths of best CLL."""
+    """Return the run with the widths of best AUC, and the one with the widths of best CLL."""
     test = FOLDS.index(number)
     fold = replace(whole, task=whole.task._replace(test=test))
     means = {each: np.nanmean(found[test], axis=0) for each, found in validated.items()}

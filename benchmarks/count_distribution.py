@@ -1,12 +1,12 @@
-"""How many smoking friends: a distribution that a field learns and a network cannot.
+"""The number of smoking friends: a distribution that a field learns and a network cannot.
 
     python benchmarks/count_distribution.py [--people 200] [--plot docs/count_distribution.png]
 
-Thesis section 3.2.3: "in RRFs this feature can also represent a distribution over the number of
-smoking friends each person has". Everyone has two or three here. The field is the one that mirrors
-"everyone has a friend who smokes"; the network has that formula and those of single friendships.
-Both learn Friends given Smokes by pseudo-likelihood; then worlds are sampled from each, given who
-smokes, and everybody's smoking friends are counted. The thesis has no figure of it.
+Section 3.2.3 of Lowd's thesis: "in RRFs this feature can also represent a distribution over the
+number of smoking friends each person has". Here each person has two or three smoking friends. The
+field mirrors "everyone has a friend who smokes"; the network has that formula and formulas of
+single friendships. Both learn Friends given Smokes by pseudo-likelihood. Then worlds are sampled
+given Smokes, and the smoking friends of each person are counted. The thesis has no figure of it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHOWN = 9  # numbers of friends
 
 
 def people(size: int, seed: int) -> tuple[str, np.ndarray, np.ndarray]:
-    """The constants, who smokes bool[size], and friends bool[size, size]."""
+    """Return the constants, Smokes bool[size], and Friends bool[size, size]."""
     rng = np.random.default_rng(seed)
     smokes = rng.random(size) < 0.4
     friends = np.zeros((size, size), bool)
@@ -68,7 +68,7 @@ def facts(smokes: np.ndarray, friends: np.ndarray) -> str:
 
 
 def sample_counts(field: Field, data: Database, smokes: np.ndarray) -> np.ndarray:
-    """float64[size + 1], how often somebody has so many smoking friends in sampled worlds."""
+    """Return float64[size + 1], frequencies of numbers of smoking friends in sampled worlds."""
     size = len(smokes)
     ground = ground_field(field, build_problem(field.declarations, data, ["Friends"]))
     sampler = FieldGibbs(CachedField(ground), field.weights)

@@ -1,11 +1,11 @@
-"""Exact totals on real data: time, memory, and how many groundings were not enumerated.
+"""Exact totals on real data: time, memory, and the number of groundings.
 
     python benchmarks/counting.py [--engine duckdb postgresql spark] [DATASET ...]
 
-Reads `cora-er`, `yeast-protein` and `webkb` from LAPIS_DATA (default ../shared/data). Each data
-set runs in a process of its own: kernels are warmed on a toy world, then reading the files,
-building the problem and counting are timed together. With engines the rules are counted on each
-of them too, and must have the same counts; then the times are theirs, loading included.
+Reads `cora-er`, `yeast-protein` and `webkb` from LAPIS_DATA. Each data set runs in its own process:
+kernels are loaded by a small count, then reading the files, building the problem and counting are
+timed together. With `--engine` the rules are counted on each engine too, loading included, and the
+counts must be equal.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def run_task(task: CountingTask, engines: list[str]) -> None:
 
 
 def count_on(engine: str, problem: Problem, expected: list[FeatureCount]) -> None:
-    """Count all rules on an engine; exits with a message where a count is another."""
+    """Count all rules on an engine; exit with a message if a count differs."""
     from lapis.counting.rule_counts import build_closed_world
     from lapis.counting.totals import count_feature
     from lapis.stores import open_store

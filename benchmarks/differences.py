@@ -1,11 +1,11 @@
-"""Differences of all ground atoms, in classes: time, memory, and how many atoms were not listed.
+"""Differences of all ground atoms, in classes: time, memory, numbers of atoms and classes.
 
     python benchmarks/differences.py [smokers | cora-er | yeast-protein | webkb ...]
 
-`smokers` is made here: 30,000 people and 300,000 friendships, so 900 million Friends atoms, with
+`smokers` is generated: 30,000 people and 300,000 friendships, so 900 million Friends atoms, with
 and without unit clauses (limit: 5 s and 1 GB together), and an incremental world on the same data.
-The others read LAPIS_DATA (default ../shared/data). Each runs in a process of its own, kernels
-warmed on a toy world first.
+The others are read from LAPIS_DATA. Each runs in its own process, after a small task that loads the
+kernels.
 """
 
 from __future__ import annotations

@@ -2,21 +2,20 @@
 
     python benchmarks/engines.py [--people N …] [--engine NAME …] [--job NAME …] [--plot FILE]
 
-Friends and smokers as tables of integers, made by SQL where they will be used (for DuckDB in a
-file, for Spark as Parquet): nothing here holds a person or a friendship. Jobs: `count` the true
-groundings of five formulas, `learn` their weights by pseudo-likelihood, `infer` the marginals of
-who smokes and who falls ill, where friends live in groups of twelve: every group is a component,
-solved exactly, and the answers stay in a Parquet file. Every job runs in a process of
-its own. "Here" is that process, so DuckDB's memory and processor time are part of it and those
-of a PostgreSQL server or of Spark's Java are not: they are told apart, as "there" (the largest
-memory that a look every half second saw, pages that processes share counted once). Memory
-is the engine for data that is here: its arrays are made before the clock starts, which spares it
-the reading.
+Friends and smokers are tables of integers, created by SQL on the engine (for DuckDB in a file, for
+Spark as Parquet). Jobs: `count` the true groundings of five formulas, `learn` their weights by
+pseudo-likelihood, `infer` the marginals of Smokes and Cancer with friends in groups of twelve. Each
+group is a component, solved exactly, and the answers are written to a Parquet file.
+
+Every job runs in its own process. "Here" is that process, which includes DuckDB. "There" are the
+processes of a PostgreSQL server or of Spark's Java. Their memory is sampled every half second, and
+shared pages are counted once. With the engine `memory` the arrays exist before the clock starts, so
+reading is not measured.
 
 `--engine` takes memory, duckdb, postgresql (a server from the `pgserver` wheel) and spark
-(local[2]). A job that needs more than `--memory` gigabytes here, or more than `--seconds`, is
-stopped and said so; larger ones of the same kind are not tried then. All rows together take about
-`--budget` seconds: what is left of it when a row's turn comes is its limit too.
+(local[2]). A job that exceeds `--memory` gigabytes here, or `--seconds`, is stopped and reported;
+larger jobs of the same kind are then skipped. All rows together take about `--budget` seconds: each
+row is also limited by the rest of it.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Usage:
-    """What processes took, added up."""
+    """The resources of some processes, summed."""
 
     processor: float = 0.0  # seconds
     gigabytes: float = 0.0  # at most
@@ -157,17 +156,17 @@ def line(job: Job, cost: Cost | str) -> str:
 
 
 def whole(people: int, name: str) -> int:
-    """As many people as fill their groups."""
+    """Round the number of people up to whole groups."""
     return people - people % GROUP if name == "infer" else people
 
 
 def tuples(people: int) -> int:
-    """About how many facts there are."""
+    """Return the approximate number of facts."""
     return people * FRIENDS + people // 2
 
 
 def compare(found: Mapping[Job, Cost | str]) -> int:
-    """Whether engines differ in an answer; differences are printed."""
+    """Return whether engines differ in an answer; print the differences."""
     wrong = 0
     for job, cost in found.items():
         for other, known in found.items():
@@ -184,7 +183,7 @@ def compare(found: Mapping[Job, Cost | str]) -> int:
 
 @contextlib.contextmanager
 def opened(engine: str, people: int, name: str) -> Iterator[str]:
-    """Where the tables of so many people are, or will be made; gone at the end."""
+    """Yield the place of the tables, which are removed at the end."""
     if engine != "duckdb":
         with running(engine) as place:
             yield place
@@ -203,7 +202,7 @@ def opened(engine: str, people: int, name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running(engine: str) -> Iterator[str]:
-    """The URL of an engine, started if it is a server; nothing for memory."""
+    """Yield the URL of an engine, and start its server if needed; "" for memory."""
     if engine != "postgresql":
         yield {"memory": "", "duckdb": "duckdb", "spark": "local[2]"}[engine]
         return
@@ -219,7 +218,7 @@ def running(engine: str) -> Iterator[str]:
 
 
 def selects(people: int, numbers: str, name: str) -> dict[str, str]:
-    """A query for each table of a job; `numbers` is how a dialect lists 0 … {size} − 1."""
+    """Return a query for each table of a job; `numbers` is the dialect's source of numbers."""
     one = f"(SELECT CAST(i AS BIGINT) AS i FROM {numbers.format(size=people)}) a"
     many = f"(SELECT CAST(i AS BIGINT) AS k FROM {numbers.format(size=FRIENDS)}) b"
     tenth = people // FRIENDS
@@ -236,7 +235,7 @@ def selects(people: int, numbers: str, name: str) -> dict[str, str]:
 
 
 def arrays(people: int, name: str) -> dict[str, np.ndarray]:
-    """The same tables as arrays, int32[n, arity]."""
+    """Return the same tables as arrays, int32[n, arity]."""
     i = np.arange(people, dtype=np.int64)
     smokes = i[(i * HASH % WORD) % 10 < 3]
     cancer = i[(i * OTHER_HASH % WORD) % 10 < 2]
@@ -257,7 +256,7 @@ def arrays(people: int, name: str) -> dict[str, np.ndarray]:
 
 
 def here(people: int, name: str) -> lapis.Database:
-    """A database of arrays."""
+    """Return a database of arrays."""
     from lapis.data.database import Domain, Relation
 
     types = {"Smokes": ("person",), "Cancer": ("person",), "Friends": ("person", "person")}
@@ -286,7 +285,7 @@ def there(store: Store, job: Job) -> lapis.Database:
 
 
 def run_apart(job: Job, gigabytes: float, seconds: float) -> Cost | str:
-    """The job in a process of its own, stopped where it takes too much."""
+    """Run a job in its own process; stop it if it exceeds a limit."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
     found: Cost | str = f"stopped after {seconds:.0f} s"
@@ -343,7 +342,7 @@ def measure(job: Job, gigabytes: float) -> Cost:
 
 
 def count_rows(store: Store, rows: list[int]) -> None:
-    """Note how many rows every fetch brings."""
+    """Record the number of rows of every fetch."""
     fetch = store.fetch
 
     def counted(select: str) -> Iterator[Mapping[str, np.ndarray]]:
@@ -373,7 +372,7 @@ def timed(job: Job, model: lapis.Model, data: lapis.Database, rows: list[int]) -
 
 
 class Watch:
-    """Looks at a server's processes, or at those that this one started, while a job runs."""
+    """Samples the memory of a server's processes, or of this process's children, during a job."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -416,7 +415,7 @@ class Watch:
 
 
 def read_process(pid: int) -> tuple[float, float]:
-    """Processor seconds of a process so far, and its memory in GB."""
+    """Return the CPU seconds of a process so far, and its memory in GB."""
     numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     told = Path(f"/proc/{pid}/smaps_rollup").read_text()
     kilobytes = next(int(row.split()[1]) for row in told.splitlines() if row.startswith("Pss:"))
@@ -425,7 +424,7 @@ def read_process(pid: int) -> tuple[float, float]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that one started, and those that they started."""
+    """Return the children of a process, and their children."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -448,9 +447,9 @@ def do(name: str, model: lapis.Model, data: Any) -> tuple[float, ...]:
 
 
 def draw(found: Mapping[Job, Cost | str], file: Path) -> None:
-    """Cost against tuples on logarithmic axes, with dotted lines of slope one.
+    """Plot cost against tuples on logarithmic axes, with dotted lines of slope one.
 
-    Processor seconds where all the work is in this process, else seconds of the clock.
+    CPU seconds if all work is in this process, otherwise seconds of the clock.
     """
     import matplotlib
 

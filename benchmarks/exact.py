@@ -1,12 +1,12 @@
-"""Exact inference and elimination: how large, how wide, how long.
+"""Exact inference and elimination: size, width and time.
 
     python benchmarks/exact.py            every table
     python benchmarks/exact.py smokers    one of them: smokers, open, alarm, grids, components
 
 The friends-and-smokers tasks are those of the other inference benchmarks: n people, five random
-friends each as evidence, a fifth of Smokes observed. alarm.mln is read from LAPIS_DATA. Every
-row is run twice in one process and the CPU seconds of the second are printed, so that compiled
-code is there.
+friends each as evidence, a fifth of Smokes observed. alarm.mln is read from LAPIS_DATA. Every row
+is run twice in one process, and the CPU seconds of the second run are printed, with compiled
+kernels.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def grids() -> None:
 
 
 def components() -> None:
-    """many small components: rings of five atoms, equal and with weights of their own."""
+    """many small components: rings of five atoms, with equal weights and with different ones."""
     for number in (10_000, 100_000):
         for tied in (True, False):
             network = rings(number, tied)
@@ -136,7 +136,7 @@ def smokers_network(n: int, seed: int, friends_known: bool) -> Network:
 
 
 def ising(rows: int, columns: int) -> Network:
-    """Neighbours agree with a random weight; every atom has a random weight of its own."""
+    """Return a grid whose neighbours agree with a random weight; every atom has a random weight."""
     rng = np.random.default_rng(0)
     atom = np.arange(rows * columns).reshape(rows, columns) + 1
     pairs = np.concatenate(
@@ -162,7 +162,7 @@ def rings(number: int, tied: bool) -> Network:
 def pairwise(
     num_atoms: int, clauses: np.ndarray, weights: np.ndarray, ids: np.ndarray | None = None
 ) -> Network:
-    """A network of clauses int64[num_clauses, 2]."""
+    """Return a network of clauses int64[num_clauses, 2]."""
     ids = np.arange(len(clauses)) if ids is None else ids
     rows = np.arange(num_atoms, dtype=np.int32)[:, None]
     nothing = np.zeros(1, np.int64), np.empty(0, np.int32)

@@ -1,12 +1,12 @@
-"""Learning recursive random fields on many people: cost follows friendships, not groundings.
+"""Learning recursive random fields on many people: cost depends on friendships, not on groundings.
 
     python benchmarks/field_scale.py [--people 200,1000] [--friends 5] [--iterations 200]
 
-Everybody has a few friends, half smoke. Two fields are learned by pseudo-log-likelihood of all
-atoms: one of two levels ("everyone has a friend who smokes"), and the same with a parfeature of
-three people beside it. The thesis has no figures of this kind. For comparison: tables of all
-groundings took 6.2 s CPU and 0.84 GB for one evaluation of the second with 200 people, and cannot
-hold the 10^9 groundings of 1,000.
+Each person has a few friends; half of the people smoke. Two fields are learned by
+pseudo-log-likelihood of all atoms: one of two levels ("everyone has a friend who smokes"), and the
+same with an additional parfeature of three people. The thesis has no such figures. For comparison:
+tables of all groundings took 6.2 s CPU and 0.84 GB for one evaluation of the second field with 200
+people, and cannot hold the 10^9 groundings of 1,000 people.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How many atoms a second a world by counts looks at, and flips.
+"""Speed of an incremental world by counts: atoms evaluated and flipped per second.
 
     python benchmarks/flipping.py [--data smoker,webkb,protein,er] [--before SOURCE]
 
-The first fold of each data set of `approximate_counting.py`; atoms of the query predicates at
-random. `look` asks for their differences, `draw` is a Gibbs chain with small random weights that
-flips some of them, `one by one` asks from Python. With the source folder of a version that has no
-`FlippingWorld.look` both are measured there too, one by one, in the same run. So measured, on a
-busy core, against trees of Python's closures over dictionaries of sets:
+On the first fold of each data set of `approximate_counting.py`, for random atoms of the query
+predicates. `look` computes their differences. `draw` is a Gibbs chain with small random weights
+that flips some of them. `one by one` calls from Python. `--before` is the source folder of a
+version without `FlippingWorld.look`, which is measured one by one in the same run. Measured on a
+busy core against trees of Python closures over dictionaries of sets:
 
             look/s      before             draw/s      before           flipped
     smoker  1,519,000   67,500   22.5×     1,510,000   41,800   36×     .21
@@ -14,9 +14,9 @@ busy core, against trees of Python's closures over dictionaries of sets:
     protein   745,000   27,100   27.5×       623,000   20,400   31×     .21
     er        374,000   14,800   25.3×       353,000   10,100   35×     .22
 
-From Python one by one, 10,000 to 15,000 a second are asked: a call of the kernel with all its
-arrays takes longer than a difference did before (17,500 to 58,500 a second). So atoms and blocks
-are visited in batches.
+One by one from Python, 10,000 to 15,000 calls per second are possible: a call of the kernel with
+all its arrays takes longer than a difference did before (17,500 to 58,500 per second). So atoms and
+blocks are visited in batches.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def rate(function: object, number: int) -> float:
-    """Atoms a second of processor time, once all is compiled."""
+    """Return atoms per second of CPU time, after compilation."""
     assert callable(function)
     function()
     began, done = time.process_time(), 0
@@ -125,7 +125,7 @@ def rate(function: object, number: int) -> float:
 def draw_before(
     world: FlippingWorld, parts: object, weights: list[float], noise: np.ndarray
 ) -> float:
-    """The same chain, step by step."""
+    """Run the same chain step by step."""
     steps = iter(noise.tolist())
     flips = number = 0
     for predicate, rows in parts:  # type: ignore[attr-defined]

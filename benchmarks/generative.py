@@ -2,12 +2,11 @@
 
     python benchmarks/generative.py [--sizes 50,100,200,500,1000,30000] [--repeats 3]
 
-n people with five friends each, drawn so that smokers befriend smokers and fall ill more often.
-Each size runs `lapis learn` as a user would, reading a .db file and writing a model: the smallest
-wall time of the repeats after one that warms the caches, its CPU time, the peak of its memory.
-Limits: 2 s for 1,000 people; 10 s and 1 GB for 30,000 (900 million ground atoms). Beside them
-what Alchemy 2 took (pseudo-likelihood) on a machine of this kind. Exits with 1 where a limit is
-missed.
+n people with five friends each, generated so that smokers befriend smokers and have cancer more
+often. Each size runs `lapis learn` as a user would: it reads a .db file and writes a model. Printed
+are the smallest wall time of the repeats after one warm-up run, its CPU time and peak memory.
+Limits: 2 s for 1,000 people; 10 s and 1 GB for 30,000 (900 million ground atoms). Alchemy 2
+(pseudo-likelihood) was measured on a similar machine. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Run:
 
 
 def write_data(path: Path, num_people: int) -> None:
-    """People, habits, friendships; the same at every call."""
+    """Write people, habits and friendships; the same at every call."""
     generator = np.random.default_rng(num_people)
     smokes = generator.random(num_people) < SMOKERS
     ill = generator.random(num_people) < np.where(smokes, CANCER[True], CANCER[False])

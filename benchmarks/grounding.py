@@ -1,13 +1,13 @@
-"""Grounding: time, memory and clauses a second.
+"""Grounding: time, memory and clauses per second.
 
     python benchmarks/grounding.py [smokers | class | cse ...]
 
-`smokers` is made here: 1000 people, Friends open, so a million unknown friendships (limit: 10 s
-and 2 GB, at least 2 million clauses a second). `class` (Cora classification) and `cse` (UW-CSE)
-are Tuffy's samples, read from LAPIS_DATA (default ../shared/data); limit: 5 s and 1 GB each, where
-Alchemy 2 needs over 152 s and 18 GB on class. Each runs in a process of its own that has read a
-small model before. `load s` is what the first grounding takes longer than the second, since kernels
-are loaded when first needed; the limits are for reading and the second.
+`smokers` is generated: 1000 people, Friends open, so a million unknown friendships (limit: 10 s and
+2 GB, at least 2 million clauses per second). `class` (Cora classification) and `cse` (UW-CSE) are
+Tuffy's samples, read from LAPIS_DATA; limit: 5 s and 1 GB each. Alchemy 2 needs over 152 s and 18
+GB on `class`. Each task runs in its own process, which has read a small model before. `load s` is
+the additional time of the first grounding, which loads kernels. The limits are for reading and the
+second grounding.
 """
 
 from __future__ import annotations

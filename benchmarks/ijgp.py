@@ -1,12 +1,13 @@
-"""IJGP(i) next to exact counting, per formula: time, estimate, relative error; and message reuse.
+"""IJGP(i) and exact counting by formula: time, estimate, relative error; reuse of messages.
 
-The setting is that of Sarkhel et al. 2016 (their table 4 varies i): Cora entity resolution, MIPS
-yeast and WebKB, all folds as one world. Data are read from LAPIS_DATA (default ../shared/data).
+The setting is that of Sarkhel, Venugopal, Pham, Singla and Gogate, "Scalable training of Markov
+logic networks using approximate counting", AAAI 2016, whose Table 4 varies i: Cora entity
+resolution, MIPS yeast and WebKB, all folds as one world. Data are read from LAPIS_DATA.
 
     python benchmarks/ijgp.py [--ibounds 1,2,3] [--flips 20]
 
-`false` are the groundings that the world makes false, which is what IJGP estimates; its error is
-given relative to the false and to the true groundings (the count that learning uses).
+`false` is the number of false groundings, which IJGP estimates. Its error is relative to the false
+and to the true groundings (the count that learning uses).
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def run_formula(problem: Problem, formula: str, ibounds: list[int], num_flips: i
 
 
 def time_flips(problem: Problem, ibound: int, num_flips: int, formula: str) -> tuple[float, float]:
-    """Seconds for a flip of a random atom with the messages kept, and for counting anew."""
+    """Return the seconds of a flip of a random atom with kept messages, and of a new count."""
     normal_form, model, domains, relations = problem
     rng = np.random.default_rng(1)
     predicate = formula.split("(")[0]

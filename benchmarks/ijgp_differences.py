@@ -1,12 +1,12 @@
-"""Differences of IJGP(i): substituted, and subtracted as in equation 5 of Sarkhel et al. 2016.
+"""Differences by IJGP(i): substituted, and subtracted as in equation 5 of Sarkhel et al. (2016).
 
     python benchmarks/ijgp_differences.py [--people 40] [--atoms 200] [--ibounds 1,2,3]
 
-Two formulas on a made world: people in clusters of four, `Same` nearly an equivalence, and authors
-who write with others of their cluster; and two formulas on Cora's first fold, where LAPIS_DATA
-(default ../shared/data) has it. For each formula, i and way: the mean and the largest error
-of n(atom true) − n(atom false) against exact differences, and processor seconds. Then the steps of
-a chain by either way, and by subtraction with messages that start anew in each world.
+Two formulas on a generated world: people in clusters of four, `Same` nearly an equivalence, and
+authors who write with others of their cluster. Two formulas on Cora's first fold, if it is in
+LAPIS_DATA. For each formula, i and method: the mean and the largest error of n(atom true) − n(atom
+false) against exact differences, and CPU seconds. Then steps of a chain by both methods, and by
+subtraction with new messages in each world.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def made_facts(people: int, rng: np.random.Generator) -> str:
-    """Clusters with a few pairs missing and a few too many."""
+    """Generate clusters with a few missing and a few additional pairs."""
     cluster = np.arange(people) // CLUSTER
     within = cluster[:, None] == cluster[None, :]
     same = np.argwhere(
@@ -81,7 +81,7 @@ def made_facts(people: int, rng: np.random.Generator) -> str:
 
 
 def atoms_of(problem: Problem, predicate: str, number: int) -> np.ndarray:
-    """Half of them true."""
+    """Draw atoms, half of them true."""
     rng, true = np.random.default_rng(1), problem.evidence[predicate].true
     sizes = tuple(len(problem.domains[kind]) for kind in problem.model.predicates[predicate].types)
     rows = list_tuples(sizes)

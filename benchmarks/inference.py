@@ -1,13 +1,13 @@
-"""Marginals and most likely worlds of friends and smokers, against the systems of 2005–2015.
+"""Marginals and most likely worlds of friends and smokers, compared with the systems of 2005–2015.
 
     python benchmarks/inference.py [--quick]
 
 n people with 5 friends each as evidence, 20 % of Smokes observed; query Smokes and Cancer. Every
-timed run is a whole process of the command line, warm (it has run once before). Errors are
-against exact answers where these fit the memory, otherwise against a long run with another seed
-whose own standard errors are printed. Beside our figures stand those of Alchemy 2, measured on a
-machine of the same kind: it needs 1.74 s for MC-SAT marginals at n = 1000 with a mean error of
-0.17 at n = 10, and returns worlds of cost 650.1 where 433.4 is the minimum.
+timed run is a whole process of the command line, after one warm-up run. Errors are computed against
+exact answers if these fit in memory, otherwise against a long run with another seed, whose standard
+errors are printed. Alchemy 2 was measured on a similar machine: it needs 1.74 s for MC-SAT
+marginals at n = 1000, with a mean error of 0.17 at n = 10, and returns worlds of cost 650.1 where
+the minimum is 433.4.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def smokers_facts(people: int, seed: int) -> str:
 
 
 def run_command(*arguments: str) -> tuple[dict, float]:
-    """The JSON of a command, and the seconds of its whole process."""
+    """Return the JSON of a command and the seconds of its process."""
     command = [sys.executable, "-m", "lapis", *arguments, "--json"]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -63,7 +63,7 @@ def run_command(*arguments: str) -> tuple[dict, float]:
 
 
 def reference(facts: str) -> tuple[dict[str, float], str]:
-    """Exact marginals, or those of a long run."""
+    """Return exact marginals, or those of a long run."""
     model, data = lapis.parse(MODEL), lapis.Database.parse(facts)
     try:
         return lapis.infer(model, data, QUERY, method="exact").marginals, "exact"
@@ -73,7 +73,7 @@ def reference(facts: str) -> tuple[dict[str, float], str]:
 
 
 def quality(diagnostics: dict, worst_stderr: float) -> str:
-    """What a sampled answer says about itself; nothing where it is exact."""
+    """Describe the diagnostics of a sampled answer; "" if it is exact."""
     if "rhat" not in diagnostics:
         return f"{'':29s}"
     return (
@@ -103,7 +103,7 @@ def marginals_row(folder: Path, people: int, seed: int) -> str:
 
 
 def open_exact(people: int) -> tuple[float, float]:
-    """P(Smokes) and P(Cancer) with Friends open, summed over the number of smokers.
+    """Return P(Smokes) and P(Cancer) with Friends open, summed over the number of smokers.
 
     Two people who differ cost log((1 + e^1.1) / 2e^1.1), a smoker log((1 + e^1.5) / 2e^1.5).
     """
@@ -118,7 +118,7 @@ def open_exact(people: int) -> tuple[float, float]:
 
 
 def open_row(people: int, method: str, samples: int) -> str:
-    """Friends open: n² unknowns. Errors are against the closed form."""
+    """Print a row with Friends open: n² unknown atoms, errors against the closed form."""
     from lapis.grounding.bottom_up import ground
     from lapis.inference.marginals import InferenceOptions
     from lapis.inference.solve import infer_network
@@ -148,7 +148,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="smaller sizes, one seed")
     quick = options.parse_args().quick
-    print("Marginals and MAP, whole process, warm (Alchemy 2 MC-SAT beside)")
+    print("Marginals and MAP, whole process, warm (last columns: Alchemy 2, MC-SAT)")
     print(
         "    n seed  method            secs  Alchemy      mean      max  reference "
         "  R-hat      ESS  stderr conv  MAP s      cost"

@@ -1,24 +1,25 @@
-"""Probabilistic integrity constraints, fields against networks: section 3.6 of Lowd's thesis.
+"""Probabilistic integrity constraints, fields and networks: section 3.6 of Lowd's thesis.
 
     python benchmarks/integrity_constraints.py [--pairs 10] [--panels 1,2,3,4] [--jobs 2]
                                                [--plot integrity.png] [--results pairs.json]
 
-With --results, pairs that stand in the file are not run again: a figure can be made in parts.
+With --results, pairs that are in the file are not run again, so a figure can be computed in parts.
 
-Inclusion constraints: 100 people, 100 projects; a quarter of the people lead, each project with
-probability 0.1; for each project that x leads, x manages z with probability 0.05; further managing
-at random. What is seen is corrupted. Both directions of the constraint, the implications to what
-is seen, and unit formulas; Lead and Manages are predicted.
+Inclusion constraints: 100 people, 100 projects. A quarter of the people lead, each project with
+probability 0.1. For each project that x leads, x manages z with probability 0.05; further pairs are
+managed at random. The observed relations are corrupted. The model has both directions of the
+constraint, implications to the observed relations, and unit formulas. Lead and Manages are
+predicted.
 
-Functional dependencies: 30 tax ids, 30 company names in sets of k equivalent ones, 30 parts; a tax
+Functional dependencies: 30 tax ids, 30 company names in sets of k equivalent ones, 30 parts. A tax
 id uses all names of one set and supplies each part under each name with probability 0.25. Names are
-corrupted. Which names are equivalent is predicted from the table of suppliers.
+corrupted. The equivalence of names is predicted from the table of suppliers.
 
-"Corrupted with probability p" is not spelled out in the thesis: here the last name of a tuple (the
-project, the person managed, the company) is replaced by a random one with probability p. Figure 3.2
-is a picture without numbers, so what is printed beside ours is what the text says of it. Both
-models learn by pseudo-log-likelihood with a Gaussian prior of width 10; the field starts at the
-learned network with its connectives softened to sharpness 1, and climbs for 80 iterations.
+The thesis does not define "corrupted with probability p". Here the last argument of a tuple (the
+project, the managed person, the company) is replaced by a random one with probability p. Figure 3.2
+has no numbers, so the statements of the text are printed next to ours. Both models learn by
+pseudo-log-likelihood with a Gaussian prior of width 10. The field starts at the learned network,
+with its connectives softened to sharpness 1, and runs for 80 iterations.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Panel(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Test pseudo-log-likelihoods of one train and test set."""
+    """Test pseudo-log-likelihoods of one training and test set."""
 
     network: float
     field: float
@@ -111,7 +112,7 @@ def dependency_world(equivalent: int, noise: float, seed: int, size: int = 30) -
 
 
 def corrupt(table: np.ndarray, axis: int, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """The relation with one argument of each tuple replaced with probability `noise`."""
+    """Replace one argument of each tuple with probability `noise`."""
     rows = np.argwhere(table)
     hit = rng.random(len(rows)) < noise
     rows[hit, axis] = rng.integers(table.shape[axis], size=int(hit.sum()))
@@ -162,7 +163,7 @@ PANELS = {
 
 
 def run_pair(panel_number: int, point: float, pair: int) -> Pair:
-    """Learn both models on one world and judge them on another."""
+    """Learn both models on one world and score them on another."""
     panel = PANELS[panel_number]
     train, test = (panel.generate(point, 1000 * pair + which) for which in (1, 2))
     began = time.process_time()
@@ -181,7 +182,7 @@ def run_pair(panel_number: int, point: float, pair: int) -> Pair:
 
 
 class Curve(NamedTuple):
-    """Means and standard errors over the pairs, of each point."""
+    """Means and standard errors over the pairs, for each point."""
 
     network: np.ndarray  # float64[num_points, 2]
     field: np.ndarray  # float64[num_points, 2]
@@ -236,7 +237,7 @@ def key(work: tuple[int, float, int]) -> str:
 
 
 def summary(values: np.ndarray) -> np.ndarray:
-    """float64[num_points, 2], mean and standard error of float64[num_points, num_pairs]."""
+    """Return float64[num_points, 2], mean and standard error of float64[num_points, num_pairs]."""
     count = values.shape[1]
     error = values.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(len(values))
     return np.stack([values.mean(axis=1), error], axis=1)

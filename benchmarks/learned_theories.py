@@ -1,20 +1,22 @@
-"""Table 1 of the paper on lifted weight learning, on theories that our own BUSL and MSL learn.
+"""Lifted weight learning on theories learned by our BUSL and MSL.
+
+Table 1 of Van den Broeck, Meert and Davis, "Lifted generative parameter learning", 2013.
 
     python benchmarks/learned_theories.py [imdb uwcse webkb] [--systems busl,msl] [--folds 1,2]
                                           [--theories FOLDER] [--ways lifted,PSCG] [--seconds N]
 
-As in the paper (Van den Broeck, Meert and Davis 2013) clauses have at most four literals and
-three variables, one fold is held out, and the others give the rules and then the weights: by PSCG
-(MC-SAT, 20 iterations), by pseudo-likelihood, and by lifted likelihood, which starts at the
-weights of the pseudo-likelihood. Each row has the exact log-likelihood of the held-out fold under
-the three, and says of the theory whether it lifts, is partly grounded, or is refused, and then
-why. The paper's own theories are not published, so its figures stand beside ours for their size.
-WebKB has a predicate for each class, `Linked`, and one for each of the ten words that tell most
-about the class of a page in the universities learned from.
+As in the paper, clauses have at most four literals and three variables, and one fold is held out.
+The other folds give the rules and then the weights: by PSCG (MC-SAT, 20 iterations), by
+pseudo-likelihood, and by lifted likelihood, which starts at the weights of the pseudo-likelihood.
+Each row has the exact log-likelihood of the held-out fold for the three, and whether the theory is
+liftable, partly grounded, or refused, with the reason. The paper's theories are not published, so
+its figures show the order of magnitude only. WebKB has a predicate for each class, `Linked`, and
+one for each of the ten words with the largest mutual information with the class, in the training
+data.
 
-A learned theory is kept in a folder with `--theories` and read from there if it exists. `--seconds`
-limits the search for rules, and each way to learn weights; a star marks what was not finished.
-Seconds are of CPU. Data are read from LAPIS_DATA (default ../shared/data).
+With `--theories` learned theories are stored in a folder and read from there. `--seconds` limits
+the search for rules, and each method for weights; a star marks an unfinished run. Seconds are CPU
+seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ WEBKB = {"MSL": ((-9453, -5860, -5655), (-27628, -5129, -5047), (-26548, -4135, 
 
 
 class Split(NamedTuple):
-    """Declarations, and the worlds to learn from and to be tested on."""
+    """Declarations, and the worlds for training and testing."""
 
     model: lapis.Model
     train: list[lapis.Database]
@@ -50,7 +52,7 @@ class Split(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How a theory can be summed over."""
+    """Whether and how log Z of a theory can be computed."""
 
     word: str  # lifts, partly grounded, refused
     reason: str
@@ -85,7 +87,7 @@ def read_webkb(number: int) -> Split:
 
 
 def informative_words(frames: Sequence[dict[str, pandas.DataFrame]]) -> list[str]:
-    """The words whose presence tells most about the set of classes of a page."""
+    """Return the words with the largest mutual information with the classes of a page."""
     kinds: list[str] = []
     rows: list[tuple[str, int]] = []
     for frame in frames:
@@ -139,7 +141,7 @@ def learn_theory(split: Split, system: str, path: Path | None, seconds: float) -
 
 
 def stand(model: lapis.Model, world: lapis.Database) -> Standing:
-    """Whether log Z over all worlds of this size can be had."""
+    """Return whether log Z over all worlds of this size can be computed."""
     problem = lapis.build_problem(model, world)
     sizes = {name: len(domain) for name, domain in problem.domains.items()}
     began = time.process_time()
@@ -154,7 +156,7 @@ def stand(model: lapis.Model, world: lapis.Database) -> Standing:
 def learn_weights(
     model: lapis.Model, train: list[lapis.Database], ways: Sequence[str], seconds: float
 ) -> Iterator[tuple[str, lapis.Fit, float]]:
-    """The weights by each way, with seconds of CPU."""
+    """Return the weights by each method, with CPU seconds."""
     pseudo, spent = timed(lambda: lapis.learn(model, train, objective="pseudo", prior=PRIOR))
     yield "PLL", pseudo, spent
     if "lifted" in ways:

@@ -1,15 +1,15 @@
-"""Learning on some worlds, predicting another: quality against time, as in thesis Figure 4.1.
+"""Quality of predictions against learning time, as in Figure 4.1 of Lowd's thesis.
 
-Shared by the benchmarks of discriminative learning. A run learns on the training worlds and keeps
-the weights of each iteration; afterwards a few of them, spread evenly over the logarithm of time,
-are judged on the test world. Seconds are those of learning, grounding included, predicting not.
+Used by the benchmarks of discriminative learning. A run learns on the training worlds and records
+the weights of each iteration. Afterwards some of them, evenly spread over the logarithm of time,
+are evaluated on the test world. Seconds include learning and grounding, but not predicting.
 
     CLL   mean log-probability of the true value of a query atom
     AUC   area under the precision–recall steps (average precision)
 
-Predictions are exact for atoms that stand alone and for components with small tables; the others
-are means of P(atom | rest) over a chain, kept within 1e-4 of 0 and 1: the "small prior to prevent
-zero counts" of thesis section 4.3.2.
+Predictions are exact for isolated atoms and for components with small tables. Others are means of
+P(atom | rest) over a chain, limited to [1e-4, 1 − 1e-4]: the "small prior to prevent zero counts"
+of section 4.3.2.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHARE_OF_FINAL = 0.95
 
 @dataclass(frozen=True)
 class Learner:
-    """An optimiser with the way its expected counts are had."""
+    """An optimiser with its method for expected counts."""
 
     name: str  # as in the thesis
     optimizer: str
@@ -61,7 +61,7 @@ class Learner:
 
 
 class Task(NamedTuple):
-    """What is learned and what is predicted."""
+    """The worlds of training and test, and the query."""
 
     model: lapis.Model
     worlds: Sequence[lapis.Database]
@@ -72,7 +72,7 @@ class Task(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """How good predictions are: of all query atoms, and by predicate."""
+    """The quality of predictions: of all query atoms, and by predicate."""
 
     cll: float
     auc: float
@@ -104,18 +104,18 @@ class Run:
         return self.points[-1].quality
 
     def seconds_to_share(self, share: float = SHARE_OF_FINAL) -> float:
-        """When the AUC first reached a share of the final one."""
+        """Return the time at which the AUC first reached a share of the final one."""
         enough = share * self.final.auc
         return next(point.seconds for point in self.points if point.quality.auc >= enough)
 
     def seconds_to_cll(self, cll: float) -> float | None:
-        """When the CLL was first at least this; None if it never was."""
+        """Return the time at which the CLL first reached a value; None if it never did."""
         return next((p.seconds for p in self.points if p.quality.cll >= cll), None)
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A task's worlds as examples; made once for all learners."""
+    """The worlds of a task as examples, built once for all learners."""
 
     task: Task
     examples: list[Example]
@@ -127,7 +127,7 @@ class Fold:
         return [k for k in range(len(self.examples)) if k not in out]
 
     def parameters_of(self, worlds: Sequence[int]) -> Parameters:
-        """The same parameters, for some of the worlds only."""
+        """Return the same parameters for some of the worlds."""
         index = tuple(self.parameters.world_index[k] for k in worlds)
         return replace(self.parameters, world_index=index)
 
@@ -140,14 +140,14 @@ def prepare(task: Task) -> Fold:
 
 
 def prior_by_rule(parameters: Parameters, width: Callable[[Rule], float]) -> Prior:
-    """A Gaussian prior of mean 0 whose width depends on the rule."""
+    """Return a Gaussian prior of mean 0 whose width depends on the rule."""
     widths = [width(rule) for rule in parameters.model.rules]
     return Prior("gaussian", np.repeat(widths, np.diff(parameters.offset)))
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts the test world of a fold at any weights."""
+    """Predicts the test world of a fold for given weights."""
 
     network: Network  # of the test world, none of whose answers it knows
     parameters: Parameters  # of that world alone
@@ -169,7 +169,7 @@ class Judge:
         return Quality(*measure(probability, self.truth), parts)
 
     def predict(self, network: Network) -> tuple[np.ndarray, bool]:
-        """float64[num_base_atoms], and whether it is exact."""
+        """Return float64[num_base_atoms], and whether it is exact."""
         done = run_plan(plan_parts(network, self.options, "leave"))
         rest, atom = done.rest()
         if rest.num_atoms:
@@ -180,7 +180,7 @@ class Judge:
 
 
 def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """CLL and AUC; an AUC is NaN where nothing is true."""
+    """Return CLL and AUC; the AUC is NaN if no atom is true."""
     area = average_precision(probability, truth)
     with np.errstate(divide="ignore"):
         log_odds = np.log(probability) - np.log1p(-probability)
@@ -188,7 +188,7 @@ def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 
 
 def new_judge(fold: Fold, num_samples: int) -> Judge:
-    """What is not exact is predicted by so many samples of each of two chains."""
+    """Build a judge that samples non-exact parts with two chains of `num_samples` samples each."""
     example = fold.examples[fold.task.test]
     network = ground(example.free)
     parameters = fold.parameters_of([fold.task.test])
@@ -206,7 +206,7 @@ def run_learner(
     time_limit: float | None = None,
     objective: ConditionalObjective | None = None,
 ) -> Run:
-    """Learn on all worlds but the test world; judge some of the weights on the way.
+    """Learn on all worlds except the test world; evaluate some of the weights on the way.
 
     The objective of the training worlds is built here unless it is given. A perceptron without a
     rate gets the length of greatest likelihood, which is part of its setup.
@@ -251,21 +251,21 @@ def run_learner(
 def build_objective(
     learner: Learner, examples: Sequence[Example], parameters: Parameters, seed: int = 0
 ) -> ConditionalObjective | PseudoObjective:
-    """The conditional likelihood of the answers, or its pseudo-likelihood."""
+    """Build the conditional likelihood of the query atoms, or its pseudo-likelihood."""
     if learner.expectation == "pseudo":
         return pseudo_objective(examples, parameters)
     return conditional_objective(examples, parameters, expectation=learner.expectation, seed=seed)
 
 
 def spread_evenly(seconds: Sequence[float], count: int) -> list[int]:
-    """Positions of at most `count` times, even on a logarithmic scale, first and last included."""
+    """Return indexes of at most `count` times, even on a logarithmic scale, with first and last."""
     wanted = np.geomspace(seconds[0], seconds[-1], count)
     nearest = np.abs(np.asarray(seconds)[:, None] - wanted).argmin(axis=0)
     return sorted({0, *nearest.tolist(), len(seconds) - 1})
 
 
 def describe_fold(fold: Fold) -> str:
-    """Atoms, ground clauses and weights of each world."""
+    """Describe the atoms, ground clauses and weights of each world."""
     sizes = []
     for number, example in enumerate(fold.examples):
         network = ground(example.free)
@@ -277,7 +277,7 @@ def describe_fold(fold: Fold) -> str:
 def mean_curve(
     runs: Sequence[Run], pick: Callable[[Quality], float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and the mean over runs of a quality, each curve a straight line between points."""
+    """Return times and the mean of a quality over runs, interpolated linearly in log time."""
     times = np.unique([point.seconds for run in runs for point in run.points])
     first = max(run.points[0].seconds for run in runs)
     times = times[times >= first]
@@ -293,7 +293,7 @@ def mean_curve(
 
 
 class Other(NamedTuple):
-    """What another system reached, and when if that is known."""
+    """The result of another system, and its time if it is known."""
 
     seconds: float | None
     cll: float
@@ -301,7 +301,7 @@ class Other(NamedTuple):
 
 
 def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str, Other]) -> None:
-    """CLL and AUC against time, the mean over folds of each learner, other systems beside."""
+    """Plot CLL and AUC against time: the mean over folds of each learner, and other systems."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -341,7 +341,7 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
 
 
 def mark_other(axes: Axes, label: str, seconds: float | None, value: float) -> None:
-    """A cross where another system ended, or a line where its time is not known."""
+    """Mark another system by a cross, or by a line if its time is not known."""
     if seconds is not None:
         axes.plot(seconds, value, "x", color="0.2", ms=7)
         axes.annotate(
@@ -357,7 +357,7 @@ def mark_other(axes: Axes, label: str, seconds: float | None, value: float) -> N
 
 
 def crop_low(axes: Axes, finals: Sequence[float]) -> None:
-    """Cut off untrained weights, which would flatten what matters."""
+    """Limit the axis so that untrained weights are cut off."""
     best, worst = max(finals), min(finals)
     axes.set_ylim(worst * 1.15, best * 0.75)
 

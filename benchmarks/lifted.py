@@ -4,10 +4,9 @@
     python benchmarks/lifted.py digits     one of them: digits, process, curvature, queries, rules,
                                            learning
 
-Figures of the other systems were measured on a 2-core machine (Forclift: first-order d-DNNF in
-Scala, log Z alone; WFOMC: cell graphs with exact rationals). Seconds are CPU seconds, for
-whole processes those of the child with its start and imports. `rules` and `learning` read
-LAPIS_DATA (default ../shared/data).
+The other systems were measured on a 2-core machine (Forclift: first-order d-DNNF in Scala, log Z
+only; WFOMC: cell graphs with exact rationals). Seconds are CPU seconds; for whole processes, of the
+child with its start and imports. `rules` and `learning` read LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ def rules() -> None:
 
 
 def declared(path: Path) -> str:
-    """The model without its declarations of empty types."""
+    """Return the model without its declarations of empty types."""
     return "\n".join(x for x in path.read_text().splitlines() if "{}" not in x)
 
 

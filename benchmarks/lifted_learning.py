@@ -1,17 +1,19 @@
-"""Lifted weight learning: the figures of Van den Broeck, Meert and Davis (2013), beside ours.
+"""Lifted weight learning compared with Van den Broeck, Meert and Davis (2013).
+
+The paper is "Lifted generative parameter learning".
 
     python benchmarks/lifted_learning.py [smokers] [scaling] [imdb] [uwcse] [--folds N]
 
-smokers   the example that Forclift ships, five people: Forclift takes 6 to 8 s.
+smokers   the example of Forclift, five people: Forclift takes 6 to 8 s.
 scaling   Figure 2: friends and smokers with 100 to 30,000 people (900 million ground atoms), time
           against people, plotted.
-imdb,     Table 1: log-likelihoods of a held-out fold and of the others, under weights by PSCG
+imdb,     Table 1: log-likelihoods of a held-out fold and of the others, with weights by PSCG
 uwcse     (MC-SAT, 20 iterations), by pseudo-likelihood and by lifted likelihood, which starts at
-          the pseudo-likelihood's weights. The paper's theories were learned by BUSL and MSL and
-          are not published; ours are written by hand (`models/`), so its figures stand beside ours
-          for their size, not to be met. All likelihoods are exact, by lifting; one prior for all.
+          the weights of the pseudo-likelihood. The paper's theories were learned by BUSL and MSL
+          and are not published; ours are written by hand (`models/`), so its figures show the order
+          of magnitude only. All likelihoods are exact, by lifting, with the same prior.
 
-Seconds are of CPU. Data are read from LAPIS_DATA (default ../shared/data).
+Seconds are CPU seconds. Data are read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def run_smokers() -> None:
 
 
 def friends_of(num_people: int) -> lapis.Database:
-    """Five friends each, most of them alike."""
+    """Generate five friends each, most of them with the same habit."""
     import pandas as pd
 
     rng = np.random.default_rng(num_people)
@@ -128,7 +130,7 @@ def draw_scaling(path: Path, seconds: Sequence[float]) -> None:
 
 
 def run_folds(name: str, num_folds: int) -> bool:
-    """Whether lifted weights have the best likelihood of what they were learned from."""
+    """Return whether lifted weights have the largest likelihood of the training data."""
     folder = data_folder(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # predicates that the theory leaves out

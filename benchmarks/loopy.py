@@ -22,7 +22,7 @@ class Propagated(NamedTuple):
 
 
 def propagate(graph: FactorGraph, row: np.ndarray) -> Propagated:
-    """Beliefs given a row of states, negative where nothing is known."""
+    """Return the beliefs given a row of states, which are negative if unknown."""
     size = graph.size
     first = row_starts(size)
     evidence = np.ones(int(first[-1]))
@@ -54,7 +54,7 @@ def _logs(value: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def next_entry(digit, size, scope, begin, end):  # type: ignore[no-untyped-def]
-    """Count the digits of a table's entry one further, the last axis first."""
+    """Increment the digits of a table's entry, the last axis first."""
     axis = end - begin - 1
     while axis >= 0:
         digit[axis] += 1

@@ -1,10 +1,9 @@
-"""Most likely worlds: friends and smokers, Tuffy's samples, MaxSAT files, against what is known.
+"""Most likely worlds: friends and smokers, Tuffy's samples, MaxSAT files with known optima.
 
     python benchmarks/map.py [smokers] [tuffy] [wcnf] [search]
 
-Reads `tuffy-samples` and `wcnf` from LAPIS_DATA (default ../shared/data). Each task runs in a
-process of its own, after one small task that loads the kernels; `seconds` is that process from
-its start, imports included (`warm`: the compiled kernels are on disk).
+Reads `tuffy-samples` and `wcnf` from LAPIS_DATA. Each task runs in its own process, after a small
+task that loads the kernels. `seconds` is the time of that process from its start, with imports.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TUFFY = {"class": ("category", "Tuffy: cost 361.56 in 24 s"), "cse": ("advisedBy
 
 
 def smokers_data(people: int, seed: int) -> str:
-    """Five random friends each; a fifth of the people observed, a half of those smoke."""
+    """Generate five random friends each; a fifth of the people observed, half of them smokers."""
     import numpy as np
 
     rng = np.random.default_rng(seed)

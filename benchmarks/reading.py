@@ -1,10 +1,10 @@
-"""Reading 1,000,000 facts over 200,000 constants: time and memory for each format; and models of
-tens of thousands of formulas: how many are read, and grounded, in a second of processor time.
+"""Time and memory of reading a million facts in each format, and of reading large models.
 
-Each file is read in a fresh process. The time is that of `Database.read` alone, first use
-included; the memory is the peak of the whole process. The targets are 4 s and 600 MB for `.db`,
-1 s for Parquet, and 20,000 formulas a second. Models are Bayesian networks of `LAPIS_DATA` as
-rules, a formula for each entry of a table, and random clauses over 2,000 propositions.
+The facts are over 200,000 constants. Each file is read in a fresh process. The time is that of
+`Database.read`, first use included; the memory is the peak of the process. The targets are 4 s and
+600 MB for `.db`, 1 s for Parquet, and 20,000 formulas per second of CPU time. The models are
+Bayesian networks of `LAPIS_DATA` as rules, one formula for each table entry, and random clauses
+over 2,000 propositions.
 
     python benchmarks/reading.py [--facts N] [--constants N]
 """
@@ -40,7 +40,7 @@ print(json.dumps({"seconds": seconds, "cpu": cpu, "megabytes": peak, "facts": fa
 
 
 def generate(folder: Path, num_facts: int, num_constants: int) -> dict[str, Path]:
-    """The same friendships in every format."""
+    """Write the same friendships in every format."""
     import duckdb
 
     pairs = np.random.default_rng(0).integers(0, num_constants, (num_facts, 2))
@@ -88,7 +88,7 @@ print(json.dumps({"formulas": len(model.rules), "read": read - start, "ground": 
 
 
 def bayesian_network(path: Path, most: int = 30_000) -> str:
-    """A network in BIF as rules: log p, and the values of a node and its parents."""
+    """Convert a network in BIF to rules: log p, and the values of a node and its parents."""
     text = gzip.decompress(path.read_bytes()).decode()
     kinds = r"variable\s+(\S+)\s*\{\s*type\s+discrete\s*\[\s*\d+\s*\]\s*\{([^}]*)\}"
     tables = r"probability\s*\(\s*(\S+)\s*(?:\|\s*([^)]*))?\)\s*\{([^}]*)\}"

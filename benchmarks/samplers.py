@@ -1,10 +1,10 @@
 """Samplers on friends and smokers: kernel speed, MC-SAT time, time to a given error, and bias.
 
     python benchmarks/samplers.py            everything (some minutes)
-    python benchmarks/samplers.py --quick    smaller networks, to see that it runs
+    python benchmarks/samplers.py --quick    smaller networks, as a test
 
-Figures of other systems are those of Alchemy 2 on a machine of the same kind. Times are warm:
-kernels are compiled before the clock starts, and what compiling took is printed by itself.
+Alchemy 2 was measured on a similar machine. Kernels are compiled before the clock starts; the time
+of compilation is printed separately.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ RULES = "1.5 Smokes(x) => Cancer(x)\n1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)\n
 
 
 def friends_open(people: int) -> Network:
-    """Nothing is known: people² + 2·people atoms."""
+    """Build a network without evidence: people² + 2·people atoms."""
     text = f"person = {{1,...,{people}}}\nSmokes(person)\nCancer(person)\nFriends(person,person)\n"
     model = lapis.parse(text + RULES)
     return ground(build_problem(model, lapis.Database({}, {}), ["Smokes", "Cancer", "Friends"]))
 
 
 def friends_known(people: int, seed: int) -> Network:
-    """Five friends each, a fifth of Smokes observed, half of those true."""
+    """Build a network with five friends each, a fifth of Smokes observed, half of those true."""
     rng = np.random.default_rng(seed)
     facts = [
         f"Friends(P{person},P{friend})"
@@ -70,7 +70,7 @@ def compile_kernels() -> None:
 
 
 def kernel_speed(people: int) -> None:
-    """Atom updates a second of one chain on one core."""
+    """Print atom updates per second of one chain on one core."""
     network = friends_open(people)
     sampler = Gibbs()
     plan = sampler.prepare(network)
@@ -98,7 +98,7 @@ def mcsat_time(people: int) -> None:
 
 
 def quality(result: SampleResult) -> str:
-    """How far the chains are to be trusted by their own word."""
+    """Describe the diagnostics of the chains."""
     return (
         f"worst R-hat {result.worst_rhat:.2f}, ESS {result.worst_ess:.0f}, "
         f"standard error {result.worst_stderr:.4f}"
@@ -106,7 +106,7 @@ def quality(result: SampleResult) -> str:
 
 
 def time_to_error(people: int, seeds: int) -> None:
-    """Mean and largest error against a long run of tempering from another seed."""
+    """Print the mean and the largest error against a long run of tempering with another seed."""
     for seed in range(seeds):
         network = friends_known(people, seed)
         reference = run_chains(network, Tempering(), precision=0.002, max_samples=20_000, seed=99)
@@ -140,7 +140,7 @@ def print_error(network: Network, sampler: Sampler[Any, Any], reference: np.ndar
 
 
 def bias(people: int, samples: int) -> None:
-    """MC-SAT against exact answers, with and without jumps to SampleSAT's first solution."""
+    """Compare MC-SAT with exact answers, with and without jumps to SampleSAT's first solution."""
     network = friends_known(people, 1)
     exact = enumerate_worlds(network).marginal
     print(f"  n={people}, {samples:,} samples, mean error (Alchemy MC-SAT 0.17, any sample size)")

@@ -1,14 +1,15 @@
-"""Friends and smokers from a thousand to a million people: time by phase, memory, what is proven.
+"""Friends and smokers from a thousand to a million people: time by phase, memory, proven
+optimality.
 
     python benchmarks/scale.py [map] [infer] [--people 1000 10000 100000 1000000] [--friends 5 10]
     python benchmarks/scale.py open [--people 1000 2000 3000] [--friends 5]
 
-Each person has 5 or 10 friends, drawn with replacement; Smokes is known for a random fifth of the
-people and true for a half of those; asked are Smokes and Cancer. The rows `open` ask for Friends
-too: only the friendships in the data are known, the other n² are not. Each row is a process of
-its own with compiled kernels on disk, from its start: imports, reading the facts as text, binding
-them to the model, grounding, solving, and the answer as JSON in a file. Seconds are of processor
-time, which other work on the machine does not change much; `wall` is the clock, `GB` peak memory.
+Each person has 5 or 10 friends, drawn with replacement. Smokes is known for a random fifth of the
+people and true for half of those. Smokes and Cancer are queried. The rows `open` query Friends too:
+only the friendships in the data are known. Each row is a process with compiled kernels on disk,
+measured from its start: imports, reading the facts as text, binding, grounding, solving, and
+writing the answer as JSON. Seconds are CPU seconds, which depend little on other work of the
+machine; `wall` is the clock, `GB` peak memory.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ BEFORE = {  # half, people, friends: before minimum cuts, cluster moves and pilo
 
 
 def write_facts(path: Path, people: int, friends: int, seed: int = 0) -> None:
-    """The data of one row, a fact a line."""
+    """Write the data of one row, one fact per line."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -64,7 +65,7 @@ def write_facts(path: Path, people: int, friends: int, seed: int = 0) -> None:
 
 
 class Phases:
-    """Processor seconds between one mark and the next."""
+    """CPU seconds between successive marks."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -81,7 +82,7 @@ class Phases:
 
 
 def prepare(data: Path, opened: Sequence[str] = ()) -> tuple[Phases, World, Network]:
-    """The ground network of a file of facts, as `lapis.map` and `lapis.infer` come to it."""
+    """Return the ground network of a file of facts, as `lapis.map` and `lapis.infer` build it."""
     import lapis
     from inference import MODEL, QUERY
     from lapis.grounding.bottom_up import ground
@@ -98,7 +99,7 @@ def prepare(data: Path, opened: Sequence[str] = ()) -> tuple[Phases, World, Netw
 
 
 def run_map(data: Path, people: int, friends: int) -> None:
-    """The most likely world, stage by stage."""
+    """Find a most likely world, stage by stage."""
     from lapis.cli.render import json_pieces
     from lapis.inference.map.solver import broken_weight, most_likely_world
     from lapis.inference.marginals import InferenceOptions
@@ -116,12 +117,12 @@ def run_map(data: Path, people: int, friends: int) -> None:
 
 
 def run_open(data: Path, people: int, friends: int) -> None:
-    """Marginals with Friends open."""
+    """Infer marginals with Friends open."""
     run_infer(data, people, friends, ["Friends"])
 
 
 def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ()) -> None:
-    """Marginals to a standard error of 0.01 by `auto`, stage by stage."""
+    """Infer marginals to a standard error of 0.01 by `auto`, stage by stage."""
     from lapis.cli.render import json_pieces
     from lapis.inference.marginals import InferenceOptions
     from lapis.inference.solve import infer_network
@@ -151,7 +152,7 @@ def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ())
 
 
 def run_row(half: str, people: int, friends: int, folder: Path) -> None:
-    """One row in a process of its own, with the clock of the whole."""
+    """Run one row in its own process, with its wall time."""
     data = folder / f"{people}-{friends}.db"
     if not data.exists():
         write_facts(data, people, friends)

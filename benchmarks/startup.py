@@ -1,12 +1,12 @@
-"""How long a start takes: the first job of an installation, and the smallest jobs of any.
+"""Start-up time: the first job of an installation, and the smallest jobs.
 
     python benchmarks/startup.py [cold] [warm] [--people 1000] [--friends 10] [--runs 3]
 
-Cold is `lapis infer` and `lapis map` on friends and smokers (data as in `scale.py`) with an empty
-cache: seconds by the clock, processor seconds of all processes, and of each process what its
-kernels took to compile, without the kernels that they call. A second run follows with
-what the first one kept. Warm is a model of eight people and `--help`, the best of some runs. On
-a busy machine processor seconds mean more than the clock.
+`cold` is `lapis infer` and `lapis map` on friends and smokers (data as in `scale.py`) with an empty
+cache: wall seconds, CPU seconds of all processes, and for each process the compile times of its
+kernels, without the kernels that they call. A second run uses the cache of the first one. `warm` is
+a model of eight people and `--help`, the best of some runs. On a busy machine CPU seconds are more
+reliable than wall seconds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def tell():
 
 
 def run(words: Sequence[str], folder: Path, traced: bool = False) -> tuple[float, float]:
-    """Seconds by the clock and of processors, of `lapis` and the processes that it starts."""
+    """Return wall and CPU seconds of `lapis` and the processes that it starts."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kernels")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if traced:
@@ -109,7 +109,7 @@ def show_cold(people: int, friends: int) -> None:
 
 
 def write_job(command: str, folder: Path, people: int, friends: int) -> list[str]:
-    """The words of a job on files in the folder."""
+    """Return the arguments of a job on files in the folder."""
     from inference import MODEL
 
     model, data = folder / "m.mln", folder / "d.db"
@@ -119,7 +119,7 @@ def write_job(command: str, folder: Path, people: int, friends: int) -> list[str
 
 
 def show_kernels(folder: Path) -> None:
-    """Processes and the kernels that they compiled, the dearest first."""
+    """Print processes and the kernels that they compiled, the slowest first."""
     for path in sorted(folder.iterdir()):
         (process, used), *rows = (line.split("\t") for line in path.read_text().splitlines())
         kernels = sorted(((float(seconds), name) for name, seconds in rows), reverse=True)

@@ -1,31 +1,32 @@
-"""Rules learned from data: table 2 of the paper on hypergraph lifting, with its protocol.
+"""Rules learned from data: Table 2 of the paper on hypergraph lifting, with its protocol.
+
+The paper is Kok and Domingos, "Learning Markov logic network structure via hypergraph lifting",
+ICML 2009.
 
     python benchmarks/structure_learning.py [imdb uwcse cora kinships nations umls]
                                             [--systems lhl,lapis,…] [--folds 1,5] [--out FOLDER]
                                             [--checkpoints FOLDER] [--seconds N]
                                             [--inference exact|gibbs]
 
-Rules are learned on all folds but one. In the fold left out the atoms of each predicate in turn are
-predicted from all others (Actor and Director together, Student and Professor together; in Cora the
-four Same predicates), and CLL and AUC-PR are of all these atoms together; the table gives their
-means over folds and standard deviations. The predicates that say that two constants are the same
-are left out of IMDB and UW-CSE. kinships, nations and umls have no folds: rules are learned from
-their training facts, and for each predicate the atoms that these do not state are predicted, with
-the held-out facts as the truth.
+Rules are learned on all folds except one. In the held-out fold the atoms of each predicate in turn
+are predicted from all others (Actor and Director together, Student and Professor together; in Cora
+the four Same predicates). CLL and AUC-PR are over all these atoms; the table gives means over folds
+and standard deviations. Predicates of equality of constants are removed from IMDB and UW-CSE.
+kinships, nations and umls have no folds: rules are learned from the training facts. For each
+predicate the atoms that are not training facts are predicted, with the held-out facts as the truth.
+These data have many dense relations, so our learner gets two literals there instead of three.
 
-Their relations are many and dense: our own learner is given two literals there, not three.
+The LHL systems have the paper's parameters. FindPaths has limits only on the ground hypergraph
+(LHL-FindPaths), where the paper's took 4 hours on IMDB. BUSL is run with and without dangling
+variables, as in the paper, which reports the better of the two. Probabilities are exact if that is
+possible, otherwise by Gibbs sampling, on the ground network or, if a rule is too large to ground,
+by counts. The line of a predicate gives the method and the reason. `--inference gibbs` samples
+everything, as the paper did: a million samples, here at most 20 seconds, of ten chains (Alchemy's
+default). A line says if the chains disagree.
 
-The LHL systems have the paper's parameters, and FindPaths has no limits but on the ground
-hypergraph (LHL-FindPaths), where the paper's took 4 hours on IMDB. BUSL is run as it is and
-without dangling variables, as in the paper, which reports the better of the two. Probabilities are
-exact where that fits, else by Gibbs sampling, on the ground network or, if a rule is too large to
-ground, by counts; the line of a predicate says which, and why. `--inference gibbs` samples
-everything, as the paper did: a million samples, here 20 seconds at most, of ten chains (Alchemy's
-default). Lines say if the chains do not agree.
-
-With `--out` the twenty heaviest rules of each data set are written there. With `--checkpoints` a
-search is kept in this folder, and taken up again by the next run; `--seconds` ends it (a star marks
-rules so far). Seconds are of CPU. Data are read from LAPIS_DATA (default ../shared/data).
+With `--out` the twenty heaviest rules of each data set are written. With `--checkpoints` a search
+is saved to a folder and resumed by the next run. `--seconds` ends it (a star marks such rules).
+Seconds are CPU seconds. Data are read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ PAPER_SAMPLING = InferenceOptions(
 
 
 class DataSet(NamedTuple):
-    """Where the facts are, and what is predicted together."""
+    """The files of the facts, and the groups of predicates that are predicted together."""
 
     folder: str
     model: str
@@ -130,7 +131,7 @@ PAPER = {
 
 
 class Outcome(NamedTuple):
-    """Of one fold."""
+    """The results of one fold."""
 
     auc: float
     cll: float
@@ -165,7 +166,7 @@ def judge(
     asked: Sequence[tuple[str, ...]],
     inference: str,
 ) -> tuple[float, float, int]:
-    """CLL and AUC of all atoms asked, and how many groups were sampled."""
+    """Return CLL and AUC of all predicted atoms, and the number of sampled groups."""
     parts: list[Predictions] = []
     sampled = 0
     hidden = [name for name in found.model.predicates if name not in model.predicates]
@@ -190,7 +191,7 @@ def judge(
 
 
 def predict(example: Example, inference: str) -> tuple[WorldPrediction, str]:
-    """By the first method that fits, and why the ones before it do not."""
+    """Predict by the first possible method; also return why earlier methods are not possible."""
     ways = [
         ("exact", InferenceOptions(max_memory=MEMORY)),
         ("gibbs", InferenceOptions(time_limit=SECONDS, max_memory=MEMORY)),
@@ -211,13 +212,13 @@ def predict(example: Example, inference: str) -> tuple[WorldPrediction, str]:
 
 
 def options_of(name: str, system: str) -> dict[str, Any]:
-    """A variant's own options are above those of the data set."""
+    """Return the options of a system, which override those of the data set."""
     own = {"lapis": OWN, "lhl": LHL, "busl": BUSL}.get(SYSTEMS[system]["method"], {}).get(name, {})
     return SYSTEMS[system] | own if system == "lapis" else own | SYSTEMS[system]
 
 
 class Limits(NamedTuple):
-    """Of a search, and how probabilities are computed."""
+    """The limits of a search, and the method of inference."""
 
     folder: Path | None  # of checkpoints
     seconds: float | None
@@ -226,7 +227,7 @@ class Limits(NamedTuple):
     def learn(
         self, name: str, system: str, model: lapis.Model, train: Sequence[lapis.Database]
     ) -> tuple[LearnedRules, float]:
-        """The rules, and seconds of CPU."""
+        """Return the rules and the CPU seconds."""
         begin = time.process_time()
         found = lapis.learn_structure(
             model, train, jobs=1, time_limit=self.seconds,
@@ -252,7 +253,7 @@ def run_folds(name: str, system: str, chosen: Sequence[int], limits: Limits) -> 
 
 
 def run_held_out(name: str, system: str, limits: Limits) -> list[Outcome]:
-    """Atoms that the training facts do not state; the held-out facts are the truth."""
+    """Predict the atoms that are not training facts; the held-out facts are the truth."""
     model, (train, valid, test) = read_set(name)
     found, seconds = limits.learn(name, system, model, [train])
     held = true_atoms(model, valid) | true_atoms(model, test)
@@ -305,7 +306,7 @@ def show(name: str, system: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def write_strongest(folder: Path, name: str, system: str, outcome: Outcome) -> None:
-    """The twenty heaviest rules, learned from all but the first fold asked for."""
+    """Write the twenty heaviest rules, learned from all folds except the first chosen one."""
     found = outcome.found
     rules = [rule for rule in found.rules if rule.gain is not None][:20]
     number = sum(rule.gain is not None for rule in found.rules)

@@ -1,21 +1,21 @@
-"""Crowds of friends: exact by counting and lifting where chains of samples take minutes.
+"""Complete graphs of friends: exact by counting and lifting where sampling takes minutes.
 
     python benchmarks/symmetry.py [--quick]
 
-People who are all friends of each other, `w Friends(x, y) ^ Smokes(x) => Smokes(y)` and
-`1.5 Smokes(x) => Cancer(x)`: 60, 300 and 2,000 of them (4 million ground clauses), weights from
-0.01 to 1, nobody's habits known or a tenth of the people known smokers. `auto` must be exact within
-3 s of CPU each.
+All people are friends of each other, with `w Friends(x, y) ^ Smokes(x) => Smokes(y)` and
+`1.5 Smokes(x) => Cancer(x)`: 60, 300 and 2,000 people (4 million ground clauses), weights from 0.01
+to 1, without evidence or with a tenth of the people known smokers. `auto` must be exact within 3 s
+of CPU each.
 
-The second table breaks the symmetry for a tenth of the people, at random, and shows `auto` beside
-what it would do without symmetry: sampling, stopped after 20 s (its largest error against the exact
-answer, where there is one).
+The second table breaks the symmetry for a random tenth of the people. It compares `auto` with
+`auto` without symmetry: sampling, stopped after 20 s (its largest error against the exact answer,
+if there is one).
 
-    facts     of a tenth it is known whether they smoke or have cancer
-    feuds     a tenth are not all friends of each other: each pair is with probability one half
-    opinions  a tenth have each their own evidence, as an unsure observer gives it
+    facts     for a tenth, Smokes or Cancer is known
+    feuds     a tenth are not all friends of each other: each pair is with probability 1/2
+    opinions  a tenth have different soft evidence
 
-Exits with 1 where the limit is missed.
+The exit code is 1 if the limit is missed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def run_broken(sizes: tuple[int, ...]) -> None:
 
 
 def infer_sampled(data: lapis.Database, soft: dict[str, float]) -> tuple[lapis.Answer, float]:
-    """What `auto` does without looking for symmetry."""
+    """Run `auto` without symmetry."""
     with (
         mock.patch("lapis.inference.symmetry.by_counts.plan_counts", return_value=None),
         mock.patch("lapis.inference.solve.solve_problem", return_value=None),

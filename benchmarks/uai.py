@@ -1,14 +1,14 @@
-"""Partition functions of the UAI 2014 competition: exactly where it can be, else estimated.
+"""Partition functions of the UAI 2014 competition: exact if possible, otherwise estimated.
 
-    python benchmarks/uai.py LOG [SECONDS] [NAME...]   go on where LOG ends, for so many seconds
-    python benchmarks/uai.py table LOG                 benchmarks/results/uai_pr.md from it
+    python benchmarks/uai.py LOG [SECONDS] [NAME...]   continue after the end of LOG
+    python benchmarks/uai.py table LOG                 write benchmarks/results/uai_pr.md
 
-Every problem of LAPIS_DATA/uai2014/PR is read with its evidence and gets an order of elimination;
-cheap ones come first. Then: a circuit, where its tables are small or search finds one; elimination
-in numbers, within 4 GB; counting by search, where tables only say what is possible; and for what is
-too wide for all of them the estimates of AC² (by particles, where tables have zeros) and of loopy
-belief propagation (the Bethe free energy), beside the published value. The log has a line of JSON
-for each problem, so a run can be cut into parts. Seconds are CPU time of this process.
+Every problem of LAPIS_DATA/uai2014/PR is read with its evidence and gets an elimination order;
+cheap ones are solved first. Methods in order: a circuit, if its tables are small or search finds
+one; numeric elimination, within 4 GB; counting by search, if all tables are 0/1; otherwise the
+estimates of AC² (by particles, if tables have zeros) and of loopy belief propagation (the Bethe
+free energy), next to the published value. The log has one line of JSON for each problem, so a run
+can be divided. Seconds are CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run(log: Path, deadline: float, chosen: list[str]) -> None:
-    """Go through what the log does not have, the narrowest first."""
+    """Process the problems that are not in the log, the narrowest first."""
     done = {row["name"] for row in read_log(log)}
     names = [path.name.removesuffix(".uai.gz") for path in FOLDER.glob("*.uai.gz")]
     names = [name for name in chosen or names if name not in done]
@@ -80,7 +80,7 @@ def run(log: Path, deadline: float, chosen: list[str]) -> None:
 
 
 def read_problem(name: str) -> tuple[FactorGraph, dict[int, int], float]:
-    """The product of tables, the evidence, and the published log10 Z."""
+    """Return the product of tables, the evidence, and the published log10 Z."""
     graph = read_factors(FOLDER / f"{name}.uai.gz")
     evidence = read_evidence(FOLDER / f"{name}.uai.evid", graph)
     published = float((FOLDER / f"{name}.uai.PR").read_text().split()[-1])
@@ -88,7 +88,7 @@ def read_problem(name: str) -> tuple[FactorGraph, dict[int, int], float]:
 
 
 def estimate_entries(graph: FactorGraph) -> float:
-    """Entries of all tables of elimination; 0 where a variable has no possible state."""
+    """Return the entries of all tables of elimination; 0 if a variable has no possible state."""
     consistent = make_consistent(graph)
     if consistent is None:
         return 0.0
@@ -140,7 +140,7 @@ def by_numbers(graph: FactorGraph) -> dict[str, Any]:
 
 
 def is_clausal(graph: FactorGraph) -> bool:
-    """Whether tables only say what is possible."""
+    """Return whether all entries of the tables are 0 or 1."""
     return all(
         len(np.unique(graph.table(factor)[graph.table(factor) > -np.inf])) <= 1
         for factor in range(graph.num_factors)
@@ -175,7 +175,7 @@ def by_approximation(graph: FactorGraph, evidence: dict[int, int]) -> dict[str, 
 
 
 def by_particles(graph: FactorGraph) -> dict[str, Any]:
-    """What AC² with parameters P says of log Z; its circuit has no part in that."""
+    """Estimate log Z by AC² with parameters P, without its circuit."""
     begin = time.process_time()
     found = sample_particles(graph, 0)
     if found is None:
@@ -191,7 +191,7 @@ def by_particles(graph: FactorGraph) -> dict[str, Any]:
 
 
 def by_propagation(graph: FactorGraph) -> dict[str, Any]:
-    """The Bethe free energy; it has converged or passed its number of passes in far less time."""
+    """Return the Bethe free energy of loopy belief propagation."""
     begin = time.process_time()
     nothing = np.full(graph.num_variables, -1, np.int32)
     found = propagate(graph, nothing)
@@ -203,14 +203,14 @@ def by_propagation(graph: FactorGraph) -> dict[str, Any]:
 
 
 def read_log(log: Path) -> list[dict[str, Any]]:
-    """The last line of each problem."""
+    """Return the last line of each problem."""
     lines = log.read_text().splitlines() if log.exists() else []
     rows = {row["name"]: row for row in map(json.loads, lines)}
     return list(rows.values())
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Write the table, whole."""
+    """Write the table."""
     rows = sorted(rows, key=lambda row: (row["name"].rstrip("0123456789"), row["name"]))
     exact = [row for row in rows if "found" in row]
     others = [row for row in rows if "found" not in row]

@@ -1,20 +1,24 @@
-"""Discriminative learning on UW-CSE: advisedBy given the rest, all algorithms of thesis chapter 4.
+"""Discriminative learning on UW-CSE: advisedBy given the rest, by all algorithms of thesis chapter
+4.
+
+The thesis is Lowd, "Efficient learning and inference in rich statistical representations".
 
     python benchmarks/uwcse.py [--quick] [--out FOLDER]
 
-The five areas are the folds: weights are learned on four and judged on the fifth. Voted perceptron
-takes the most likely state, the others five samples of MC-SAT an iteration. L-BFGS climbs the
-pseudo-likelihood and the exact likelihood as references. (An exact evaluation takes 27 ms by counts
-of exchangeable advisors; it took 8 s while each student's 18 possible advisors were one table.)
+The five areas are the folds: weights are learned on four and evaluated on the fifth. Voted
+perceptron uses the most likely state, the others five samples of MC-SAT per iteration. L-BFGS
+maximises the pseudo-likelihood and the exact likelihood for reference. (An exact evaluation takes
+27 ms by counts of exchangeable advisors, and took 8 s with one table for each student's 18 possible
+advisors.)
 
-No learner is given a rate: CD finds its own on the way, VP's weights get the length of greatest
-likelihood. (Rates chosen as the thesis does, the best of 3·10^k and 10^k for graphics held out, are
-0.001 for VP, 0.003 for CD, 0.1 and 0.3 per weight: CLL -0.027, -0.032, -0.025, -0.029 on ai.) The
-rules were settled with all areas in view, ai among them: a rule that professors without
-publications do not advise was left out because it fails there.
+No learner is given a rate: CD finds its own during learning, and the weights of VP are scaled to
+the length of greatest likelihood. (Rates chosen as in the thesis, the best of 3·10^k and 10^k with
+graphics held out, are 0.001 for VP, 0.003 for CD, 0.1 and 0.3 per weight: CLL -0.027, -0.032,
+-0.025, -0.029 on ai.) The rules were written with all areas available, also ai: a rule that
+professors without publications do not advise was left out because it is false there.
 
-Beside our figures stand those of Alchemy 2 for ai held out, with ten rules, on a machine of the
-same kind: 100 iterations each. Data are read from LAPIS_DATA (default ../shared/data).
+Alchemy 2 was run for ai held out, with ten rules and 100 iterations, on a similar machine. Data are
+read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -63,7 +67,7 @@ ALCHEMY = {  # ai held out
 
 
 def run_area(area: str, learners: Sequence[Learner], num_samples: int) -> list[Run]:
-    """All learners with one area held out."""
+    """Run all learners with one area held out."""
     folder = data_folder("uwcse")
     worlds = [lapis.Database.read(folder / f"{name}.db") for name in AREAS]
     fold = prepare(Task(lapis.read(MODELS / "uwcse.mln"), worlds, ["advisedBy"], AREAS.index(area)))
@@ -90,7 +94,7 @@ def row(run: Run, area: str) -> str:
 
 
 def print_summary(runs: Sequence[Run], learners: Sequence[Learner]) -> None:
-    """Means over the areas, and when each learner passed the best CLL of VP."""
+    """Print means over the areas, and the time at which each learner passed the best CLL of VP."""
     print("\nmean of the areas     CLL    AUC  seconds  seconds to VP's best CLL (VP's own)")
     voted = {run.test: run for run in runs if run.learner.name == "VP"}
     for learner in learners:

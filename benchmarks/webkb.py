@@ -2,19 +2,19 @@
 
     python benchmarks/webkb.py [--quick] [--out FOLDER]
 
-The model is that of thesis section 4.3.1: a weight for each word and class, present and absent,
-and for each pair of classes of linked pages; and, beyond the thesis, for each pair of classes
-of one page. The data has 774 words and 7 classes. One university is held out, the others are
-learned from. Each class is a predicate there; here it is a constant, so that `+c` ranges over
-classes. Links are kept once, without their texts.
+The model is that of section 4.3.1 of Lowd's thesis: a weight for each word and class, present and
+absent, and for each pair of classes of linked pages; in addition, for each pair of classes of one
+page. The data has 774 words and 7 classes. One university is held out. In the data each class is a
+predicate; here it is a constant, so that `+c` ranges over classes. Duplicate links are merged, and
+their texts are dropped.
 
-Expected counts are those of five Gibbs sweeps an iteration, the sampler that learning chooses
-by itself for soft clauses of two atoms. Logistic regression on the words alone (the same model
-without its last two rules, by L-BFGS) is run beside. Prior widths, 0.2 for words and 2 for the
-rest, come from preliminary runs with cornell held out.
+Expected counts are estimated by five Gibbs sweeps per iteration, the sampler that learning selects
+for soft clauses of two atoms. Logistic regression on the words (the same model without its last two
+rules, by L-BFGS) is run for comparison. Prior widths, 0.2 for words and 2 for the rest, are from
+preliminary runs with cornell held out.
 
-The thesis gives no figures, only curves over ten hours; Alchemy 2 was measured with 100 words and
-756 weights on a machine of the same kind. Data are read from LAPIS_DATA (default ../shared/data).
+The thesis gives no figures, only curves over ten hours. Alchemy 2 was measured with 100 words and
+756 weights on a similar machine. Data are read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOGISTIC_NOTE = "logistic regression, 100 words"
 
 
 def read_university(name: str) -> lapis.Database:
-    """The pages of one university, their classes as constants, their links once each."""
+    """Read the pages of one university, with classes as constants and links without duplicates."""
     tables = lapis.Database.read(data_folder("webkb") / f"{name}.db.gz").to_frames()
     classes = [
         pandas.DataFrame({"page": tables[name].iloc[:, 0], "class": name})
@@ -80,7 +80,7 @@ def width(rule: Rule) -> float:
 
 
 def run_university(name: str, learners: Sequence[Learner], num_samples: int) -> list[Run]:
-    """The learners with one university held out."""
+    """Run the learners with one university held out."""
     worlds = [read_university(university) for university in UNIVERSITIES]
     model = lapis.read(MODELS / "webkb.mln")
     runs = []

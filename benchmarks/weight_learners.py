@@ -1,21 +1,20 @@
-"""The learners of thesis chapter 4 with their own defaults: how near each comes to the maximum.
+"""The learners of chapter 4 of Lowd's thesis with default options: distance to the maximum.
 
     python benchmarks/weight_learners.py [--data smokers,uwcse,imdb] [--learners cd,cd-pw]
         [--expectation mcsat] [--seeds 1]
 
-Every learner runs as `lapis learn` runs it, with no option but its name. Expected counts are exact
-on all three data sets; `--expectation mcsat` samples them, as the thesis does. The figure is the
+Every learner runs as in `lapis learn`, with only its name given. Expected counts are exact on all
+three data sets; `--expectation mcsat` samples them, as the thesis does. The figure is the
 conditional log-likelihood of the training data plus the log-prior, divided by the number of query
-atoms: exact at the learned weights, beside the greatest that exists (L-BFGS on the exact
-likelihood). VP and VP-PW climb another function (the score of the data less that of the most likely
-world), so the maximum is not theirs to reach; the column says what their weights are worth.
+atoms: exact at the learned weights, next to the maximum (L-BFGS on the exact likelihood). VP and
+VP-PW maximise another function (the score of the data minus that of the most likely world), so they
+need not reach this maximum.
 
     smokers   the example of the package: Smokes and Cancer given Friends
     uwcse     advisedBy given the rest, five areas (benchmarks/models/uwcse.mln)
     imdb      workedUnder given the rest, five folds (benchmarks/models/imdb.mln)
 
-Seconds are those of the processor, grounding and standard errors included. Data are read from
-LAPIS_DATA (default ../shared/data).
+Seconds are CPU seconds, with grounding and standard errors. Data are read from LAPIS_DATA.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def read_data(name: str) -> DataSet:
 
 
 def exact_posterior(data: DataSet) -> tuple[PenalizedObjective, int]:
-    """The exact objective that all are judged by, and the number of query atoms."""
+    """Return the exact objective for all learners, and the number of query atoms."""
     examples = build_examples(data.model, data.worlds, data.query)
     parameters = share_parameters(data.model, [example.free for example in examples])
     objective = conditional_objective(examples, parameters, expectation="exact")
@@ -75,7 +74,7 @@ def exact_posterior(data: DataSet) -> tuple[PenalizedObjective, int]:
 def learn(
     data: DataSet, learner: str, seed: int, expectation: str = "auto"
 ) -> tuple[lapis.Fit, float]:
-    """The fit and its processor seconds."""
+    """Return the fit and its CPU seconds."""
     began = time.process_time()
     fit = lapis.learn(
         data.model, data.worlds, data.query, optimizer=learner, prior=f"gaussian:{WIDTH:g}",

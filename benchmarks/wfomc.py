@@ -1,10 +1,11 @@
-"""Counting by cells: published problems, numbers of structures, and friends and smokers.
+"""Weighted first-order model counting by cells: published problems, structures, friends and
+smokers.
 
     python benchmarks/wfomc.py            every table
     python benchmarks/wfomc.py math       one of them: math, files, structures, smokers
 
-The problem files are read from LAPIS_DATA (wfomc/). Times are CPU seconds of one run, reading
-included; a file that takes more than LIMIT seconds counts as not solved.
+The problem files are read from LAPIS_DATA (wfomc/). Seconds are CPU seconds of one run, reading
+included. A file that takes more than LIMIT seconds is not solved.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def files() -> None:
 
 
 def structures() -> None:
-    """exact numbers of structures on n elements: their digits, and seconds."""
+    """exact numbers of structures on n elements: digits, and seconds."""
     sizes = (10, 30, 60, 100)
     print(f"{'':34}" + "".join(f"{f'n={n}':>18}" for n in sizes))
     for name, text in STRUCTURES.items():
@@ -150,7 +151,7 @@ def smokers() -> None:
 def solve(
     model: Path | lapis.Model, sizes: dict[str, int] | None = None
 ) -> tuple[Lifted | str, float]:
-    """The result, or why there is none, and CPU seconds."""
+    """Return the result, or the reason why there is none, and CPU seconds."""
     start = time.process_time()
     found: Lifted | str
     try:
@@ -168,7 +169,7 @@ def solve(
 
 
 def reason_of(message: str) -> str:
-    """Without the formula that it is about."""
+    """Return a message without the formula at its start."""
     return message.rpartition("' ")[2] if message.startswith("'") else message
 
 

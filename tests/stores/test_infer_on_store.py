@@ -153,7 +153,7 @@ def test_options_that_an_engine_does_not_read_are_refused(tmp_path: Path) -> Non
     with pytest.raises(LapisError, match="method 'count-gibbs' works on a whole model"):
         lapis.infer(model, query="P", engine="duckdb", method="count-gibbs", ibound=2)
     data = lapis.Database.parse("P(A) Q(B)")
-    with pytest.raises(LapisError, match="which one process asks"):
+    with pytest.raises(LapisError, match="an engine scores clauses in one process"):
         lapis.learn_structure(model, data, engine="duckdb", jobs=2)
     nowhere = f"duckdb:{tmp_path / 'no' / 'kept.duckdb'}"
     with pytest.raises(LapisError, match="cannot be written: no folder"):
