@@ -6,7 +6,7 @@ Each folder lists its own methods; importing this module registers all of them.
 >>> list(methods.methods_of("counts"))
 ['exact', 'ijgp']
 >>> methods.find_method("map", "icm").help
-'greedy ascent from the likeliest literals'
+'iterated conditional modes: each atom at its best given the others'
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Belief propagation: exact on forests, honest elsewhere."""
+"""Test belief propagation: exact on forests, and never claimed to be exact elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 
 def random_forest(seed: int) -> tuple[Network, Enumeration]:
-    """The first drawn from this seed that has a world, and its exact answers."""
+    """Return the first forest of this seed that has a world, and its exact answers."""
     rng = np.random.default_rng(seed)
     while True:
         network = draw_forest(rng)
@@ -31,7 +31,7 @@ def random_forest(seed: int) -> tuple[Network, Enumeration]:
 
 
 def draw_forest(rng: np.random.Generator, hard: float = 0.1) -> Network:
-    """Clauses that each share at most one variable with those before; blocks, definitions."""
+    """Draw clauses that share at most one variable with earlier ones; blocks, definitions."""
     sizes = [int(rng.integers(2, 4)) if rng.random() < 0.4 else 1 for _ in range(6)]
     starts = np.concatenate(([0], np.cumsum(sizes)))
     variables = [list(range(starts[v], starts[v + 1])) for v in range(len(sizes))]
@@ -77,7 +77,7 @@ def test_forests_are_exact(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_messages_are_exact_on_forests_that_do_not_fit(seed: int) -> None:
-    """Without memory for tables the messages themselves answer, and say if one was cut off."""
+    """Without memory for tables, messages answer, and report if one reached the limit."""
     network, _ = random_forest(seed)
     weights = np.random.default_rng(seed).uniform(-1000, 1000, len(network.weights))
     for scaled in (network, network.with_weights(weights)):
@@ -181,7 +181,7 @@ def test_not_converged_is_said() -> None:
 
 
 def test_long_clauses_cost_their_length() -> None:
-    """A disjunction of 2,000 atoms has 2^2000 rows; its answer is known in closed form."""
+    """A disjunction of 2,000 atoms has 2^2000 rows; its answer has a closed form."""
     size = 2_000
     network = make_network(size, [(list(range(1, size + 1)), -1, 1.0)], [1.0])
     found = propagate_beliefs(network)

@@ -1,4 +1,4 @@
-"""No time at all: what is answered is still right, and `auto` still answers what is small."""
+"""Test a time limit near 0: answers are still right, and `auto` still answers small problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strategies import Case, cases
 
 NO_TIME = 1e-9
 MAP_METHODS = list(methods_of("map"))
-# What ends in time has an answer; what has none before it is done, or found no world, says so.
+# Codes of methods that did not end in time, or found no world.
 REFUSALS = ("stopped", "no-feasible-world")
 
 
@@ -47,7 +47,7 @@ s = f(2).
 
 
 def test_cutting_planes_that_end_early_claim_no_world_that_breaks_hard_formulas() -> None:
-    """One of two things cannot be both; the first round lists neither."""
+    """Of two atoms only one may be true; the first round lists neither clause."""
     model = lapis.parse(HARD_AND_IMPOSSIBLE)
     with pytest.raises(lapis.LapisError) as error:
         lapis.map(model, query="f", method="lazy", time_limit=NO_TIME)

@@ -1,4 +1,4 @@
-"""The plan of inference says what then happens, and partial answers are joined as the whole is."""
+"""Test that plans are run as reported, and that joined partial answers equal whole answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from strategies import Case, cases
 GOLDEN = [golden for golden in golden_models() if golden.query and not golden.impossible]
 NAMED = ["exact", "enumerate", "gibbs", "mcsat", "bp", "ais", "circuit", "lifted", "count-gibbs"]
 QUICK = InferenceOptions(max_samples=2_000, precision=0.05, seed=1)
-# A crowd in which everybody differs a little, and a pair of friends.
+# A dense group of atoms with different fields, and a pair of friends.
 CROWD = """Friends(person, person)
 Smokes(person)
 0.3 Friends(x, y) ^ Smokes(x) => Smokes(y)
@@ -58,7 +58,7 @@ def crowd_problem(size: int = 16, *, apart: bool = True) -> Problem:
 
 
 def check_plan(problem: Problem, method: str, options: InferenceOptions) -> Marginals | None:
-    """Carry out what was planned: the solvers that answer are those of the plan."""
+    """Run a plan, and check that only its solvers answer."""
     try:
         plan = plan_inference(problem, method, options)
     except TooLarge:
@@ -82,7 +82,7 @@ def check_plan(problem: Problem, method: str, options: InferenceOptions) -> Marg
 
 
 def check_rows(planned: tuple[PlanRow, ...], done: tuple[PlanRow, ...]) -> None:
-    """Each planned step was carried out or replaced, and only announced solvers answered."""
+    """Check that each planned step was run or replaced, and that only its solvers answered."""
     kept = [row for row in done if not row.revised]
     if not any(row.solvers == ("ground",) and not row.num_atoms for row in planned):
         names = [(row.solvers, row.reason) for row in planned]
@@ -105,7 +105,7 @@ def test_golden_models_are_answered_as_planned(golden: GoldenModel, method: str)
 @given(case=cases())
 @settings(max_examples=20)
 def test_random_models_are_answered_as_planned(max_memory: int | None, case: Case) -> None:
-    """Tiny or not: enumeration is out of the way."""
+    """Enumeration is disabled, so that tiny networks are planned too."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lapis.inference.plan.TINY_ATOMS", -1)
@@ -158,7 +158,7 @@ def test_exact_work_that_gives_up_is_sampled(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts and junction trees both give up; chains have the other half."""
+    """Counts and junction trees both run out of time; chains get the other half."""
     limits: list[float | None] = []
     solve = sample_core
 
@@ -209,7 +209,7 @@ def test_a_refusal_to_ground_is_raised_where_lifting_refuses() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_joined_parts_are_the_whole(seed: int) -> None:
-    """Components in any number of parts: log Z, marginals and counts as of the whole network."""
+    """log Z, marginals and counts of any division into parts equal those of the whole network."""
     rng = np.random.default_rng(seed)
     network = random_network(np.random.default_rng(seed))
     try:
@@ -245,7 +245,7 @@ def answer_of(method: str, network: Network, *, exact: bool, value: float) -> Ma
 
 
 def test_the_method_of_an_atom_survives_every_join() -> None:
-    """A join of joins; counts beside others are called exact, and errors add up as squares."""
+    """Join twice: counts beside others are called exact, and squared errors add up."""
     network = agreement(8, 0.0, 0.1)
     network = network.with_weights(np.array([0.0, 0.1]))
     atoms = np.arange(8)

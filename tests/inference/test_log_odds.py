@@ -1,4 +1,4 @@
-"""Log-odds are exact where inference is, however sure it is."""
+"""Test that log-odds of exact methods are exact, even of nearly certain atoms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_networks(seed: int, size: float) -> None:
 
 @given(cases(), st.sampled_from([1, 30, 300]))
 def test_models(case: Case, times: int) -> None:
-    """From text to log-odds, against the definition."""
+    """Compare log-odds of models in text with the definition."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     rules = tuple(replace(rule, weight=times * (rule.weight or 0.0)) for rule in model.rules)
     model = replace(model, rules=rules)
@@ -59,7 +59,7 @@ def test_models(case: Case, times: int) -> None:
 @pytest.mark.parametrize("weight", [1.0, 40.0, 700.0, -700.0, 5000.0])
 @pytest.mark.parametrize("method", ["enumerate", "exact", "bp", "gibbs"])
 def test_one_chain(method: str, weight: float) -> None:
-    """P, and Q that follows P by twice the weight: a closed form in logarithms."""
+    """P, and Q coupled to P by twice the weight: a closed form in logarithms."""
     network = make_network(2, [([1], 0, 1.0), ([-1, 2], 1, 1.0)], [weight, 2 * weight])
     neither, only_q, only_p, both = 2 * weight, 2 * weight, weight, 3 * weight
     found = infer_network(network, method)

@@ -1,4 +1,4 @@
-"""The methods behind `lapis.infer`: exact ones to 1e-9, samplers within their errors."""
+"""Test the methods of `lapis.infer`: exact ones to 1e-9, samplers within their errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CROWD = " ".join(f"Friends({a},{b})" for a in PEOPLE for b in PEOPLE if a != b)
 
 
 def apart(people: list[str]) -> str:
-    """A little weight of their own, so that nobody can change places with anybody."""
+    """Return a small weight for each atom, so that no two are interchangeable."""
     return "".join(f"{0.001 * (i + 1)} Smokes({name})\n" for i, name in enumerate(people))
 
 
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 
 def test_candidates_fit_the_clauses() -> None:
-    """Units alone are left to Gibbs, pairs may want clusters, hard clauses MC-SAT."""
+    """Units need Gibbs only, pairs may need clusters, hard clauses MC-SAT."""
     units = network_of(SMOKERS, FACTS, ["Cancer"])
     soft = network_of(SMOKERS, FACTS, ["Smokes"])
     strong = network_of(SMOKERS.replace("1.1", "9"), FACTS, ["Smokes"])
@@ -111,7 +111,10 @@ def test_candidates_fit_the_clauses() -> None:
 
 @pytest.mark.parametrize("names", [["gibbs"], ["gibbs", "cluster"]])
 def test_chains_that_stay_apart_give_way(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pilots see it, if there is a sampler that crosses; if not, tempering follows."""
+    """Pilots choose a sampler that crosses between modes if there is one.
+
+    Else tempering follows.
+    """
     monkeypatch.setattr("lapis.inference.plan.candidate_samplers", lambda core: names)
     people = [f"P{i}" for i in range(17)]
     crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)

@@ -1,4 +1,4 @@
-"""Components that are sampled apart: who answers what, and that nothing is lost between them."""
+"""Test components that are sampled separately: methods of atoms, and no lost atoms."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sampled_networks import agreement
 
 
 def sample_all(network: Network, options: InferenceOptions) -> Marginals:
-    """All of a network by chains, as if nothing of it could be summed exactly."""
+    """Sample a whole network, as if no part of it could be summed exactly."""
     rest = rest_step(network, np.arange(network.num_atoms), "")
     plan = InferencePlan(options=options, network=network, steps=[rest], rest="sample")
     return run_plan(plan).answer()[1]
 
 
 def two_kinds(crowd: int = 9, ring: int = 8) -> Network:
-    """A crowd in which everybody wants to agree, and a dense ring of hard alternatives."""
+    """Return a group of atoms coupled to be equal, and a dense ring of hard alternatives."""
     clauses: list[tuple[list[int], int, float]] = []
     for one in range(1, crowd + 1):
         clauses.append(([one], 1, 1.0))
@@ -90,7 +90,7 @@ def stub(name: str, size: int, value: float, **notes: object) -> Marginals:
 
 
 def test_every_atom_says_which_sampler_answered_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samplers that are told apart by their answers: the ids of atoms follow them."""
+    """Samplers with distinguishable answers: the method ids of atoms follow them."""
 
     def sample_stub(
         part: Reduction, names: tuple[str, ...], options: InferenceOptions, patience: int | None
@@ -132,5 +132,5 @@ def test_time_and_stops_reach_all_parts(monkeypatch: pytest.MonkeyPatch) -> None
     first, last = limits
     assert first is not None
     assert last is not None
-    assert first < 10  # its share; what it does not use is for the other
+    assert first < 10  # its share; the other part gets unused time
     assert first < last <= 17

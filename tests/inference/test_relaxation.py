@@ -1,4 +1,4 @@
-"""Hard formulas that contradict: a core that says why, and answers that break the fewest."""
+"""Test contradictory hard formulas: minimal cores, and answers that violate the fewest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Topic(b, t) ^ Topic(b, u) => t = u.
 
 
 def hardened(case: Case) -> Model:
-    """Every second rule without + is made hard, so that many models contradict."""
+    """Make every second rule without + hard, so that many models contradict."""
     model = lapis.parse(case.model)
     rules = [
         replace(rule, hard=True, weight=None) if number % 2 == 0 and not rule.plus else rule
@@ -38,7 +38,7 @@ def hardened(case: Case) -> Model:
 
 
 def num_broken(model: Model, domains: oracle.Domains, worlds: oracle.Worlds) -> np.ndarray:
-    """bool[num_worlds, num_hard_groundings], which are false."""
+    """Return which hard groundings are false, bool[num_worlds, num_hard_groundings]."""
     rows = [
         ~oracle.holds(rule, binding, worlds, domains)
         for rule in model.rules
@@ -74,7 +74,7 @@ def test_the_fewest_are_broken_and_then_the_score_is_best(case: Case) -> None:
     with pytest.raises(lapis.LapisError) as refused:
         lapis.map(model, data, case.query)
     assert refused.value.code in ("unsatisfiable", "hard-contradiction")
-    # Marginals are those without the formulas that one such world breaks.
+    # Marginals are those without the formulas that one such world violates.
     answer = lapis.infer(model, data, case.query, method="exact", relax=True)
     assert answer.exact
     names = [str(name) for name in answer.marginals]
@@ -156,7 +156,7 @@ def test_learning_and_scoring_refuse_alike(ask: Callable[[Model, lapis.Database]
 def test_what_is_broken_is_listed() -> None:
     found = lapis.map(lapis.parse(MODEL), lapis.Database.parse(DATA), "Topic", relax=True)
     document = found.document()
-    # Either topic follows the other book, which breaks "one topic" twice, or neither does.
+    # If one topic follows the other book, "one topic" is violated twice.
     assert document["relaxed_groundings"] == len(document["relaxed"]) == 2
     assert {entry["rule"] for entry in document["relaxed"]} == {
         "Wrote(x, b) ^ Wrote(x, c) ^ Topic(b, t) => Topic(c, t)"

@@ -1,4 +1,4 @@
-"""Contradictory hard formulas are refuted, by a core of which nothing can be left out."""
+"""Test that contradictory hard formulas are refuted by a minimal core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lapis.network.satisfiability import find_core, find_world
 
 
 def has_world(network: Network, rows: list[int]) -> bool:
-    """Whether some assignment, auxiliary atoms free, satisfies these clauses and blocks."""
+    """Return whether some assignment, auxiliary atoms free, satisfies these clauses and blocks."""
     for world in itertools.product((False, True), repeat=network.num_atoms):
         if all(holds(network, row, world) for row in rows):
             return True
@@ -50,7 +50,7 @@ def test_cores_of_random_networks(seed: int) -> None:
 
 
 def test_a_long_chain_is_refuted_by_its_ends_and_links() -> None:
-    """x₁, x₁ ⇒ x₂, …, ¬x_k among thousands of rows that play no part."""
+    """x₁, x₁ ⇒ x₂, …, ¬x_k among thousands of irrelevant rows."""
     links, others = 40, 5_000
     clauses = [([1], -1, 1.0), ([-links], -1, 1.0)]
     clauses += [([-i, i + 1], -1, 1.0) for i in range(1, links)]
@@ -63,7 +63,7 @@ def test_a_long_chain_is_refuted_by_its_ends_and_links() -> None:
 
 @pytest.mark.parametrize("holes", [2, 4, 5])
 def test_pigeons_do_not_fit(holes: int) -> None:
-    """One pigeon too many, a block each, no two in a hole: no unit to propagate, and all needed."""
+    """One pigeon too many, a block each, no two in a hole: no unit clause, all rows needed."""
     pigeons = holes + 1
     atoms = np.arange(1, pigeons * holes + 1).reshape(pigeons, holes)
     blocks = [((row - 1).tolist(), True) for row in atoms]

@@ -1,4 +1,4 @@
-"""Whichever way a method comes to the atoms, it asks first whether they fit."""
+"""Test that every method checks the number of atoms before it lists them."""
 
 from __future__ import annotations
 

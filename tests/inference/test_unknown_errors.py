@@ -1,4 +1,4 @@
-"""A standard error of 0 says that a probability is exact, whoever gave it and whoever reads it."""
+"""Test that a standard error of 0 is reported only for exact probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import lapis
 from lapis.methods import methods_of
 
-# A square with a diagonal and fields: belief propagation is wrong about all of it.
+# A square with a diagonal and fields: belief propagation is wrong for all its atoms.
 MODEL = "F(t, t)\nS(t)\n1.1 F(x, y) ^ S(x) => S(y)\n-0.3 S(A)\n0.4 S(B)"
 CYCLES = "F(A,B) F(B,C) F(C,D) F(D,A) F(C,A)"
 
@@ -21,7 +21,7 @@ def ask(method: str, *data: str, **options: Any) -> lapis.Answer:
 
 
 def refuse_false_certainty(found: lapis.Answer, *data: str) -> None:
-    """Whatever shows an error of 0 is right."""
+    """Check that every probability with an error of 0 is right."""
     off = abs(found.probability - ask("enumerate", *data).probability) > 1e-9
     entries = found.to_json()["atoms"]
     shown = np.array([np.nan if e["stderr"] is None else e["stderr"] for e in entries])

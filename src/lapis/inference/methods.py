@@ -13,8 +13,8 @@ INFER = (
         exact="where affordable", options=CHAINS,
     ),
     Method(
-        "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
-        "is too wide", exact="always", options=("time_limit", "max_memory"),
+        "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses "
+        "components that are too wide", exact="always", options=("time_limit", "max_memory"),
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",
@@ -34,7 +34,7 @@ INFER = (
         CHAINS,
     ),
     Method(
-        "infer", "cluster", "cluster moves (Swendsen–Wang), for atoms that want to agree",
+        "infer", "cluster", "cluster moves (Swendsen–Wang), for strongly coupled pairs",
         "lapis.inference.sampling.cluster:ClusterSampler", "sampler", "never",
         CHAINS,
     ),
@@ -44,7 +44,7 @@ INFER = (
         ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
     ),
     Method(
-        "infer", "bp", "loopy belief propagation, the cheap estimate",
+        "infer", "bp", "loopy belief propagation, a cheap estimate",
         f"{SOLVE}:infer_by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
     ),
     Method(
@@ -61,7 +61,7 @@ MAP = (
         "the rest", f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
     ),
     Method(
-        "map", "flow", "minimum cuts and elimination; local search for atoms that they leave open",
+        "map", "flow", "minimum cuts and elimination; local search for the open atoms",
         f"{SOLVER}:solve_by_components", "network", "if attractive", ("time_limit",),
     ),
     Method(
@@ -78,11 +78,11 @@ MAP = (
         f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
     ),
     Method(
-        "map", "icm", "greedy ascent from the likeliest literals",
+        "map", "icm", "iterated conditional modes: each atom at its best given the others",
         f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
     ),
     Method(
-        "map", "exact", "max-product on junction trees; refuses what is too wide",
+        "map", "exact", "max-product on junction trees; refuses components that are too wide",
         f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
     ),
     Method(

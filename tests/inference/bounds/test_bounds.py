@@ -1,7 +1,7 @@
-"""A bound is a bound: swept against all worlds of small networks, without a single violation.
+"""Test certified bounds against all worlds of small networks, without a single violation.
 
-The reference adds up all worlds in extended precision, so that what is compared is the bounds' own
-rounding; it is itself off by less than `REFERENCE`.
+The reference sums all worlds in extended precision, so that the rounding of the bounds is tested;
+its own error is below `REFERENCE`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Exact = tuple[np.longdouble, np.ndarray, np.ndarray]
 
 
 def exact_answer(network: Network) -> Exact | None:
-    """log Z and the chances of base atoms to be true and false, in extended precision.
+    """Return log Z and the probabilities of true and false base atoms, in extended precision.
 
     None without a world.
     """
@@ -60,7 +60,7 @@ def check_bounds(exact: Exact | None, bounds: MarginalBounds) -> None:
 
 
 def draw(seed: int) -> Network:
-    """Clauses of all kinds and sizes, hard or not, blocks, definitions, pairs in many modes."""
+    """Draw clauses of all kinds and sizes, hard or soft, blocks, definitions, coupled pairs."""
     rng = np.random.default_rng(seed)
     match seed % 5:
         case 0:
@@ -100,7 +100,7 @@ def test_bounds_of_networks_that_are_hard_to_sample(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_part_holds_by_itself(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without elimination, and without one bound making up for another."""
+    """Test each bound alone, without elimination."""
     monkeypatch.setattr(self_avoiding, "MAX_DEPTH", 1 + seed % 4)
     network = draw(seed)
     exact = exact_answer(network)
@@ -196,7 +196,7 @@ def test_planes_find_the_optimum_of_the_linear_program() -> None:
 
 
 def test_bounds_of_an_answer() -> None:
-    """Exact atoms have no width, sampled ones are between their bounds."""
+    """Exact atoms have equal bounds, sampled ones lie between their bounds."""
     crowd = [f"P{i}" for i in range(16)]
     friends = " ".join(f"Friends({a},{b})" for a in crowd for b in crowd if a < b)
     data = lapis.Database.parse(f"{friends} Friends(Q1,Q2) Smokes(Q1)")
@@ -231,7 +231,7 @@ def test_bounds_of_an_answer() -> None:
 
 
 def test_large_blocks_are_left_open() -> None:
-    """Seventy atoms of which one is true, tied to four others all of which are tied."""
+    """Seventy atoms of which one is true, coupled to four others that are coupled pairwise."""
     clauses: list[tuple[list[int], int, float]] = [
         ([atom, 71 + atom % 4], 0, 1.0) for atom in range(1, 71)
     ]

@@ -1,4 +1,4 @@
-"""Exact inference is held to enumeration and to the oracle, to 1e-9."""
+"""Test exact inference against enumeration and the oracle, to 1e-9."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_dense_networks(seed: int) -> None:
 
 @given(seeds)
 def test_long_clauses(seed: int) -> None:
-    """Clauses above ten variables go through chains."""
+    """Clauses above ten variables are cut into chains."""
     rng = np.random.default_rng(seed)
     check_against_enumeration(random_network(rng, 13, 4, max_length=13))
 
@@ -71,7 +71,7 @@ def test_random_networks_at_length(seed: int) -> None:
 
 @given(cases())
 def test_models(case: Case) -> None:
-    """From text to marginals, against the definition."""
+    """Compare marginals of models in text with the definition."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
         expected = oracle.infer(model, case.facts, case.query)
@@ -99,7 +99,7 @@ def test_no_atoms() -> None:
 
 
 def test_atoms_alone() -> None:
-    """Closed form: soft both ways, hard both ways, and untouched."""
+    """Single atoms in closed form: soft both ways, hard both ways, and without clauses."""
     clauses = [([1], 0, 2.0), ([-1], 3, 1.0), ([2], -1, 1.0), ([-3], -1, 1.0), ([3], 0, 1.0)]
     network = make_network(4, clauses)
     assert plan_exact(network).single.all()
@@ -114,7 +114,7 @@ def test_contradicting_units() -> None:
 
 
 def chain(length: int, weights: np.ndarray) -> Network:
-    """x_i ∨ ¬x_{i+1} with a weight for each link."""
+    """Return x_i ∨ ¬x_{i+1} with a weight for each link."""
     clauses = [([i, -(i + 1)], i - 1, 1.0) for i in range(1, length)]
     return make_network(length, clauses, weights)
 
@@ -122,7 +122,7 @@ def chain(length: int, weights: np.ndarray) -> Network:
 def test_long_chain_by_transfer_matrices() -> None:
     length = 3_000
     weights = np.random.default_rng(0).normal(scale=3.0, size=length - 1)
-    forward = np.zeros((length, 2))  # log Σ over what is left of each atom
+    forward = np.zeros((length, 2))  # log Σ over the atoms left of each atom
     for i, weight in enumerate(weights):
         step = np.array([[weight, 0.0], [weight, weight]])
         forward[i + 1] = np.logaddexp.reduce(forward[i][:, None] + step, axis=0)
@@ -140,7 +140,7 @@ def test_long_chain_by_transfer_matrices() -> None:
 
 
 def test_existential_over_a_thousand_atoms() -> None:
-    """w·[a₁ ∨ … ∨ a_k], units u·a_i, and a definition of the same: all in closed form."""
+    """w·[a₁ ∨ … ∨ a_k], units u·a_i, and a definition of the same, in closed form."""
     number, w, u, v = 1_000, 20.0, -3.0, 1.5
     everyone = list(range(1, number + 1))
     clauses = [(everyone, 0, 1.0), ([-(number + 1)], 2, 1.0)]
@@ -162,7 +162,7 @@ def test_existential_over_a_thousand_atoms() -> None:
 
 
 def test_equal_components_are_solved_once() -> None:
-    """Copies differ from look-alikes with another weight, sign, coefficient or block."""
+    """Copies differ from components with another weight, sign, coefficient or block."""
     copies = 5
     clauses, blocks = [], []
     for k in range(copies):
@@ -220,7 +220,7 @@ def test_affordable_components_are_solved_when_others_are_not() -> None:
 
 @given(seeds)
 def test_little_memory_still_gives_right_answers(seed: int) -> None:
-    """What is refused and what is solved make up the whole."""
+    """Refused and solved components make up the whole."""
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=12, num_clauses=14, max_length=3, hard=0.0)
     plan = plan_exact(network, max_memory=int(rng.integers(12, 2000)))

@@ -1,4 +1,4 @@
-"""What is told beforehand of elimination orders is true of all of them."""
+"""Test dense minors: lower bounds of the treewidth hold for all elimination orders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EDGES = st.frozensets(
 
 
 def network_of(num_atoms: int, edges: Edges, rule: str = "1 E(x, y) ^ P(x) => P(y)") -> Network:
-    """P(i) and P(j) share a soft clause for each edge."""
+    """Return a network in which P(i) and P(j) share a soft clause for each edge."""
     things = ", ".join(f"T{number}" for number in range(num_atoms))
     facts = " ".join(f"E(T{i},T{j})" for i, j in sorted(edges))
     text = f"thing = {{{things}}}\nP(thing)\nE(thing, thing)\n{rule}"
@@ -32,8 +32,10 @@ def network_of(num_atoms: int, edges: Edges, rule: str = "1 E(x, y) ^ P(x) => P(
 
 
 def treewidth(num_vertices: int, edges: Edges) -> int:
-    """The least over all orders of the most neighbours that a vertex has when it is eliminated:
-    those that it reaches through vertices eliminated before it."""
+    """Return the least over all orders of the most neighbours of a vertex when eliminated.
+
+    Its neighbours are those it reaches through vertices eliminated before it.
+    """
 
     def reached(vertex: int, gone: frozenset[int]) -> int:
         seen, waiting, found = {vertex}, [vertex], 0
@@ -47,7 +49,7 @@ def treewidth(num_vertices: int, edges: Edges) -> int:
 
     @functools.cache
     def least(gone: frozenset[int]) -> int:
-        """The width of the best order that begins with these."""
+        """Return the width of the best order that begins with these."""
         return min(
             (max(least(gone - {v}), reached(v, gone - {v})) for v in gone),
             default=0,
@@ -114,8 +116,10 @@ def test_a_variable_of_one_state_joins_nothing() -> None:
 
 @pytest.mark.parametrize("part", ["P(x)", "(P(x) ^ Q(x))"])
 def test_a_long_clause_is_no_crowd(part: str) -> None:
-    """It is cut into a chain, so that a chain of atoms under EXIST stays as narrow as it was:
-    `auto` sampled forty of them, which `exact` answers with tables over four."""
+    """A long clause is cut into a chain, so that a chain of atoms under EXIST stays narrow.
+
+    `auto` sampled forty of them, which `exact` answers with tables over four.
+    """
     size = 40
     facts = " ".join(f"N(T{i},T{i + 1})" for i in range(size - 1))
     model = lapis.parse(

@@ -1,4 +1,4 @@
-"""Exact work asks whether to go on: between runs of cliques, components, orders and theories."""
+"""Test that exact work checks `stop`: between cliques, components, orders and theories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lapis.runtime.progress import Progress, Stop
 PEOPLE = [f"P{i}" for i in range(16)]
 MODEL = lapis.parse("Friends(p, p)\nSmokes(p)\n0.4 Smokes(x)\n"
                     "1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)\n")  # fmt: skip
-CROWD = lapis.Database.parse(  # everybody can change places with everybody
+CROWD = lapis.Database.parse(  # all people are interchangeable
     "\n".join(f"Friends({one},{two})" for one in PEOPLE for two in PEOPLE)
 )
 CHAIN = lapis.Database.parse(
@@ -89,7 +89,7 @@ def test_answers_in_runs_of_cliques_are_the_same(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_circuit_that_is_compiled_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifted_compilation, "TOLD", 1)
+    monkeypatch.setattr(lifted_compilation, "REPORT_INTERVAL", 1)
     told: list[Progress] = []
     lapis.infer(MODEL, CROWD, "Smokes", method="lifted", progress=told.append)
     done = [event.done for event in told if event.phase == "compiling"]

@@ -1,4 +1,4 @@
-"""Elimination orders stay within their limits, and trees have the properties they need."""
+"""Test that elimination orders stay within their limits, and the properties of trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def all_cubes(network: Network) -> Cubes:
 
 
 def eliminate_naively(cubes: Cubes, order: np.ndarray) -> list[set[int]]:
-    """The neighbours of each variable at its turn, from the graph of shared cubes."""
+    """Return the neighbours of each variable at its turn, from the graph of shared cubes."""
     neighbours: dict[int, set[int]] = {v: set() for v in range(len(cubes.size))}
     for begin, end in zip(cubes.start[:-1], cubes.start[1:], strict=True):
         members = set(cubes.variable[begin:end].tolist())
@@ -48,7 +48,7 @@ def test_low_degree_order_keeps_its_limits(seed: int, max_scope: int, max_entrie
     for scope in eliminate_naively(cubes, order):
         assert len(scope) <= max_scope
         assert np.prod(cubes.size[list(scope)], initial=1) <= max_entries
-    # Nothing that could still go was left.
+    # No variable within the limits is left.
     for v in np.setdiff1d(np.flatnonzero(eligible), order):
         scope = eliminate_naively(cubes, np.append(order, v))[-1]
         assert len(scope) > max_scope or np.prod(cubes.size[list(scope)]) > max_entries
@@ -56,7 +56,10 @@ def test_low_degree_order_keeps_its_limits(seed: int, max_scope: int, max_entrie
 
 @given(seeds)
 def test_tree_of_an_order(seed: int) -> None:
-    """Scopes are those of naive elimination; every cube enters the clique of its first variable."""
+    """Scopes equal those of naive elimination.
+
+    Every cube enters the clique of its first variable.
+    """
     rng = np.random.default_rng(seed)
     cubes = all_cubes(random_network(rng, num_base=12, num_clauses=14))
     order = rng.permutation(len(cubes.size))[: rng.integers(0, len(cubes.size) + 1)]
@@ -131,7 +134,7 @@ def test_cut_cubes_hold_where_the_long_ones_did(seed: int) -> None:
     assert np.diff(cut.start).max(initial=0) <= 3
 
     def holds(which: Cubes, state: np.ndarray) -> dict[int, bool]:
-        """Whether the state is in each cube; for chain links (clause −1), in any."""
+        """Return whether the state is in each cube; for chain links (clause −1), in any."""
         found: dict[int, bool] = {}
         for cube, clause in enumerate(which.clause.tolist()):
             inside = True

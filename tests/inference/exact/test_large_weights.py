@@ -1,8 +1,8 @@
-"""Large weights of either sign leave other weights their digits, in every exact method.
+"""Test that large weights of either sign do not cost other weights digits, in exact methods.
 
-A formula with weight w says what its negation says with −w, up to a number that is the same in all
-worlds: Σ w·1[F] = Σ w − Σ w·1[¬F]. And a formula that can be true and is worth 10^9, where others
-are worth a few, is as good as hard: exp(−10^9) is 0. So one can be compared with the other.
+A formula with weight w is equivalent to its negation with −w, up to a constant:
+Σ w·1[F] = Σ w − Σ w·1[¬F]. A satisfiable formula of weight 10^9 among small weights is as good as
+hard, because exp(−10^9) is 0. So the two can be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHODS = ("exact", "enumerate", "auto")
 
 
 def with_weights(case: Case, scale: float, negated: bool) -> lapis.Model:
-    """The case's model with larger weights, each on its formula or, negative, on the negation."""
+    """Return the case's model with larger weights, on formulas or, negative, on negations."""
     lines = [case.declarations]
     for rule in case.rules:
         weight = rule.weight if rule.weight is None else scale * rule.weight
@@ -83,7 +83,7 @@ def chain(rule: str) -> lapis.Model:
 @pytest.mark.parametrize("weight", [3e4, 123456.789, 1e6, 1e9])
 @pytest.mark.parametrize("rule", RULES)
 def test_large_weights_are_as_good_as_hard(rule: str, weight: float, method: str) -> None:
-    """Of either sign; and so is a world that is most likely."""
+    """Large weights of either sign, for marginals and most likely worlds."""
     data = lapis.Database.parse(" ".join(f"N(C{n},C{n + 1})" for n in range(CHAIN - 1)))
     hard = lapis.infer(chain(f"{rule}."), data, "P", method="exact")
     best = lapis.map(chain(f"{rule}."), data, "P", method="exact")
@@ -105,7 +105,7 @@ def test_large_weights_that_cancel_leave_the_others_all_their_digits(method: str
 
 
 def test_atoms_by_themselves() -> None:
-    """Of P and Q small weights decide: the large ones are 10^9 − 10^9 and w·(−2 + 1 + 1)."""
+    """Small weights decide P and Q: the large ones are 10^9 − 10^9 and w·(−2 + 1 + 1)."""
     model = lapis.parse(
         "t = {A, B, C}\nP\nQ\nE(t)\n1e9 P\n1e9 !P\n0.5 P\n-123456789.1 Q v E(x)\n"
         "123456789.1 Q v !E(x)\n123456789.1 Q v !E(x)\n-0.25 Q"

@@ -1,4 +1,4 @@
-"""Components that no elimination order can solve are told beforehand, and only those."""
+"""Test that only components which no elimination order can solve are refused beforehand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Edges = frozenset[tuple[int, int]]
 
 
 def network_of(num_atoms: int, edges: Edges) -> Network:
-    """P(i) and P(j) share a soft clause for each edge."""
+    """Return a network in which P(i) and P(j) share a soft clause for each edge."""
     things = ", ".join(f"T{number}" for number in range(num_atoms))
     facts = " ".join(f"E(T{i},T{j})" for i, j in sorted(edges))
     text = f"thing = {{{things}}}\nP(thing)\nE(thing, thing)\n1 E(x, y) ^ P(x) => P(y)"
@@ -32,7 +32,7 @@ def clique(members: range) -> Edges:
 
 
 def peeled(num_atoms: int, edges: Edges, degree: int) -> set[int]:
-    """The k-core, one vertex at a time."""
+    """Return the k-core, removing one vertex at a time."""
     left = set(range(num_atoms))
     while True:
         near = {

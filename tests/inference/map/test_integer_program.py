@@ -1,4 +1,4 @@
-"""Integer programs: what they say about every single world, and what is proven with them."""
+"""Test integer programs: their values in every world, and their proofs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def structured_network(rng: np.random.Generator) -> Network:
-    """Exactly-one groups as clauses, counters and blocks, supports between them, soft cliques."""
+    """Return exactly-one groups as clauses, counters and blocks, supports, and soft cliques."""
     sizes = [int(rng.integers(2, 4)) for _ in range(3)]
     groups, atoms = [], 0
     for size in sizes:
@@ -48,7 +48,7 @@ def structured_network(rng: np.random.Generator) -> Network:
         clauses.append((group, -1, 1.0))
         if how == 1:
             clauses += [([-a, -b], -1, 1.0) for a, b in itertools.combinations(group, 2)]
-        elif how == 2 and atoms < 10:  # a sequential counter: s says that one was true before
+        elif how == 2 and atoms < 10:  # a sequential counter: s is true if one before it is
             counter = atoms + 1
             atoms += 1
             clauses += [([-group[0], counter], -1, 1.0), ([-counter, -group[1]], -1, 1.0)]
@@ -70,7 +70,7 @@ def any_network(seed: int) -> Network:
 
 
 def all_worlds(num_atoms: int) -> np.ndarray:
-    """bool[2^num_atoms, num_atoms]"""
+    """Return all worlds, bool[2^num_atoms, num_atoms]."""
     return np.array(list(itertools.product((False, True), repeat=num_atoms)), bool)
 
 
@@ -121,7 +121,7 @@ def test_what_probing_says_holds_in_every_world(seed: int) -> None:
 @pytest.mark.parametrize("max_integral", [0, integer_program.MAX_INTEGRAL])
 @given(seed=SEEDS)
 def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) -> None:
-    """A world satisfies the rows exactly if it is feasible, and costs the same there."""
+    """A world satisfies the rows exactly if it is feasible, and has the same cost."""
     objective = objective_of(any_network(seed))
     structure = analyse_objective(objective)
     if not structure.found.possible:
@@ -179,7 +179,7 @@ def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed
 
 
 def test_cuts_bring_in_only_what_is_violated() -> None:
-    """Everyone may be what they like but for one quarrel: a round or two, few clauses."""
+    """Free atoms with one conflict: one or two rounds, and few clauses."""
     rng = np.random.default_rng(0)
     pairs = [(int(a) + 1, int(b) + 1) for a, b in rng.integers(0, 40, (300, 2)) if a < b]
     clauses = [([a, b], 0, 1.0 + rng.random()) for a, b in pairs]

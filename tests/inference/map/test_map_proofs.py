@@ -1,8 +1,7 @@
-"""What MAP methods claim is what they have proved, whatever the size of the weights.
+"""Test that MAP methods claim only proven optima, whatever the size of the weights.
 
-All worlds are looked at. Solvers have absolute tolerances, so weights of 10^-7 were all the same to
-them; a tolerance relative to the cost of everything let one costly component pay for the doubts
-about another.
+All worlds are enumerated. Solvers have absolute tolerances, to which weights of 10^-7 were equal. A
+tolerance relative to the total cost let one costly component cover the gap of another.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WORLDS = np.array(list(itertools.product((False, True), repeat=SIZE)))
 
 
 def knot(rng: np.random.Generator, weights: np.ndarray) -> Network:
-    """Clauses of three atoms that nothing eliminates, each with its own weight."""
+    """Return clauses of three atoms that elimination keeps, each with its own weight."""
     clauses = [
         (
             [int(a) for a in (rng.choice(SIZE, 3, replace=False) + 1) * rng.choice([-1, 1], 3)],
@@ -41,7 +40,7 @@ def knot(rng: np.random.Generator, weights: np.ndarray) -> Network:
 
 
 def costs(network: Network, worlds: np.ndarray = WORLDS) -> list[float]:
-    """Σ |w| of the clauses that are not as their weights want them, summed without rounding."""
+    """Return Σ |w| of violated clauses, summed without rounding."""
     literal = network.literal.reshape(-1, 3)
     satisfied = (worlds[:, np.abs(literal) - 1] == (literal > 0)).any(axis=2)
     wrong = satisfied != (network.weights > 0)
@@ -85,7 +84,7 @@ def test_independent_sets_of_every_size_of_weights(magnitude: int) -> None:
 
 
 def test_a_costly_component_does_not_pay_for_the_doubts_about_another() -> None:
-    """One atom costs 10^9 whatever is done; of the others nothing is proven when time is up."""
+    """One atom costs 10^9 in every world; the others are unproven when time is up."""
     rng = np.random.default_rng(1)
     free = knot(rng, rng.uniform(0.5, 1.0, 120))
     clauses = [

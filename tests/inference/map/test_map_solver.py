@@ -1,4 +1,4 @@
-"""Most likely worlds against all worlds, one by one, and against the definition of a model."""
+"""Test most likely worlds against all worlds, and against the definition of a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def best_score(network: Network) -> float:
-    """The highest score of a feasible world; −inf if there is none."""
+    """Return the highest score of a feasible world; −inf if there is none."""
     best = -np.inf
     for base in itertools.product((False, True), repeat=network.num_base_atoms):
         world = network.complete(np.array(base, bool))
@@ -41,7 +41,7 @@ def close(value: float) -> object:
 
 
 def check_world(network: Network, found: MapResult, best: float) -> None:
-    """What holds for every answer of every method."""
+    """Check what holds for every answer of every method."""
     assert found.world.shape == (network.num_atoms,)
     assert network.is_feasible(found.world)
     assert found.score == close(network.score(found.world))
@@ -107,7 +107,7 @@ def test_models_against_the_oracle(case: Case) -> None:
 
 @given(cases())
 def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
-    """Counted one by one by the definition, those that evidence decides included."""
+    """Violated ground formulas are counted by the definition, decided ones included."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     problem = build_task(model, data, case.query).worlds[0].problem
     try:
@@ -122,7 +122,7 @@ def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
         atom: value.get(oracle.atom_text(model.predicates[atom[0]], atom[1]), given)
         for atom, given in known.items()
     }
-    # Atoms that blocks decide are not in the network; they are what the others leave.
+    # Atoms that blocks decide are not in the network.
     worlds = oracle.worlds_agreeing_with(world)
     weighing = oracle.weigh(model, domains, worlds)
     (row,) = np.flatnonzero(weighing.possible)
@@ -136,10 +136,10 @@ def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
 
 
 def test_opposed_formulas_both_count() -> None:
-    """Whatever P is, one of the two is broken; known atoms break theirs too."""
+    """One of two opposed formulas is always violated; known atoms count too."""
     model = lapis.parse("P(t)\n2 P(x)\n1.5 !P(x)\n-1 P(x) v !P(x)")
     found = lapis.map(model, lapis.Database.parse("!P(A) ?P(B)"), open_predicates=["P"])
-    # A is known false: 2 and 1 are broken. B is made true: 1.5 and 1 are.
+    # A is known false and violates 2 and 1. B is set true and violates 1.5 and 1.
     assert found.diagnostics["cost"] == pytest.approx(2 + 1 + 1.5 + 1)
     assert found.diagnostics["cost_bound"] == found.diagnostics["cost"]
 
@@ -160,7 +160,7 @@ def test_an_evidence_score_that_dwarfs_the_rest_does_not_hide_a_gap() -> None:
 
 
 def chain_of_votes(size: int) -> Network:
-    """Neighbours want to agree, ends want to differ, everyone votes: no shortcut is exact."""
+    """Neighbours are coupled to be equal, ends to differ, all have fields: no shortcut is exact."""
     rng = np.random.default_rng(5)
     pairs = [tuple(rng.choice(size, 2, replace=False) + 1) for _ in range(4 * size)]
     clauses = [([-int(a), int(b)], 0, 1.0) for a, b in pairs]
@@ -201,11 +201,11 @@ def test_progress_tells_how_many_components_are_done() -> None:
     told: list[Progress] = []
     most_likely_world(chain_of_votes(80), options=InferenceOptions(progress=told.append))
     assert told[-1].done == told[-1].total == 1
-    assert told[-1].figures["gap"] < 1e-10  # proven: what doubles do not tell apart
+    assert told[-1].figures["gap"] < 1e-10  # proven up to rounding
 
 
 def test_local_search_alone_says_when_it_found_no_world() -> None:
-    """Seven items in six places, one each: impossible, which only a proof can tell."""
+    """Seven items in six places, one each: impossible, which only a proof shows."""
     items, places = 7, 6
     atom = np.arange(items * places).reshape(items, places) + 1
     clauses = [([int(a) for a in row], -1, 1.0) for row in atom]

@@ -1,4 +1,4 @@
-"""Local search and branch and bound: never infeasible, and right where they claim a proof."""
+"""Test local search and branch and bound: always feasible, and optimal if proven."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def least_cost(objective: MapObjective) -> float:
 
 @given(seed=SEEDS, flips=st.integers(0, 200))
 def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
-    """After a walk they are what they would be if computed anew; only pressures remember."""
+    """After a walk, counters equal those computed anew; only pressures differ."""
     objective = random_objective(seed)
     clauses, walk = prepare(objective, initial_world(objective))
     begin_walk(clauses, walk, pressure_step(objective))
@@ -128,7 +128,7 @@ def test_redrawn_worlds_respect_blocks(seed: int) -> None:
 
 
 def conflict_objective(seed: int) -> MapObjective:
-    """Wanted literals of both signs, a random graph of conflicts, weights of all sizes."""
+    """Draw preferred literals of both signs, a random graph of conflicts, weights of all sizes."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 11))
     sign = rng.choice([-1, 1], size)
@@ -175,7 +175,7 @@ def test_a_search_cut_short_has_a_bound() -> None:
     "clauses",
     [
         [([1, 2], 0, 1.0)],  # a soft clause of two literals
-        [([1], 0, 1.0), ([1, -2], -1, 1.0)],  # a hard clause that the wanted literal satisfies
+        [([1], 0, 1.0), ([1, -2], -1, 1.0)],  # a hard clause that the preferred literal satisfies
         [([1], 0, 1.0), ([-1, -2, -3], -1, 1.0)],  # three at once
     ],
 )

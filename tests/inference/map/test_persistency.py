@@ -1,4 +1,4 @@
-"""Minimum cuts and roof duality against all worlds, one by one, and against integer programs."""
+"""Test minimum cuts and roof duality against all worlds and integer programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def never() -> bool:
 
 
 def network_of(num_atoms: int, clauses: Sequence[tuple[list[int], float]]) -> Network:
-    """Each clause with a weight of its own, hard where that is infinite."""
+    """Return a network with a weight for each clause, hard if infinite."""
     weights = [0.0 if np.isinf(weight) else weight for _, weight in clauses]
     rows = [(row, -1 if np.isinf(w) else k, 1.0) for k, (row, w) in enumerate(clauses)]
     return make_network(num_atoms, rows, weights or [0.0])
@@ -48,7 +48,7 @@ def settle(network: Network) -> Persistent:
 
 
 def all_costs(objective: MapObjective) -> tuple[np.ndarray, np.ndarray]:
-    """Every world and its cost, straight from the definition of a violated clause."""
+    """Return every world and its cost, by the definition of a violated clause."""
     number = np.arange(2**objective.num_atoms)
     worlds = (number[:, None] >> np.arange(objective.num_atoms)) & 1 == 1
     cost = np.zeros(len(worlds))
@@ -66,7 +66,7 @@ def agree(worlds: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def check_persistent(network: Network) -> Persistent:
-    """Some best world has all the settled values; returns what was settled."""
+    """Check that some best world has all fixed values; return the values."""
     objective = objective_of(network)
     worlds, cost = all_costs(objective)
     found = settle(network)
@@ -83,7 +83,7 @@ def random_weight(rng: np.random.Generator, hard: float) -> float:
 
 
 def attractive_network(rng: np.random.Generator, hard: float) -> Network:
-    """Pairs that attract once the signs of some atoms are changed, and units of any kind."""
+    """Return pairs that attract after flipping signs of some atoms, and units of any kind."""
     size = int(rng.integers(1, 9))
     sign = rng.choice([-1, 1], size)
     clauses: list[tuple[list[int], float]] = []
@@ -97,7 +97,7 @@ def attractive_network(rng: np.random.Generator, hard: float) -> Network:
         same = [int(sign[a]) * (int(a) + 1) * int(rng.choice([-1, 1])) for a in chosen[:1]]
         turn = np.sign(same[0]) * sign[chosen[0]]
         same += [int(turn * sign[a]) * (int(a) + 1) for a in chosen[1:]]
-        if len(same) > 2 or rng.random() < 0.4:  # equal signs, wanted false
+        if len(same) > 2 or rng.random() < 0.4:  # equal signs, preferred false
             clauses.append((same, -weight if np.isfinite(weight) else -1.5))
         else:
             clauses.append(([same[0], -same[1]], weight))
@@ -105,7 +105,7 @@ def attractive_network(rng: np.random.Generator, hard: float) -> Network:
 
 
 def pair_network(rng: np.random.Generator, hard: float, longest: int = 2) -> Network:
-    """Clauses of any signs over few atoms: frustrated cycles, and the same clause twice."""
+    """Return clauses of any signs over few atoms: frustrated cycles, repeated clauses."""
     size = int(rng.integers(1, 9))
     clauses = []
     for _ in range(int(rng.integers(0, 4 * size))):
@@ -173,7 +173,7 @@ def test_flows_are_those_of_scipy(seed: int) -> None:
 
 
 def test_a_frustrated_triangle_stays_open_and_what_hangs_on_it_does_not() -> None:
-    """Three that repel each other; a fourth atom wants to be true whatever they are."""
+    """Three atoms repel each other; a fourth is true in every best world."""
     repel = [([-1, -2], 1.0), ([-2, -3], 1.0), ([-1, -3], 1.0), ([1, 2], 1.0), ([2, 3], 1.0)]
     network = network_of(4, [*repel, ([1, 3], 1.0), ([-1, 4], 1.0), ([4], 0.5)])
     assert settle(network).value.tolist() == [-1, -1, -1, 1]
@@ -181,7 +181,7 @@ def test_a_frustrated_triangle_stays_open_and_what_hangs_on_it_does_not() -> Non
 
 
 def test_weights_of_very_different_size_are_not_rounded_away() -> None:
-    """A chain of a thousand and a hint of 10^−9 at its end, against one half as large."""
+    """A chain of weight 1000 with a field of 10^−9 at its end, against one half as large."""
     chain = [([-k, k + 1], 1e3) for k in range(1, 50)] + [([k, -k - 1], 1e3) for k in range(1, 50)]
     for hint, other in ((1e-9, 5e-10), (5e-10, 1e-9)):
         network = network_of(50, [*chain, ([1], hint), ([-50], other)])
@@ -203,7 +203,7 @@ def test_weights_may_all_be_tiny_or_huge(unit: float) -> None:
 
 
 def test_conjunctions_of_three_attract() -> None:
-    """Their clauses, x̄, x·ȳ and x·y·z̄ in costs, have pairs that repel; their sum has none."""
+    """Their clauses, x̄, x·ȳ and x·y·z̄ in costs, have repelling pairs; their sum has none."""
     rng = np.random.default_rng(3)
     for _ in range(20):
         clauses: list[tuple[list[int], float]] = []
@@ -238,7 +238,7 @@ def test_contradictions_are_found_not_answered(clauses: list[list[int]], method:
 
 @given(seed=SEEDS)
 def test_what_is_left_of_fixed_atoms_scores_the_same(seed: int) -> None:
-    """Scores of the part differ from those of the whole by what the fixed atoms decide."""
+    """Scores of the rest differ from those of the whole by a constant."""
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=6, hard=0.0)
     value = rng.integers(-1, 2, network.num_atoms).astype(np.int8)
@@ -319,7 +319,10 @@ def test_soft_evidence_and_several_worlds_are_cut_too() -> None:
 
 
 def test_broken_hard_formulas_are_the_fewest() -> None:
-    """Friends of smokers smoke, always; those known not to are broken, as few as can be."""
+    """Friends of smokers smoke, as a hard rule.
+
+    Known non-smokers violate it, as few as possible.
+    """
     _, data = smokers(30, 2, 4)
     hard = lapis.parse(
         "Friends(person,person)\nSmokes(person)\nCancer(person)\n"
@@ -333,7 +336,7 @@ def test_broken_hard_formulas_are_the_fewest() -> None:
 
 
 def larger_network(rng: np.random.Generator) -> Network:
-    """Forty atoms, three pairs each, a part of them frustrated, fields of all sizes."""
+    """Forty atoms, three pairs each, some of them frustrated, fields of all sizes."""
     clauses: list[tuple[list[int], float]] = []
     for _ in range(120):
         one, other = (int(a) + 1 for a in rng.choice(40, 2, replace=False))

@@ -1,4 +1,4 @@
-"""MaxSAT files: both dialects, located errors, costs against all assignments."""
+"""Test MaxSAT files: both dialects, located errors, costs against all assignments."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ CLAUSES = st.lists(
 def test_costs_against_all_assignments(
     drawn: list[tuple[str, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Repeated and opposite literals, empty clauses and weights of 0 included."""
+    """Repeated and opposite literals, empty clauses and weights of 0 are included."""
     text = "".join(f"{weight} {' '.join(map(str, [*row, 0]))}\n" for weight, row in drawn)
     best = np.inf
     for signs in itertools.product((-1, 1), repeat=6):

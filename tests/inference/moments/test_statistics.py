@@ -1,4 +1,4 @@
-"""Counts through a network's statistics are the counts of the network."""
+"""Test that counts from a network's statistics equal the counts of the network."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from strategies import Case, cases
 
 
 def statistics_of(network: Network) -> Statistics:
-    """Weights number parameters backwards, so that mixing the two up shows."""
+    """Number the parameters in reverse order of weights, so that confusing the two fails."""
     size = len(network.weights)
     return gather_statistics(network, np.arange(size)[::-1], size)
 
 
 def count_statistics(statistics: Statistics, world: np.ndarray) -> np.ndarray:
-    """z of a world bool[num_ground_atoms] in which hard clauses hold."""
+    """Return z of a world bool[num_ground_atoms] in which hard clauses hold."""
     found = statistics.network.counts(world[statistics.atom])
     lone = statistics.lone_atom[(statistics.lone_sign == 0)]
     field = statistics.field[lone[world[lone]]]

@@ -1,4 +1,4 @@
-"""Elimination keeps log Z and the best score, and brings everything back."""
+"""Test that elimination keeps log Z and the best score, and recovers all answers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_tables_made_in_runs_leave_the_same_core(seed: int) -> None:
 
 @given(seeds, scopes, tables)
 def test_recovered_from_any_core_worlds(seed: int, max_scope: int, max_table: int) -> None:
-    """The average over the samples of exact conditional marginals and counts."""
+    """Recovered answers are averages of exact conditional marginals and counts."""
     rng = np.random.default_rng(seed)
     network = possible_network(rng, num_base=int(rng.integers(1, 9)), num_clauses=10)
     reduction = reduce(network, max_scope, max_table)
@@ -108,7 +108,7 @@ def test_recovered_from_any_core_worlds(seed: int, max_scope: int, max_table: in
 
 
 def exact_joint(reduction: Reduction) -> np.ndarray:
-    """The distribution of every scope in the core, from the whole network's worlds."""
+    """Return the distribution of every scope in the core, from the whole network's worlds."""
     worlds, probability = possible_worlds(reduction.network)
     tree, variables = reduction.tree, reduction.variables
     joint = np.zeros(tree.message_start[-1])
@@ -146,7 +146,7 @@ def test_recovered_from_exact_joint_distributions(
 
 @given(cases())
 def test_models(case: Case) -> None:
-    """Cores of grounded models, with their quantifiers and blocks."""
+    """Test cores of grounded models, with quantifiers and blocks."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
         network = ground(build_problem(model, data, case.query))
@@ -188,7 +188,7 @@ def test_open_friends_leave_one_clause_for_each_pair() -> None:
 
 
 def test_everything_goes_from_a_tree() -> None:
-    """Without a core the answers are exact, from no matter which samples."""
+    """Without a core the answers are exact, whatever the samples."""
     network = make_network(50, [([i // 2, -i], i % 5, 1.0) for i in range(2, 51)])
     reduction = reduce(network)
     assert reduction.core.num_atoms == 0
@@ -250,7 +250,7 @@ def test_semirings_are_not_confused() -> None:
 
 
 def plain_network(rng: np.random.Generator) -> Network:
-    """Clauses whose atoms ascend, without blocks."""
+    """Return clauses whose atoms ascend, without blocks."""
     clauses = []
     for _ in range(12):
         atoms = np.sort(rng.choice(8, int(rng.integers(1, 4)), replace=False)) + 1
@@ -261,7 +261,7 @@ def plain_network(rng: np.random.Generator) -> Network:
 
 @given(seeds)
 def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
-    """The cubes of some clauses, and what is recovered by them, to the last bit."""
+    """Cubes of some clauses, and answers recovered by them, are equal bit by bit."""
     rng = np.random.default_rng(seed)
     network = plain_network(rng)
     assert has_plain_clauses(network)

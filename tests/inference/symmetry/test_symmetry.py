@@ -1,4 +1,4 @@
-"""Interchangeable atoms: every pair found is one, none is missed, and counts are exact."""
+"""Test interchangeable atoms: pairs are found exactly, and sums over counts are exact."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Clauses = list[tuple[list[int], int, float]]
 
 
 def classes_of(network: Network) -> np.ndarray:
-    """The first atom that each atom outside blocks can change places with."""
+    """Return the first atom that each atom outside blocks is interchangeable with."""
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     cubes = falsifying_cubes(network, variables, np.arange(network.num_clauses))
     num_plain = network.num_atoms - len(network.block_atom)
@@ -39,7 +39,7 @@ def classes_of(network: Network) -> np.ndarray:
 
 
 def all_scores(network: Network) -> np.ndarray:
-    """float64[2, …, 2], of every assignment; −∞ where a hard clause is broken."""
+    """Return the score of every assignment, float64[2, …, 2]; −∞ if a hard clause is violated."""
     worlds = np.indices((2,) * network.num_atoms).reshape(network.num_atoms, -1).T.astype(bool)
     score = np.zeros(len(worlds))
     for clause, weight in enumerate(network.weight_id):
@@ -72,7 +72,7 @@ def test_atoms_are_classed_as_trying_every_swap_in_every_world_says(seed: int) -
 
 
 def planted(rng: np.random.Generator, spoil: bool) -> tuple[int, Clauses, list[list[int]]]:
-    """Classes of atoms, all clauses of a few patterns over them, and leaves of some members."""
+    """Return classes of atoms, clauses of a few patterns over them, and leaves of some members."""
     sizes = [int(rng.integers(1, 5)) for _ in range(int(rng.integers(1, 4)))]
     ends = np.cumsum(sizes).tolist()
     classes = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
@@ -83,7 +83,7 @@ def planted(rng: np.random.Generator, spoil: bool) -> tuple[int, Clauses, list[l
         signs = rng.choice([-1, 1], 2)
         for a, b in ((a, b) for a in classes[one] for b in classes[other] if a != b):
             clauses.append(([int(signs[0] * (a + 1)), int(signs[1] * (b + 1))], weight, 1.0))
-    if rng.random() < 0.5:  # somebody of the first class
+    if rng.random() < 0.5:  # a member of the first class
         clauses.append(([a + 1 for a in classes[0]], int(rng.integers(-1, 7)), 1.0))
     if rng.random() < 0.5:
         weight = int(rng.integers(0, 7))
@@ -93,7 +93,7 @@ def planted(rng: np.random.Generator, spoil: bool) -> tuple[int, Clauses, list[l
     if spoil:
         atoms = rng.choice(num_atoms, min(2, num_atoms), replace=False) + 1
         clauses.append((atoms.tolist(), int(rng.integers(0, 7)), 0.5))
-    elif rng.random() < 0.5:  # a leaf each, which elimination takes
+    elif rng.random() < 0.5:  # a leaf each, which is eliminated
         weight = int(rng.integers(0, 7))
         for a in classes[-1]:
             num_atoms += 1
@@ -110,7 +110,7 @@ def count_or_solve(network: Network) -> None:
 
 
 def agree(network: Network) -> None:
-    """Counts, where there is something to count, say what enumeration says."""
+    """Check counts, if there are any, against enumeration."""
     try:
         expected = enumerate_worlds(network)
     except LapisError:
@@ -198,7 +198,7 @@ def test_crowds_are_counted_whoever_else_there_is(query: list[str], known: str) 
 
 
 def test_what_is_sampled_has_one_estimate_for_atoms_that_are_alike() -> None:
-    """Ten people alike among fourteen who differ; tables over counts do not fit the memory."""
+    """Ten interchangeable people among fourteen others; count tables do not fit the memory."""
     pairs = [([-(a + 1), b + 1], 0, 1.0) for a, b in permutations(range(24), 2)]
     own = [([a + 1], 1, 0.1 * (a + 1)) for a in range(14)]
     network = make_network(24, pairs + own, weights=(0.05, 0.3))
