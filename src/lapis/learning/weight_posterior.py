@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError, suggestion
-from lapis.inference.sampling.diagnostics import MAX_RHAT
-from lapis.inference.sampling.effective_size import effective_size, rank_rhat
+from lapis.inference.sampling.diagnostics import MAX_RHAT, effective_size, rank_rhat
 from lapis.language.model import Model
 from lapis.learning.parameters import WeightKey, weighted_model
 from lapis.optimisation.checkpoint import read_archive, write_archive

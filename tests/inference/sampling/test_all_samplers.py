@@ -18,7 +18,7 @@ from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
-from lapis.inference.sampling.tally import make_room, new_tallies
+from lapis.inference.sampling.tally import extend_worlds, new_tallies
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 from lapis.runtime.progress import Progress
@@ -129,7 +129,7 @@ def test_the_worlds_kept_are_those_counted(sampler: Sampler[Any, Any]) -> None:
     plan, state, _ = start_chain(sampler, network, 2, 7)
     tallies = new_tallies(network.num_base_atoms, np.zeros(2), kept_atoms=network.num_atoms)
     for size in (70, 131):
-        tallies = tallies._replace(worlds=make_room(tallies.worlds, size))
+        tallies = tallies._replace(worlds=extend_worlds(tallies.worlds, size))
         sampler.step(plan, state, tallies, size - int(tallies.worlds.size[0]))
     bits, size = tallies.worlds
     worlds = np.array([bits[s // 64] >> np.uint64(s % 64) & np.uint64(1) for s in range(131)]) > 0

@@ -9,18 +9,24 @@ from lapis.inference.sampling.diagnostics import (
     VISITS,
     WarmUp,
     collect_trace,
-    doubt_islands,
     num_tallied,
+    raise_island_errors,
     summarize,
 )
-from lapis.inference.sampling.tally import NUM_BATCHES, TRACE_LENGTH, Tally, new_tally, record
+from lapis.inference.sampling.tally import (
+    NUM_BATCHES,
+    TRACE_LENGTH,
+    Tally,
+    new_tally,
+    record_values,
+)
 
 
 def tally_of(values: np.ndarray, traced: list[int] | None = None) -> Tally:
     """The tally of one chain, float64[num_samples, num_values]."""
     tally = new_tally(np.zeros(values.shape[1]), np.array(traced or [], np.int64))
     for row in values:
-        record(tally, row)
+        record_values(tally, row)
     return tally
 
 
@@ -128,7 +134,7 @@ def test_origin_keeps_the_digits() -> None:
     for _ in range(4):
         tally = new_tally(np.array([1e9]), np.empty(0, np.int64))
         for value in rng.integers(0, 2, 4096):
-            record(tally, np.array([1e9 + value]))
+            record_values(tally, np.array([1e9 + value]))
         tallies.append(tally)
     found = summarize(tallies, span=np.ones(1))
     assert found.mean[0] - 1e9 == pytest.approx(0.5, abs=0.05)
@@ -178,11 +184,15 @@ def test_chains_on_islands_are_as_many_draws() -> None:
     worlds = np.array([[0.0, 1.0, 0.3], [1.0, 1.0, 0.3], [1.0, 1.0, 0.3], [0.0, 1.0, 0.3]])
     found = summarize([tally_of(np.tile(world, (500, 1))) for world in worlds])
     assert found.still.tolist() == [False, True, True]
-    doubted = doubt_islands(found, np.array([0, 0, 1]), 4, True)
+    doubted = raise_island_errors(found, np.array([0, 0, 1]), 4, True)
     assert doubted.rhat.tolist() == [np.inf, 1.0, 1.0]
     assert doubted.stderr[1] == pytest.approx(np.sqrt(0.9 * 0.1 / 4))
     assert doubted.stderr[2] == found.stderr[2]  # another component, and alone in it
     # A component of several atoms that never moved at all is believed only if it is known to.
     still = found._replace(rhat=np.ones(3))
-    assert doubt_islands(still, np.array([0, 1, 1]), 4, True).rhat.tolist() == [1, 1, 1]
-    assert doubt_islands(still, np.array([0, 1, 1]), 4, None).rhat.tolist() == [1, np.inf, np.inf]
+    assert raise_island_errors(still, np.array([0, 1, 1]), 4, True).rhat.tolist() == [1, 1, 1]
+    assert raise_island_errors(still, np.array([0, 1, 1]), 4, None).rhat.tolist() == [
+        1,
+        np.inf,
+        np.inf,
+    ]

@@ -7,15 +7,15 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from lapis.inference.sampling.diagnostics import summarize
-from lapis.inference.sampling.effective_size import (
+from lapis.inference.sampling.diagnostics import (
     NUM_SLOWEST,
     autocorrelated_size,
     effective_size,
     normal_scores,
     slowest_size,
+    summarize,
 )
-from lapis.inference.sampling.tally import Tally, new_tally, record
+from lapis.inference.sampling.tally import Tally, new_tally, record_values
 from lapis.results.answer import quality_remarks
 
 
@@ -72,7 +72,7 @@ def tallied(chains: np.ndarray) -> list[Tally]:
     for chain in chains:
         tally = new_tally(np.zeros(chain.shape[1]), np.empty(0, np.int64))
         for row in chain:
-            record(tally, row)
+            record_values(tally, row)
         found.append(tally)
     return found
 

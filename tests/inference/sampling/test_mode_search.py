@@ -10,10 +10,9 @@ from exact_networks import make_network
 from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.sampling import chains
-from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.chains import find_modes, run_chains
 from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.mode_search import find_modes
 from lapis.network.network import Network
 from sampled_networks import agreement, colouring, equivalence, many_modes
 

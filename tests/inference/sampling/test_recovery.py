@@ -18,14 +18,19 @@ from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.reduction.tree_answers import SampleSpan, join_spans, share_true, tree_runs
 from lapis.inference.sampling import recovery
 from lapis.inference.sampling.chains import Derived
-from lapis.inference.sampling.diagnostics import WarmUp, count_ranges, doubt_islands, summarize
+from lapis.inference.sampling.diagnostics import (
+    WarmUp,
+    count_ranges,
+    raise_island_errors,
+    summarize,
+)
 from lapis.inference.sampling.recovery import (
     BATCHES,
-    cut_chains,
-    eliminated,
+    list_eliminated,
     piece_tally,
-    recover,
+    recover_eliminated,
     sampled_components,
+    split_chains,
 )
 from lapis.inference.sampling.tally import Worlds
 from lapis.network import csr
@@ -60,7 +65,7 @@ def test_chains_are_cut_without_a_second_copy() -> None:
     rng = np.random.default_rng(0)
     chains = [Worlds(rng.integers(1 << 60, size=(7, 9000), dtype=np.uint64), np.array([400]))] * 4
     tracemalloc.start()
-    cut = cut_chains(chains, [[chain] for chain in chains])
+    cut = split_chains(chains, [[chain] for chain in chains])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.5 * cut.pieces.bits.nbytes
@@ -70,7 +75,7 @@ def piece_by_piece(
     reduction: Reduction, chains: list[np.ndarray], before: list[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
     """Means and errors with one recovery for each piece, and one for each warm-up."""
-    gone, base = eliminated(reduction), reduction.network.num_base_atoms
+    gone, base = list_eliminated(reduction), reduction.network.num_base_atoms
     samples = len(chains[0])
     length = max(1, samples // BATCHES)
     tallies, totals = [], []
@@ -82,7 +87,7 @@ def piece_by_piece(
     warmed = len(before[0])
     warm = np.array([reduction.recover(part).marginal[gone] * warmed for part in before])
     found = summarize(tallies, warm_up=WarmUp(warm, warmed))
-    found = doubt_islands(found, reduction.network.component[gone], len(chains), None)
+    found = raise_island_errors(found, reduction.network.component[gone], len(chains), None)
     mean, stderr = np.zeros((2, base))
     mean[gone], stderr[gone] = found.mean, found.stderr
     return mean, stderr, np.array(found.worst_rhat), np.mean(totals, axis=0)
@@ -108,7 +113,7 @@ def test_all_pieces_at_once_are_each_by_itself(seed: int, samples: int) -> None:
             patch.setattr(recovery, "num_cores", lambda: cores)
             patch.setattr(tree_answers, "RUN_CLIQUES", 2)
             patch.setattr(tree_answers, "RUN_CLAUSES", 3)
-            return recover(
+            return recover_eliminated(
                 reduction,
                 [pack(chain, rng) for chain in chains],
                 [[pack(part[:cut], rng), pack(part[cut:], rng)] for part in before],

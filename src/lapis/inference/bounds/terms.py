@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling.clause_graph import clause_weights
-from lapis.inference.sampling.cluster import total
+from lapis.inference.sampling.cluster import sum_by_place
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 
@@ -73,8 +73,8 @@ def collect_terms(network: Network, doubt: np.ndarray) -> ScoreTerms:
     size_of_weight = np.repeat(np.where(soft, np.abs(weight), 0.0), length)
     atom = np.abs(network.literal) - 1
     degree = np.bincount(atom, minlength=size)
-    slack = EPSILON * (degree + 4) * total(atom, size_of_weight, size)
-    slack += total(atom, np.repeat(doubt, length), size)
+    slack = EPSILON * (degree + 4) * sum_by_place(atom, size_of_weight, size)
+    slack += sum_by_place(atom, np.repeat(doubt, length), size)
     block = np.diff(network.block_start)
     slack[network.block_atom[np.repeat(block > MAX_BLOCK, block)]] = np.inf
     all_weights = float(np.abs(network.weights) @ np.abs(network.constant_count))
@@ -92,7 +92,7 @@ def soft_unit_fields(
 ) -> tuple[np.ndarray, float]:
     """Return the fields of soft unit clauses, w·[¬x] = w − w·x, and a constant."""
     first, own = network.literal[network.clause_start[unit]], weight[unit]
-    field = total(np.abs(first) - 1, np.where(first < 0, -own, own), network.num_atoms)
+    field = sum_by_place(np.abs(first) - 1, np.where(first < 0, -own, own), network.num_atoms)
     return field, float(own[first < 0].sum())
 
 
@@ -116,10 +116,10 @@ def merge_pairs(
     ends = np.take_along_axis(ends, np.argsort(np.abs(ends), axis=1), axis=1)
     own, (one, other), up = weight[pair], (np.abs(ends) - 1).T, ends > 0
     alike = np.where(up[:, 0] == up[:, 1], own, -own)
-    field = total(one[up[:, 1]], alike[up[:, 1]], size)
-    field += total(other[up[:, 0]], alike[up[:, 0]], size)
+    field = sum_by_place(one[up[:, 1]], alike[up[:, 1]], size)
+    field += sum_by_place(other[up[:, 0]], alike[up[:, 0]], size)
     key, place = np.unique(one.astype(np.int64) * max(size, 1) + other, return_inverse=True)
-    coupling = total(place, alike, len(key))
+    coupling = sum_by_place(place, alike, len(key))
     kept = coupling != 0
     both = np.stack((key[kept] // max(size, 1), key[kept] % max(size, 1)), axis=1)
     rows = TermRows(np.full(len(both), 2), -(both + 1).ravel(), coupling[kept])

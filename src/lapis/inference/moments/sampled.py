@@ -23,7 +23,7 @@ import numpy as np
 
 from lapis.inference.moments.exact import SampleCovariance, sum_fields
 from lapis.inference.moments.statistics import Statistics
-from lapis.inference.sampling.recovery import batch_mean
+from lapis.inference.sampling.recovery import average_batches
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
@@ -90,7 +90,7 @@ class SampledMoments:
 
     def mean_variance(self) -> np.ndarray:
         counts = self.source.statistics.to_parameters(self.batch)
-        return batch_mean(counts, self.share)[1] ** 2
+        return average_batches(counts, self.share)[1] ** 2
 
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
         return self.covariance.product(direction)

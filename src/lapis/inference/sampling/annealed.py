@@ -85,7 +85,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
             constant, 0.0, found.marginal[:base], np.zeros(base), found.expected_count, none,
             0, float(NUM_RUNS), True, False, 0,
         )  # fmt: skip
-    plan = soften(Gibbs().prepare(core))
+    plan = soften_hard_clauses(Gibbs().prepare(core))
     began = work_clock()
     beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
     streams = random_states(seed, NUM_RUNS)
@@ -95,9 +95,9 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
         rng = np.random.default_rng((seed, len(beta)))
         now = run_round(plan, core, beta, streams, rng)
         used += NUM_RUNS * (len(beta) - 1)
-        if best is None or spread(now.log_weight)[1] <= spread(best.log_weight)[1]:
+        if best is None or estimate_mean(now.log_weight)[1] <= estimate_mean(best.log_weight)[1]:
             best = now
-        _, error, _ = spread(best.log_weight)
+        _, error, _ = estimate_mean(best.log_weight)
         if options.progress is not None:
             event = Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}")
             options.progress(event)
@@ -106,11 +106,11 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
         late = options.time_limit is not None and spent > options.time_limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
-            return describe(reduction, best, constant, precision, interrupted)
+            return summarize_round(reduction, best, constant, precision, interrupted)
         beta = place_temperatures(now, more)
 
 
-def soften(plan: GibbsPlan) -> GibbsPlan:
+def soften_hard_clauses(plan: GibbsPlan) -> GibbsPlan:
     """Hard clauses with a finite weight of their own, the last one."""
     graph, network = plan.graph, plan.network
     hard = np.isinf(graph.weight)
@@ -135,7 +135,7 @@ def run_round(
     """All runs, on all cores; each has its own random numbers."""
     is_base = np.arange(core.num_atoms) < core.num_base_atoms
     variables = find_variables(core, is_base)
-    starts = draw_worlds(variables, len(streams), core.num_atoms, rng)
+    starts = draw_start_worlds(variables, len(streams), core.num_atoms, rng)
     weights = plan.network.weights
     num_hard = float((plan.graph.weight_id == len(weights) - 1).sum())
     trail = np.zeros((len(streams), len(beta) - 1))
@@ -159,7 +159,7 @@ def run_round(
     return AnnealingRound(beta, log_weight, worlds, trail)
 
 
-def draw_worlds(
+def draw_start_worlds(
     variables: Variables, num_worlds: int, num_atoms: int, rng: np.random.Generator
 ) -> np.ndarray:
     """bool[num_worlds, num_atoms], every variable in a state at random."""
@@ -171,7 +171,7 @@ def draw_worlds(
     return worlds
 
 
-def spread(log_weight: np.ndarray) -> tuple[float, float, float]:
+def estimate_mean(log_weight: np.ndarray) -> tuple[float, float, float]:
     """log mean, its standard error and the effective number of runs."""
     runs = len(log_weight)
     peak = float(log_weight.max())
@@ -197,7 +197,7 @@ def place_temperatures(before: AnnealingRound, sweeps: int) -> np.ndarray:
     return placed
 
 
-def describe(
+def summarize_round(
     reduction: Reduction,
     found: AnnealingRound,
     constant: float,
@@ -206,7 +206,7 @@ def describe(
 ) -> Annealed:
     """Marginals and counts from the last worlds, drawn again by weight in groups of runs."""
     network, base = reduction.network, reduction.network.num_base_atoms
-    log_mean, error, ess = spread(found.log_weight)
+    log_mean, error, ess = estimate_mean(found.log_weight)
     groups = np.array_split(np.arange(len(found.log_weight)), GROUPS)
     share, estimates = [], []
     for group in groups:

@@ -38,6 +38,26 @@ was the shortest there is (128 samples a chain) from far-apart worlds too, and a
 samples together, 30,752 with two of the four chains from beliefs, 29,176 with all of them. That is
 less than propagation costs, and where there are several modes it believes in one: chains that
 begin there agree on it.
+
+Local maxima of the score that a quick search finds, for scouts to start from.
+
+Chains that agree may all have missed a mode that none of them ever entered: neither R-hat nor where
+they were in warm-up knows of it. So a few worlds are sought by climbing, from random worlds, with
+sweeps of the Gibbs sampler at a temperature near zero (iterated conditional modes, Besag 1986), and
+a *scout* is started from each that is another mode. Scouts are chains that only warm up. The others
+must agree with them before they are believed, and where a scout was and no chain has been since
+counts in the standard errors as any place left in warm-up does (`diagnostics`): the longer a scout
+needed to leave its mode, the more samples it takes until not having seen it means something.
+
+Modes are of components: scout s starts every component at the s-th best of its own. A component
+with one mode has nothing to tell, and a network of such components gets one scout at most.
+
+Climbing and scouts cost work like any sample. Where a single sample is much work there are none:
+the many local maxima of a large network differ in a few atoms each, which chains forget at once,
+and the worlds that are far apart, all true and all false, are where chains start anyway.
+
+What did not help: longer first looks, twice the doubt about what warm-up left, and asking for
+effective samples. All of them judge by what chains have seen.
 """
 
 from __future__ import annotations
@@ -53,39 +73,41 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
     ChainAverages,
+    EffectiveSize,
     Summary,
     Trace,
     WarmUp,
     collect_trace,
     count_ranges,
-    doubt_islands,
+    effective_size,
     num_tallied,
+    raise_island_errors,
+    slowest_size,
     summarize,
 )
-from lapis.inference.sampling.effective_size import EffectiveSize, effective_size, slowest_size
-from lapis.inference.sampling.mode_search import find_modes
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
-from lapis.inference.sampling.tally import Worlds, make_room, new_tallies
+from lapis.inference.sampling.tally import Worlds, extend_worlds, new_tallies
 from lapis.network.network import Network
 from lapis.runtime.processes import num_cores
 from lapis.runtime.progress import SECONDS_LEFT, Progress, Report, StopCallback, work_clock
 
 if TYPE_CHECKING:
     pass
-
+from lapis.inference.sampling.clause_graph import clause_weights
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed
-LEAST = 2  # samples a chain, so that there is an error to report
+MIN_CHAIN_SAMPLES = 2  # samples a chain, so that there is an error to report
 CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15
 OVERSHOOT = 1.05  # of the samples expected to be enough
 ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
 NUM_TRACED = 8
-ENOUGH = 100.0  # effective samples a chain that a standard error can be trusted with
+ENOUGH_EFFECTIVE = 100.0  # effective samples a chain that a standard error can be trusted with
 PROLONGED = 4
-MAX_SCOUTS = 6
-FEWEST_STARTS = 4  # chains and scouts: of one chain alone nobody knows which mode it is in
-SCOUT_WORK = 500_000  # visits of literals by a sample of all scouts, at most
+MAX_MODE_CHAINS = 6
+MIN_STARTS = 4  # chains and scouts: of one chain alone nobody knows which mode it is in
+MODE_CHAIN_WORK = 500_000  # visits of literals by a sample of all scouts, at most
 REACH = 10  # times the precision: what may be missing after the patience
 
 
@@ -159,7 +181,7 @@ def run_chains(
     patience: int | None = None,
 ) -> SampleResult:
     """Marginals and expected counts by sampling; `max_samples` is for all chains together, of
-    which each takes `LEAST` at least.
+    which each takes `MIN_CHAIN_SAMPLES` at least.
 
     Pilots decide between the sampler and its `rivals`. After `patience` samples chains must agree,
     and what they left in warm-up must make no error beyond `REACH` times the precision; they give
@@ -168,7 +190,7 @@ def run_chains(
     """
     limits = ChainLimits(
         precision,
-        max(LEAST, -(-max_samples // num_chains)),
+        max(MIN_CHAIN_SAMPLES, -(-max_samples // num_chains)),
         None if patience is None else -(-patience // num_chains),
         None if time_limit is None else work_clock() + time_limit,
     )
@@ -184,7 +206,7 @@ def run_chains(
             run.start(pool, seed)
             number = run.num_scouts()
             if modes is None and number > 0:
-                modes = find_modes(network, MAX_SCOUTS, seed)
+                modes = find_modes(network, MAX_MODE_CHAINS, seed)
             run.send_scouts((modes or [])[:number], seed)
             return run
 
@@ -260,12 +282,12 @@ class ChainRun(Generic[PlanType, StateType]):
     def num_scouts(self) -> int:
         """How many chains from other modes a window of warm-up can afford."""
         work = max(1.0, self.sampler.work(self.plan, self.states[0]))
-        return min(MAX_SCOUTS, int(SCOUT_WORK / work))
+        return min(MAX_MODE_CHAINS, int(MODE_CHAIN_WORK / work))
 
     def send_scouts(self, worlds: Sequence[np.ndarray], seed: int) -> None:
         """Chains from these worlds, and from worlds far apart if there are few, for warm-up."""
         first = self.num_chains + len(worlds)
-        streams = random_states(seed, max(first, FEWEST_STARTS))[self.num_chains :]
+        streams = random_states(seed, max(first, MIN_STARTS))[self.num_chains :]
         sent = [
             self.pool.submit(self.sampler.init, self.plan, world, stream.copy())
             for world, stream in zip(worlds, streams, strict=False)
@@ -311,7 +333,7 @@ class ChainRun(Generic[PlanType, StateType]):
         """Sample until each chain has `target` samples; false if told to stop before."""
         if self.derive is not None:
             self.tallies = [
-                tallies._replace(worlds=make_room(tallies.worlds, target))
+                tallies._replace(worlds=extend_worlds(tallies.worlds, target))
                 for tallies in self.tallies
             ]
         while (done := self.num_samples) < target:
@@ -347,7 +369,7 @@ class ChainRun(Generic[PlanType, StateType]):
     def is_over(self) -> bool:
         if self.should_stop is not None and self.should_stop():
             self.interrupted = True
-        return (self.interrupted or self.is_late()) and self.num_samples >= LEAST
+        return (self.interrupted or self.is_late()) and self.num_samples >= MIN_CHAIN_SAMPLES
 
     def is_late(self) -> bool:
         deadline = self.limits.deadline
@@ -365,7 +387,7 @@ class ChainRun(Generic[PlanType, StateType]):
         component = self.network.component[: self.network.num_base_atoms]
         if self.network.num_clauses == 0:
             component = np.zeros_like(component)  # rules that nobody grounds may tie any two atoms
-        return doubt_islands(found, component, self.num_chains, self.plan.ergodic)
+        return raise_island_errors(found, component, self.num_chains, self.plan.ergodic)
 
     def derive_others(self) -> Derived | None:
         if self.derive is None:
@@ -435,7 +457,7 @@ class ChainRun(Generic[PlanType, StateType]):
                 return
             if summary.is_precise(self.limits.precision):
                 # What is derived takes longest to judge, so it is asked for last.
-                enough = self.size().is_enough(ENOUGH * self.num_chains)
+                enough = self.size().is_enough(ENOUGH_EFFECTIVE * self.num_chains)
                 prolonged = prolonged or PROLONGED * target
                 if (enough or target >= prolonged) and self.derives_precisely():
                     return
@@ -517,7 +539,7 @@ class ChainRun(Generic[PlanType, StateType]):
         )  # fmt: skip
 
 
-MIN_SAMPLES, MAX_SAMPLES = 16, 128  # a chain
+MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES = 16, 128  # a chain
 ROUNDING = 1e-12  # of a variance
 PILOT_LITERALS = 4_000_000  # visited by a chain, within these bounds
 
@@ -545,10 +567,67 @@ def cost_of_error(run: ChainRun[Any, Any]) -> float:
     """work · (Σ_a B_a²)^½ after a pilot."""
     within = PILOT_LITERALS // max(1, len(run.network.literal))
     run.phase = "pilot"
-    run.advance(int(np.clip(within, MIN_SAMPLES, MAX_SAMPLES)))
+    run.advance(int(np.clip(within, MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES)))
     run.phase = "warm-up"
     size = run.num_samples
     means = np.array([t.atoms.batch_sum.sum(axis=0) / size for t in run.tallies])
     spread = means.var(axis=0, ddof=1) if len(means) > 1 else np.zeros(means.shape[1])
     error = float(np.sqrt((spread**2).sum())) + ROUNDING
     return max(1.0, run.sampler.work(run.plan, run.states[0])) * error
+
+
+MAX_CLIMBS, CLIMB_SWEEPS = 32, 12
+CLIMB_WORK = 20_000_000  # visits of literals by all climbs, at most
+CLIMB_SCALE = 1e6  # times the weights
+CLIMB_STREAM = 1 << 20  # so that climbs draw other numbers than any chain
+
+
+def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:
+    """Worlds to start scouts from, bool[num_atoms], at most so many; they keep what is hard."""
+    if number < 1 or network.num_clauses == 0:
+        return []
+    gibbs = Gibbs()
+    plan = gibbs.prepare(network)
+    climbs = min(MAX_CLIMBS, max(1, int(CLIMB_WORK / (CLIMB_SWEEPS * max(1.0, sweep_work(plan))))))
+    worlds = np.array([climb_by_gibbs(gibbs, plan, seed, index) for index in range(climbs)])
+    score, label = score_components(network, worlds)
+    return choose_worlds(network, worlds, score, label, number)
+
+
+def climb_by_gibbs(gibbs: Gibbs, plan: GibbsPlan, seed: int, index: int) -> np.ndarray:
+    """bool[num_atoms], where a climb from the world of chain `index` ends."""
+    cold = plan._replace(graph=plan.graph._replace(weight=CLIMB_SCALE * plan.graph.weight))
+    rng = random_states(seed + CLIMB_STREAM + index, 1)[0].copy()
+    state = gibbs.init(cold, gibbs.start(plan, index, rng), rng)
+    gibbs.step(cold, state, new_tallies(0, np.empty(0)), CLIMB_SWEEPS)
+    return gibbs.world(state)
+
+
+def score_components(network: Network, worlds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and names of worlds, float64 and uint64[num_worlds, num_components]."""
+    component, count = network.component, network.num_components
+    weight = clause_weights(network.weights, network.weight_id, network.coefficient)
+    owner = component[network.first_atom]
+    soft = np.isfinite(weight)
+    name = np.random.default_rng(CLIMB_STREAM).integers(
+        1 << 63, size=network.num_atoms, dtype=np.uint64
+    )
+    score, label = np.zeros((len(worlds), count)), np.zeros((len(worlds), count), np.uint64)
+    for row, world in enumerate(worlds):
+        true = network.is_satisfied(world) & soft
+        score[row] = np.bincount(owner[true], weight[true], count)
+        np.bitwise_xor.at(label[row], component[world], name[world])
+    return score, label
+
+
+def choose_worlds(
+    network: Network, worlds: np.ndarray, score: np.ndarray, label: np.ndarray, number: int
+) -> list[np.ndarray]:
+    """The s-th best distinct world of every component, as the s-th world."""
+    order = np.argsort(-score, axis=0, kind="stable")
+    ranked = np.take_along_axis(label, order, axis=0)
+    seen = np.array([(ranked[:row] == ranked[row]).any(axis=0) for row in range(len(ranked))])
+    order = np.take_along_axis(order, np.argsort(seen, axis=0, kind="stable"), axis=0)
+    most = int((~seen).sum(axis=0).max(initial=0))
+    atom = np.arange(network.num_atoms)
+    return [worlds[order[row][network.component], atom] for row in range(min(number, most))]

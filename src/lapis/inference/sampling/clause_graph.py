@@ -87,7 +87,7 @@ def clause_weights(
     return found
 
 
-def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> WorldCounters:
+def make_counters(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> WorldCounters:
     """The counters of the world in which the base atoms are as given, bool[≥ num_base_atoms]."""
     num_auxiliary = len(graph.definition_start) - 1
     world = WorldCounters(
@@ -154,11 +154,11 @@ def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
             if (signed > 0) == now:
                 true_literals[clause] += 1
                 if true_literals[clause] == 1:
-                    _settle(graph, weight, world, clause, 1.0)
+                    _record_clause(graph, weight, world, clause, 1.0)
             else:
                 true_literals[clause] -= 1
                 if true_literals[clause] == 0:
-                    _settle(graph, weight, world, clause, -1.0)
+                    _record_clause(graph, weight, world, clause, -1.0)
         for at in range(graph.use_start[atom], graph.use_start[atom + 1]):
             signed = graph.use[at]
             index = abs(signed) - 1
@@ -171,7 +171,7 @@ def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
+def _record_clause(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
     """A clause became true (sign 1) or false (−1)."""
     if np.isinf(weight[clause]):
         world.change[1] -= sign if weight[clause] > 0 else -sign

@@ -76,18 +76,18 @@ class ClusterSampler:
 
     name: str = "cluster"
 
-    def prepare(self, network: Network) -> Coupled:
-        return couple(Gibbs().prepare(network))
+    def prepare(self, network: Network) -> ClusterPlan:
+        return build_couplings(Gibbs().prepare(network))
 
-    def start(self, plan: Coupled, chain: int, rng: np.ndarray) -> np.ndarray:
+    def start(self, plan: ClusterPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         return Gibbs().start(plan.gibbs, chain, rng)
 
-    def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> ClusterState:
+    def init(self, plan: ClusterPlan, world: np.ndarray, rng: np.ndarray) -> ClusterState:
         state = Gibbs().init(plan.gibbs, world, rng)
         return ClusterState(state, new_clusters(len(plan.pairs.field)))
 
     def step(
-        self, plan: Coupled, state: ClusterState, tallies: Tallies, num_samples: int
+        self, plan: ClusterPlan, state: ClusterState, tallies: Tallies, num_samples: int
     ) -> ClusterInfo:
         chain, (plan_of_gibbs, *coupled) = state.gibbs, plan
         bonds, clusters, turned, _, changes = run_clusters(
@@ -96,15 +96,15 @@ class ClusterSampler:
         )  # fmt: skip
         return ClusterInfo(bonds, clusters, turned, changes)
 
-    def work(self, plan: Coupled, state: ClusterState) -> float:
+    def work(self, plan: ClusterPlan, state: ClusterState) -> float:
         moves = PAIR_WORK * len(plan.pairs.one) + ATOM_WORK * len(plan.pairs.field)
         return plan.sweep_work + moves
 
     def reweigh(
-        self, plan: Coupled, state: ClusterState, weights: np.ndarray
-    ) -> tuple[Coupled, ClusterState]:
+        self, plan: ClusterPlan, state: ClusterState, weights: np.ndarray
+    ) -> tuple[ClusterPlan, ClusterState]:
         after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
-        return couple(after), state._replace(gibbs=chain)
+        return build_couplings(after), state._replace(gibbs=chain)
 
     def counts(self, state: ClusterState) -> np.ndarray:
         return Gibbs().counts(state.gibbs)
@@ -113,7 +113,7 @@ class ClusterSampler:
         return Gibbs().world(state.gibbs)
 
 
-class Coupled(NamedTuple):
+class ClusterPlan(NamedTuple):
     """A Gibbs plan, its couplings, and who is resampled by them alone."""
 
     gibbs: GibbsPlan
@@ -138,14 +138,14 @@ class Coupled(NamedTuple):
         return float(own) + sweep_work(self.gibbs, others[atom_unit])
 
 
-def couple(plan: GibbsPlan) -> Coupled:
+def build_couplings(plan: GibbsPlan) -> ClusterPlan:
     """The couplings of a Gibbs sampler's network, under its weights."""
     pairs = find_pairs(plan.network, plan.graph)
     single = plan.units.single
     plain = (single >= 0) & pairs.plain[np.maximum(single, 0)] if len(single) else single >= 0
     order = np.flatnonzero(~plain).astype(np.int32)
     freeze = -np.sign(pairs.coupling) * np.expm1(-2.0 * np.abs(pairs.coupling))
-    return Coupled(plan, pairs, find_neighbours(pairs), single[plain], order, freeze)
+    return ClusterPlan(plan, pairs, find_neighbours(pairs), single[plain], order, freeze)
 
 
 def find_neighbours(pairs: PairCouplings) -> Neighbours:
@@ -184,7 +184,7 @@ def find_pairs(network: Network, graph: ClauseGraph) -> PairCouplings:
     mine = np.repeat(rest != 0, length) & (atom < base)
     plain[atom[mine]] = False
     size = np.where(np.isinf(rest), 0.0, np.abs(rest))
-    slack = total(atom[mine], np.repeat(size, length)[mine], base)
+    slack = sum_by_place(atom[mine], np.repeat(size, length)[mine], base)
     slack[np.diff(graph.use_start)[:base] > 0] = np.inf
     return PairCouplings(
         (key // max(base, 1)).astype(np.int32), (key % max(base, 1)).astype(np.int32),
@@ -198,7 +198,7 @@ def find_fields(
     """float64[base], of clauses of one literal and of two, int32[num_clauses, 2]."""
     place = np.concatenate((np.abs(alone) - 1, np.abs(ends).ravel() - 1))
     pull = weight * np.sign(alone) / 2, (weight_of_two[:, None] * np.sign(ends) / 4).ravel()
-    return total(place, np.concatenate(pull), base)
+    return sum_by_place(place, np.concatenate(pull), base)
 
 
 def find_couplings(
@@ -209,11 +209,11 @@ def find_couplings(
     low, high = atoms.min(axis=1, initial=base), atoms.max(axis=1, initial=0)
     key, place = np.unique(low.astype(np.int64) * base + high, return_inverse=True)
     sign = np.sign(ends)
-    coupling = total(place, -weight * sign[:, 0] * sign[:, 1] / 4, len(key))
+    coupling = sum_by_place(place, -weight * sign[:, 0] * sign[:, 1] / 4, len(key))
     real = coupling != 0
     return key[real], coupling[real]
 
 
-def total(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
+def sum_by_place(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
     """float64[size], the amounts added up by place; numpy's own makes integers of nothing."""
     return np.bincount(place, amount, size).astype(np.float64)

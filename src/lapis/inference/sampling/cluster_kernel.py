@@ -119,20 +119,20 @@ def move_clusters(graph, pairs, freeze, world, clusters, rng):  # type: ignore[n
     for atom in range(len(root)):
         root[atom] = atom
     bonds = _bond(pairs, freeze, world.value, root, clusters.bonded, rng)
-    _weigh(pairs, world.value, clusters)
-    number, tried = _decide(clusters, rng)
+    _score_clusters(pairs, world.value, clusters)
+    number, tried = _draw_decisions(clusters, rng)
     moved = 0
     for atom in range(len(root)):
         if clusters.kind[root[atom]] == FREE:
             flip(graph, pairs.rest, world, np.int64(atom))
             moved += 1
     if tried > 0:
-        moved += _try(graph, pairs, world, clusters)
+        moved += _try_clusters(graph, pairs, world, clusters)
     return bonds, number, moved
 
 
 @inner
-def _weigh(pairs, value, clusters):  # type: ignore[no-untyped-def]
+def _score_clusters(pairs, value, clusters):  # type: ignore[no-untyped-def]
     """Find the cluster of each atom, and what turning it gains."""
     root, gain, slack, kind = clusters.root, clusters.gain, clusters.slack, clusters.kind
     for atom in range(len(root)):
@@ -151,7 +151,7 @@ def _weigh(pairs, value, clusters):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _decide(clusters, rng):  # type: ignore[no-untyped-def]
+def _draw_decisions(clusters, rng):  # type: ignore[no-untyped-def]
     """Draw for each cluster; HELD are then those that stay whatever other clauses gain.
 
     With u drawn, a cluster turns if u < 1 / (1 + exp(−gain)): if its gain is above log u/(1 − u).
@@ -176,7 +176,7 @@ def _decide(clusters, rng):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _try(graph, pairs, world, clusters):  # type: ignore[no-untyped-def]
+def _try_clusters(graph, pairs, world, clusters):  # type: ignore[no-untyped-def]
     """Turn the clusters to be tried one after the other, and back if they gain too little.
 
     Returns the number of atoms that changed.
@@ -191,16 +191,16 @@ def _try(graph, pairs, world, clusters):  # type: ignore[no-untyped-def]
         if root[cluster] != cluster or kind[cluster] != TRIED:
             continue
         clear_change(world)
-        atoms = _turn(graph, pairs.rest, world, clusters, cluster)
+        atoms = _flip_cluster(graph, pairs.rest, world, clusters, cluster)
         if world.change[1] > 0 or clusters.gain[cluster] + world.change[0] <= 0.0:
-            _turn(graph, pairs.rest, world, clusters, cluster)
+            _flip_cluster(graph, pairs.rest, world, clusters, cluster)
         else:
             moved += atoms
     return moved
 
 
 @inner
-def _turn(graph, weight, world, clusters, top):  # type: ignore[no-untyped-def]
+def _flip_cluster(graph, weight, world, clusters, top):  # type: ignore[no-untyped-def]
     """Flip all atoms of a cluster; their number.
 
     Their clauses are counted anew one by one: a cluster of nearly all atoms rarely turns.
@@ -251,7 +251,7 @@ def run_clusters(
     bonds, number, turned, updates, changes = 0, 0, 0, 0, 0
     for _ in range(num_samples):
         moved = 0
-        if _is_due(clusters.pace):
+        if _has_move(clusters.pace):
             some_bonds, some, moved = move_clusters(graph, pairs, freeze, world, clusters, rng)
             bonds += some_bonds
             number += some
@@ -259,7 +259,7 @@ def run_clusters(
             graph, units, graph.weight, 1.0, world, order, estimate, rng, score, digit
         )
         changed += sweep_plain(graph, pairs.field, near, plain, world, estimate, rng)
-        _keep_pace(clusters.pace, moved, changed)
+        _count_changes(clusters.pace, moved, changed)
         turned += moved
         updates += some_updates
         changes += changed
@@ -268,14 +268,14 @@ def run_clusters(
 
 
 @inner
-def _is_due(pace):  # type: ignore[no-untyped-def]
+def _has_move(pace):  # type: ignore[no-untyped-def]
     """Whether the next sample begins with a move: all do, unless sweeps change more atoms."""
     samples, turned, changed = pace[0], pace[1], pace[2]
     return samples < SETTLED or turned >= changed or (samples - SETTLED) % SWEEPS == 0
 
 
 @inner
-def _keep_pace(pace, turned, changed):  # type: ignore[no-untyped-def]
+def _count_changes(pace, turned, changed):  # type: ignore[no-untyped-def]
     if UNJUDGED <= pace[0] < SETTLED:
         pace[1] += turned
         pace[2] += changed

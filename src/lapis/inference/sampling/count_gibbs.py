@@ -33,14 +33,14 @@ from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import CountedWorld, OpenBlocks, count_world
 from lapis.inference.sampling.starting_worlds import TRIES, random_world
-from lapis.inference.sampling.tally import Tallies, record
+from lapis.inference.sampling.tally import Tallies, record_values
 from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
 
 PATIENCE = 20  # sweeps of a climb that leave as many hard formulas broken
 
 
-class Site(NamedTuple):
+class AtomSite(NamedTuple):
     """Atoms of one predicate that are visited one after the other."""
 
     predicate: str
@@ -60,7 +60,7 @@ class CountGibbsPlan(NamedTuple):
 
     network: Network
     known: dict[str, np.ndarray]  # int32[num_true, arity], the evidence
-    single: tuple[Site, ...]  # atoms in no block, by predicate
+    single: tuple[AtomSite, ...]  # atoms in no block, by predicate
     blocks: tuple[BlockSite, ...]
     ergodic: bool | None
 
@@ -96,7 +96,7 @@ class CountGibbs:
         single, blocks = [], []
         for name, first, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
             free = np.flatnonzero(~in_block[first : first + len(rows)])
-            single.append(Site(name, first + free, rows[free]))
+            single.append(AtomSite(name, first + free, rows[free]))
             own = np.flatnonzero((first <= first_atom) & (first_atom < first + len(rows)))
             if len(own):
                 begin, end = network.block_start[own], network.block_start[own + 1]
@@ -117,7 +117,7 @@ class CountGibbs:
             if plan.ergodic:
                 return world
             state = self.init(plan, world, rng)._replace(rng=generator)
-            if climb_out(plan, state):
+            if satisfy_hard_rules(plan, state):
                 return self.world(state)
         raise LapisError(
             "no world that keeps the hard formulas was found by changing one atom at a time",
@@ -146,9 +146,9 @@ class CountGibbs:
     ) -> CountGibbsInfo:
         changes = 0
         for _ in range(num_samples):
-            changes += sweep(plan, state)
-            record(tallies.atoms, state.estimate)
-            record(tallies.counts, state.world.counts())
+            changes += sweep_all(plan, state)
+            record_values(tallies.atoms, state.estimate)
+            record_values(tallies.counts, state.world.counts())
         return CountGibbsInfo(num_samples * plan.network.num_atoms, changes)
 
     def work(self, plan: CountGibbsPlan, state: CountGibbsState) -> float:
@@ -161,24 +161,24 @@ class CountGibbs:
         return state.value.copy()
 
 
-def climb_out(plan: CountGibbsPlan, state: CountGibbsState) -> bool:
+def satisfy_hard_rules(plan: CountGibbsPlan, state: CountGibbsState) -> bool:
     """Sweep until no hard rule is broken; false if for some sweeps there are no fewer."""
     fewest, waited = state.world.num_broken, 0
     while fewest and waited < PATIENCE:
-        sweep(plan, state)
+        sweep_all(plan, state)
         waited = 0 if state.world.num_broken < fewest else waited + 1
         fewest = min(fewest, state.world.num_broken)
     return fewest == 0
 
 
-def sweep(plan: CountGibbsPlan, state: CountGibbsState) -> int:
+def sweep_all(plan: CountGibbsPlan, state: CountGibbsState) -> int:
     """Resample all atoms and blocks; how many changed."""
     weights = plan.network.weights.astype(np.float64)
     changes = sweep_atoms(plan.single, state, weights)
     return changes + sum(sweep_blocks(site, state, weights) for site in plan.blocks)
 
 
-def sweep_atoms(sites: Sequence[Site], state: CountGibbsState, weights: np.ndarray) -> int:
+def sweep_atoms(sites: Sequence[AtomSite], state: CountGibbsState, weights: np.ndarray) -> int:
     """Resample atoms in turn; how many flipped."""
     atom = np.concatenate([np.empty(0, np.int64), *(site.atom for site in sites)])
     noise = state.rng.logistic(size=len(atom))

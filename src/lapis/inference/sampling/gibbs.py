@@ -23,7 +23,7 @@ from lapis.inference.sampling.clause_graph import (
     WorldCounters,
     build_graph,
     clause_weights,
-    world_of,
+    make_counters,
 )
 from lapis.inference.sampling.cluster_kernel import (
     new_clusters,
@@ -82,7 +82,7 @@ class Gibbs:
     def init(self, plan: GibbsPlan, world: np.ndarray, rng: np.ndarray) -> GibbsState:
         units = plan.units
         return GibbsState(
-            world_of(plan.graph, len(plan.network.weights), world),
+            make_counters(plan.graph, len(plan.network.weights), world),
             np.arange(len(units.single), dtype=np.int32),
             np.zeros(plan.network.num_base_atoms),
             np.zeros(units.max_states),

@@ -73,7 +73,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
     for rank in range(states + 1):  # every state once, then the one chosen
         if rank == states:
             atoms = _estimate_unit(units, begin, end, states, score, estimate)
-            chosen = _choose(score, states, rng)
+            chosen = _draw_state(score, states, rng)
         else:
             chosen = rank
         move_unit(graph, units, weight, world, begin, end, chosen, digit)
@@ -83,7 +83,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
 
 
 @inner
-def _choose(score, states, rng):  # type: ignore[no-untyped-def]
+def _draw_state(score, states, rng):  # type: ignore[no-untyped-def]
     """A state drawn from the probabilities `score`."""
     target = uniform(rng)
     chosen = -1

@@ -63,14 +63,14 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[GibbsUnits, bool 
     hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
     pure = is_pure(graph, hard, is_block[variable_of_atom])
     if not pure:
-        _join_hard(root, bits, hard_start, hard_variable)
+        _unite_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
     strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
     nearly_hard = np.arange(int((strength[strong] >= NEARLY_HARD).sum()))
-    _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
-    _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
+    _unite_rows(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
+    _unite_rows(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
     unit_of_variable = number_trees(root)
     unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
@@ -121,17 +121,19 @@ def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndar
     return decided & ~is_block
 
 
-def _join_hard(root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray) -> None:
+def _unite_hard(
+    root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray
+) -> None:
     """Whole knots where they are small enough, else pieces of them."""
     rows = np.flatnonzero(np.diff(start) > 0)
     whole_root, whole_bits = root.copy(), bits.copy()
-    _join(whole_root, whole_bits, start, variable, rows, np.inf)
-    top = _tops(whole_root)
+    _unite_rows(whole_root, whole_bits, start, variable, rows, np.inf)
+    top = _find_roots(whole_root)
     small = whole_bits[top[variable[start[rows]]]] <= KNOT_BITS
-    _join(root, bits, start, variable, rows[small], KNOT_BITS)
+    _unite_rows(root, bits, start, variable, rows[small], KNOT_BITS)
     pieces = rows[~small]
     pieces = pieces[np.argsort(np.diff(start)[pieces], kind="stable")]
-    _join(root, bits, start, variable, pieces, PIECE_BITS)
+    _unite_rows(root, bits, start, variable, pieces, PIECE_BITS)
 
 
 def _is_inside(unit_of_variable: np.ndarray, start: np.ndarray, variable: np.ndarray) -> np.ndarray:
@@ -202,7 +204,7 @@ def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignor
 
 
 @allocating_entry
-def _tops(root):  # type: ignore[no-untyped-def]
+def _find_roots(root):  # type: ignore[no-untyped-def]
     found = np.empty_like(root)
     for item in range(len(root)):
         found[item] = find_root(root, item)
@@ -210,7 +212,7 @@ def _tops(root):  # type: ignore[no-untyped-def]
 
 
 @entry
-def _join(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-def]
+def _unite_rows(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-def]
     """Unite the variables of each row, in order, where the union has at most 2^limit states."""
     for row in rows:
         total = 0.0

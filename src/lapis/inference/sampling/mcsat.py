@@ -43,7 +43,7 @@ from lapis.inference.sampling.clause_graph import (
     WorldCounters,
     build_graph,
     clause_weights,
-    world_of,
+    make_counters,
 )
 from lapis.inference.sampling.gibbs_units import (
     GibbsUnits,
@@ -57,13 +57,13 @@ from lapis.inference.sampling.mcsat_kernel import (
     Moves,
     Scratch,
     Slice,
-    constrain,
+    draw_constraints,
     new_scratch,
     new_search,
     new_slice,
     run_mcsat,
 )
-from lapis.inference.sampling.samplesat import satisfy
+from lapis.inference.sampling.samplesat import find_solution
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
@@ -129,7 +129,7 @@ class MCSAT:
 
     def init(self, plan: McsatPlan, world: np.ndarray, rng: np.ndarray) -> McsatState:
         return McsatState(
-            world_of(plan.graph, len(plan.network.weights), world),
+            make_counters(plan.graph, len(plan.network.weights), world),
             new_slice(plan.graph, plan.units),
             new_search(plan.graph),
             new_scratch(plan.graph, plan.units, plan.frozen),
@@ -195,7 +195,7 @@ def frozen_atoms(graph: ClauseGraph, ergodic: bool | None) -> np.ndarray:
 
 def restart(plan: McsatPlan, state: McsatState, max_flips: int) -> bool:
     """Draw a slice and replace the world by a solution found by SampleSAT; false if none was."""
-    constrain(plan.graph, plan.units, plan.keep, state.world, state.part, state.rng)
+    draw_constraints(plan.graph, plan.units, plan.keep, state.world, state.part, state.rng)
     constrained = np.zeros(plan.network.num_atoms, bool)
     length = np.diff(plan.graph.clause_start)
     active = np.repeat(state.part.active, length)
@@ -204,7 +204,7 @@ def restart(plan: McsatPlan, state: McsatState, max_flips: int) -> bool:
     members = np.flatnonzero(constrained & ~state.part.fixed).astype(np.int32)
     num_clauses = len(length)
     return bool(
-        satisfy(
+        find_solution(
             plan.graph, plan.units, state.world, state.part, members, len(members),
             np.zeros(num_clauses, np.int32), np.zeros(num_clauses, np.int32),
             np.zeros(plan.network.num_atoms, np.uint8), np.zeros(num_clauses, np.int32),

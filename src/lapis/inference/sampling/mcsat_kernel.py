@@ -100,7 +100,7 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
     most = items * budget  # no limit: a solution takes a node or more
     if items > FEW_ITEMS:
         budget, most = min(budget, RIGID_NODES * items), RIGID_SOLUTIONS
-    solutions = _search(graph, part, search, items, budget, most, rng)
+    solutions = _enumerate_solutions(graph, part, search, items, budget, most, rng)
     _close_clauses(graph, search, members, found)
     if solutions <= 0:
         return solutions
@@ -186,7 +186,7 @@ def _is_true(search, item, at, state):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _decide(graph, part, search, item, state, step):  # type: ignore[no-untyped-def]
+def _set_item(graph, part, search, item, state, step):  # type: ignore[no-untyped-def]
     """Put an item into a state (step 1) or take it back (−1); false if a clause is falsified."""
     holds = True
     for at in range(search.item_start[item], search.item_start[item + 1]):
@@ -206,7 +206,7 @@ def _decide(graph, part, search, item, state, step):  # type: ignore[no-untyped-
 
 
 @inner
-def _search(graph, part, search, items, budget, most, rng):  # type: ignore[no-untyped-def]
+def _enumerate_solutions(graph, part, search, items, budget, most, rng):  # type: ignore[no-untyped-def]
     """The number of solutions, or −1 if there are more than `most`, or more nodes than budget."""
     for at in range(search.item_start[items]):
         search.share[at] = 0.0
@@ -231,7 +231,7 @@ def _search(graph, part, search, items, budget, most, rng):  # type: ignore[no-u
             depth -= 1
             continue
         if search.state[depth] >= 0:
-            _decide(graph, part, search, depth, search.state[depth], -1)
+            _set_item(graph, part, search, depth, search.state[depth], -1)
         search.state[depth] += 1
         if search.state[depth] == search.item_states[depth]:
             depth -= 1
@@ -239,7 +239,7 @@ def _search(graph, part, search, items, budget, most, rng):  # type: ignore[no-u
         nodes += 1
         if nodes > budget:
             return -1
-        if _decide(graph, part, search, depth, search.state[depth], 1):
+        if _set_item(graph, part, search, depth, search.state[depth], 1):
             depth += 1
             search.state[depth] = -1
     return solutions
@@ -278,7 +278,7 @@ def new_slice(graph: ClauseGraph, units: GibbsUnits) -> Slice:
 
 
 @entry
-def constrain(graph, units, keep, world, part, rng):  # type: ignore[no-untyped-def]
+def draw_constraints(graph, units, keep, world, part, rng):  # type: ignore[no-untyped-def]
     """Draw a slice and propagate its unit clauses."""
     kept = draw_slice(graph, keep, world, part, rng)
     return kept, propagate(graph, units, world, part)
@@ -394,7 +394,7 @@ def _fix_block(units, world, part, atom, waiting):  # type: ignore[no-untyped-de
 
 
 @entry
-def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-def]
+def find_component(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-def]
     """Breadth-first: the atoms not fixed that active clauses and blocks tie to `seed`.
 
     Fills `members`, at most about `limit` of them (a block is never cut); marks them `seen`, and
@@ -410,7 +410,7 @@ def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-
             variable = units.variable_of_atom[atom]
             if units.is_block[variable]:
                 for at in range(units.variable_start[variable], units.variable_start[variable + 1]):
-                    found = _meet(part, units.variable_atom[at], members, found)
+                    found = _add_member(part, units.variable_atom[at], members, found)
         for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
             clause = abs(graph.atom_clause[at]) - 1
             if not part.active[clause] or part.seen_clause[clause]:
@@ -420,12 +420,12 @@ def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-
                 rigid = True
             for place in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
                 if found < limit:
-                    found = _meet(part, abs(graph.literal[place]) - 1, members, found)
+                    found = _add_member(part, abs(graph.literal[place]) - 1, members, found)
     return found, rigid
 
 
 @inner
-def _meet(part, atom, members, found):  # type: ignore[no-untyped-def]
+def _add_member(part, atom, members, found):  # type: ignore[no-untyped-def]
     if part.fixed[atom] or part.seen[atom]:
         return found
     part.seen[atom] = True
@@ -434,8 +434,8 @@ def _meet(part, atom, members, found):  # type: ignore[no-untyped-def]
 
 
 @inner
-def forget(graph, part, members, found):  # type: ignore[no-untyped-def]
-    """Undo the marks that `reach` left."""
+def clear_marks(graph, part, members, found):  # type: ignore[no-untyped-def]
+    """Undo the marks that `find_component` left."""
     for place in range(found):
         part.seen[members[place]] = False
         for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
@@ -523,11 +523,11 @@ def _move_rigid(graph, units, world, part, search, scratch, moves, found, estima
 
     The component's marks are cleared for the regions' own searches, and set again.
     """
-    forget(graph, part, scratch.members, found)
+    clear_marks(graph, part, scratch.members, found)
     for _ in range(1 + found // ATOMS_A_REGION):
         seed = np.int64(scratch.members[uniform_below(rng, found)])
-        size, _ = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
-        forget(graph, part, scratch.region, size)
+        size, _ = find_component(graph, units, part, seed, REGION_ATOMS, scratch.region)
+        clear_marks(graph, part, scratch.region, size)
         solutions = draw_solution(
             graph, units, world, part, search, scratch.region, size, moves.node_budget,
             estimate, rng,
@@ -595,7 +595,7 @@ def run_mcsat(
                 if atom < graph.first_auxiliary:
                     estimate[atom] = world.value[atom]
                 continue
-            found, rigid = reach(graph, units, part, atom, len(part.seen), scratch.members)
+            found, rigid = find_component(graph, units, part, atom, len(part.seen), scratch.members)
             if found == 1 and _is_free(graph, units, part, atom):
                 if atom < graph.first_auxiliary:
                     estimate[atom] = 0.5

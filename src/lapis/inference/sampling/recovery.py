@@ -89,7 +89,7 @@ def sample_reduced(
         sampler,
         rivals=rivals,
         patience=patience,
-        derive=partial(recover, reduction),
+        derive=partial(recover_eliminated, reduction),
         **replace(options, max_samples=limit).chain_options,
     )
     assert result.derived is not None
@@ -105,12 +105,12 @@ def sample_reduced(
     )
 
 
-def eliminated(reduction: Reduction) -> np.ndarray:
+def list_eliminated(reduction: Reduction) -> np.ndarray:
     """int64[...], the base atoms outside the core."""
     return np.flatnonzero(reduction.is_eliminated[: reduction.network.num_base_atoms])
 
 
-def recover(
+def recover_eliminated(
     reduction: Reduction,
     worlds: Sequence[Worlds],
     before: Sequence[Sequence[Worlds]],
@@ -119,17 +119,17 @@ def recover(
     """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
     network = reduction.network
     trim_heap(network.literal.nbytes)  # what pilots and chains left behind
-    cut = cut_chains(worlds, before)
+    cut = split_chains(worlds, before)
     mean, stderr = np.zeros((2, network.num_base_atoms))
     false = np.zeros((len(network.weights), len(cut.pieces.size)))
     stuck, moved = np.zeros((2, network.num_components), bool)
     rhat, missed = 1.0, 0.0
-    for found in judge_runs(reduction, cut, mean, stderr):
+    for found in summarize_runs(reduction, cut, mean, stderr):
         false[found.weights] += found.false
         stuck[found.stuck], moved[found.moved] = True, True
         rhat, missed = max(rhat, found.worst_rhat), max(missed, found.worst_missed)
     if ergodic is None or stuck.any():  # most of the time there is no island
-        gone = eliminated(reduction)
+        gone = list_eliminated(reduction)
         dead = dead_components(network.component[gone], moved, cut.num_chains, ergodic)
         rhat = np.inf if dead.any() else rhat
         gone = gone[(stuck | dead)[network.component[gone]]]
@@ -174,7 +174,7 @@ class ChainPieces(NamedTuple):
         return WarmUp(before * self.warmed, self.warmed)
 
 
-def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> ChainPieces:
+def split_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> ChainPieces:
     samples = int(worlds[0].size[0])
     length = max(1, samples // BATCHES)
     bounds = list(pairwise([*range(0, samples, length), samples]))
@@ -187,7 +187,7 @@ def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> 
     return ChainPieces(join_spans(pieces), len(worlds), len(bounds), length, samples, warmed)
 
 
-class RunJudged(NamedTuple):
+class RunSummary(NamedTuple):
     """What a run of trees or clauses adds to the whole, besides means and errors of its atoms."""
 
     worst_rhat: float
@@ -198,17 +198,17 @@ class RunJudged(NamedTuple):
     false: np.ndarray  # float64[len(weights), num_pieces]
 
 
-def judge_runs(
+def summarize_runs(
     reduction: Reduction, cut: ChainPieces, mean: np.ndarray, stderr: np.ndarray
-) -> Iterator[RunJudged]:
+) -> Iterator[RunSummary]:
     """All trees and kept clauses, on all cores; means and errors of base atoms are filled in."""
     runs = tree_runs(reduction.tree)
     cores = min(num_cores(), max(1, len(runs)))
 
-    def judge_share(core: int) -> list[RunJudged]:
+    def judge_share(core: int) -> list[RunSummary]:
         work = allocate_work(reduction, cut.pieces)
         return [
-            judge_answers(
+            summarize_answers(
                 reduction.network,
                 cut,
                 answer_trees(reduction, cut.pieces, *run, work),
@@ -218,9 +218,9 @@ def judge_runs(
             for run in runs[core::cores]
         ]
 
-    def judge_clauses(clauses: np.ndarray) -> RunJudged:
+    def judge_clauses(clauses: np.ndarray) -> RunSummary:
         found = answer_clauses(reduction, cut.pieces, clauses)
-        return judge_answers(reduction.network, cut, found, mean, stderr)
+        return summarize_answers(reduction.network, cut, found, mean, stderr)
 
     with ThreadPoolExecutor(cores) as pool:
         shares = list(pool.map(judge_share, range(cores)))
@@ -228,16 +228,16 @@ def judge_runs(
         yield from pool.map(judge_clauses, clause_runs(reduction.kept_clause))
 
 
-def judge_answers(
+def summarize_answers(
     network: Network, cut: ChainPieces, found: Answers, mean: np.ndarray, stderr: np.ndarray
-) -> RunJudged:
+) -> RunSummary:
     own = found.atoms < network.num_base_atoms
     atoms = found.atoms[own]
     values = np.ascontiguousarray(np.clip(found.probability[own], 0.0, 1.0).T)
     summary = summarize(cut.tallies(values), warm_up=cut.warm_up(values))
     mean[atoms], stderr[atoms] = summary.mean, summary.stderr
     component = network.component[atoms]
-    return RunJudged(
+    return RunSummary(
         summary.worst_rhat,
         summary.worst_missed,
         np.unique(component[summary.parted]),
@@ -262,7 +262,7 @@ def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int
     return empty._replace(batch_sum=total, square_sum=square, cursor=cursor)
 
 
-def batch_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def average_batches(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The weighted mean of batches, and its standard error from their spread."""
     mean = share @ estimates
     spread = share @ (estimates - mean) ** 2

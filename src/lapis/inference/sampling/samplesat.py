@@ -31,7 +31,7 @@ MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
 
 
 @entry
-def satisfy(  # type: ignore[no-untyped-def]
+def find_solution(  # type: ignore[no-untyped-def]
     graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
 ):
     """Give the atoms `members[:found]` a solution found from a random start; false if none was.
@@ -43,11 +43,11 @@ def satisfy(  # type: ignore[no-untyped-def]
         trial[atom] = world.value[atom]
     _randomize(graph, units, part, members, found, trial, rng)
     count = count_violated(graph, part, members, found, violated, position, trial, trial_true)
-    count = walk(
+    count = run_walksat(
         graph, units, part, members, found, violated, position, trial, trial_true, count,
         max_flips // 2, ANNEAL, rng,
     )  # fmt: skip
-    count = walk(
+    count = run_walksat(
         graph, units, part, members, found, violated, position, trial, trial_true, count,
         max_flips // 2, 0.0, rng,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def satisfy(  # type: ignore[no-untyped-def]
 
 
 @entry
-def walk(  # type: ignore[no-untyped-def]
+def run_walksat(  # type: ignore[no-untyped-def]
     graph, units, part, members, found, violated, position, trial, trial_true, count, max_flips,
     anneal, rng,
 ):  # fmt: skip
@@ -72,9 +72,11 @@ def walk(  # type: ignore[no-untyped-def]
         if anneal > 0 and uniform(rng) < anneal:
             atom = members[uniform_below(rng, found)]
             off, on = _choose_move(graph, units, part, atom, trial, rng)
-            after = _apply(graph, part, off, on, trial, trial_true, violated, position, count)
+            after = _flip_pair(graph, part, off, on, trial, trial_true, violated, position, count)
             if after > count and uniform(rng) >= COLD ** (after - count):
-                after = _apply(graph, part, on, off, trial, trial_true, violated, position, after)
+                after = _flip_pair(
+                    graph, part, on, off, trial, trial_true, violated, position, after
+                )
             count = after
             continue
         clause = violated[uniform_below(rng, count)]
@@ -88,11 +90,13 @@ def walk(  # type: ignore[no-untyped-def]
             if part.fixed[atom]:
                 continue
             off, on = _choose_move(graph, units, part, atom, trial, rng)
-            after = _apply(graph, part, off, on, trial, trial_true, violated, position, count)
-            _apply(graph, part, on, off, trial, trial_true, violated, position, after)
+            after = _flip_pair(graph, part, off, on, trial, trial_true, violated, position, count)
+            _flip_pair(graph, part, on, off, trial, trial_true, violated, position, after)
             if best < 0 or after < best:
                 best, best_off, best_on = after, off, on
-        count = _apply(graph, part, best_off, best_on, trial, trial_true, violated, position, count)
+        count = _flip_pair(
+            graph, part, best_off, best_on, trial, trial_true, violated, position, count
+        )
     return count
 
 
@@ -163,7 +167,7 @@ def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyp
 
 
 @inner
-def _apply(graph, part, off, on, trial, trial_true, violated, position, count):  # type: ignore[no-untyped-def]
+def _flip_pair(graph, part, off, on, trial, trial_true, violated, position, count):  # type: ignore[no-untyped-def]
     """Turn one atom off and one on (−1: none); the number of violated clauses after it."""
     for atom in (off, on):
         if atom < 0:

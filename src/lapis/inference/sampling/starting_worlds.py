@@ -13,7 +13,7 @@ from lapis.errors import LapisError
 from lapis.inference.sampling.clause_graph import ClauseGraph
 from lapis.inference.sampling.gibbs_units import GibbsUnits
 from lapis.inference.sampling.mcsat_kernel import Slice, new_slice
-from lapis.inference.sampling.samplesat import count_violated, walk
+from lapis.inference.sampling.samplesat import count_violated, run_walksat
 from lapis.network.network import Network
 from lapis.network.satisfiability import (
     contradiction_over,
@@ -47,7 +47,7 @@ def overdispersed_start(
         value = random_world(network, chain if attempt == 0 else 2, generator)
         state = (hard, atoms, len(atoms), violated, position, value, true)
         count = count_violated(graph, *state)
-        count = walk(graph, units, *state, count, flips, 0.0, rng)
+        count = run_walksat(graph, units, *state, count, flips, 0.0, rng)
         if count == 0:
             return value.astype(bool)
     if (found := find_world(network, near=value)) is not None:

@@ -59,7 +59,7 @@ def new_tallies(
     )
 
 
-def make_room(worlds: Worlds, num_samples: int) -> Worlds:
+def extend_worlds(worlds: Worlds, num_samples: int) -> Worlds:
     """The same worlds with room for `num_samples` in all."""
     missing = -(-num_samples // 64) - len(worlds.bits)
     if missing <= 0:
@@ -83,7 +83,7 @@ def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
 
 
 @entry
-def record(tally, values):  # type: ignore[no-untyped-def]
+def record_values(tally, values):  # type: ignore[no-untyped-def]
     """Add one sample; for callers in Python."""
     add_sample(tally, values)
 
