@@ -9,7 +9,7 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.clause_graph import build_graph
 from lapis.inference.sampling.cluster import ClusterSampler, find_pairs
-from lapis.inference.sampling.cluster_kernel import SETTLED, SWEEPS, run_clusters
+from lapis.inference.sampling.cluster_kernel import MEASURED_TO, SWEEPS, run_clusters
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
@@ -70,14 +70,14 @@ def run_pieces(network: Network, pieces: list[int]) -> tuple[np.ndarray, list[in
 
 def test_moves_that_change_less_than_sweeps_become_rare() -> None:
     network = held_together(12)
-    _, bonds = run_pieces(network, [SETTLED] + [1] * (4 * SWEEPS))
+    _, bonds = run_pieces(network, [MEASURED_TO] + [1] * (4 * SWEEPS))
     made = np.array(bonds[1:]) > 0
     assert made.tolist() == [place % SWEEPS == 0 for place in range(len(made))]
     check_against_exact(network, run_chains(network, ClusterSampler(), precision=0.003))
 
 
 def test_moves_that_turn_modes_over_stay() -> None:
-    _, bonds = run_pieces(agreement(14, 0.9, 0.05), [SETTLED] + [1] * (4 * SWEEPS))
+    _, bonds = run_pieces(agreement(14, 0.9, 0.05), [MEASURED_TO] + [1] * (4 * SWEEPS))
     assert min(bonds) > 0
 
 

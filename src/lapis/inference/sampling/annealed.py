@@ -1,23 +1,24 @@
-"""Annealed importance sampling: an estimate of log Z with its standard error (Neal 2001).
+"""Annealed importance sampling: an estimate of log Z with its standard error.
 
-A run starts from independent fair atoms and blocks, whose Z₀ = Π sizes is known, and is led to the
-model by Gibbs sweeps at β from 0 to 1. What it gathers on its way,
+Neal (2001, "Annealed importance sampling"). A run starts from independent uniform atoms and blocks,
+whose Z₀ = Π sizes is known, and moves to the model by Gibbs sweeps at β from 0 to 1. Its weight
 
     w = Z₀ · Π_t exp((β_t − β_{t−1}) · score(x_{t−1})),        E[w] = Z,
 
-is an unbiased estimate of Z however badly the sweeps mix; the mean over runs is the answer, and the
-last worlds, drawn again in proportion to their weights, answer marginals.
+is an unbiased estimate of Z, even if the sweeps mix badly. The answer is the mean over runs.
+Marginals come from the last worlds, resampled in proportion to the weights.
 
-Hard clauses are soft on the way, with weight `HARD_WEIGHT` at β = 1, and a run that ends with one
-of them broken weighs nothing: that keeps the mean what it should be. What is easy is eliminated
-first, so that only the core is annealed.
+Hard clauses have the finite weight `HARD_WEIGHT` at β = 1 during a run. A run that ends with a
+violated hard clause has weight 0, which keeps the mean unbiased. Exact elimination comes first, so
+that only the core is annealed.
 
-Where the temperatures go: the first round has few, evenly spaced. Each later round has twice as
-many, spread so that the score's standard deviation, as the runs before saw it, times the step is
-the same everywhere (thermodynamic length; Grosse, Maddison and Salakhutdinov 2013). Rounds end when
-the standard error is below the precision or the samples are used up. Log weights that spread by s
-have a mean that few runs carry, and their empirical variance is too small; so the standard error is
-at least that of log-normal weights, √((exp s² − 1)/runs).
+Temperatures: the first round has few, evenly spaced. Each later round has twice as many, placed
+such that the score's standard deviation in the previous round times the step is constant
+(thermodynamic length; Grosse, Maddison and Salakhutdinov 2013, "Annealing between distributions by
+averaging moments"). Rounds end when the standard error is below the precision or the samples are
+used. If log weights have a large variance s², few runs dominate the mean, and the empirical
+variance is too small. So the standard error is at least that of log-normal weights, √((exp s² −
+1)/runs).
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ from lapis.runtime.progress import Progress, work_clock
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
-GROUPS = 16  # of runs, whose estimates differ as the standard error says
+GROUPS = 16  # of runs, for standard errors of marginals
 HARD_WEIGHT = 12.0
-DRAWN_AGAIN = 64  # worlds of each group that stand for its weighted ones
+RESAMPLED = 64  # worlds of each group
 
 
 class Annealed(NamedTuple):
-    """Estimates about a network."""
+    """Estimates of log Z, marginals and counts."""
 
-    log_partition: float  # −∞ if no run kept the hard clauses
+    log_partition: float  # −∞ if all runs violated hard clauses
     stderr: float  # of log Z
     marginal: np.ndarray  # float64[num_base_atoms]
     marginal_stderr: np.ndarray  # float64[num_base_atoms]
@@ -64,16 +65,16 @@ class Annealed(NamedTuple):
 
 
 class AnnealingRound(NamedTuple):
-    """Runs along the same temperatures."""
+    """Runs with the same temperatures."""
 
     beta: np.ndarray  # float64[num_sweeps + 1]
-    log_weight: np.ndarray  # float64[num_runs], of Z without constants; −∞ where infeasible
+    log_weight: np.ndarray  # float64[num_runs], of Z without constants; −∞ if infeasible
     worlds: np.ndarray  # bool[num_runs, core.num_atoms]
-    trail: np.ndarray  # float64[num_runs, num_sweeps], scores on the way
+    trail: np.ndarray  # float64[num_runs, num_sweeps], scores before each sweep
 
 
 def anneal(network: Network, options: InferenceOptions) -> Annealed:
-    """Estimate log Z; `max_samples` bounds the sweeps of all runs together."""
+    """Estimate log Z; `max_samples` limits the total number of sweeps."""
     precision, max_samples, seed = options.precision, options.max_samples, options.seed
     reduction = reduce(network)
     core = reduction.core
@@ -111,7 +112,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
 
 
 def soften_hard_clauses(plan: GibbsPlan) -> GibbsPlan:
-    """Hard clauses with a finite weight of their own, the last one."""
+    """Give hard clauses a finite weight, the last one of the network."""
     graph, network = plan.graph, plan.network
     hard = np.isinf(graph.weight)
     own = len(network.weights)
@@ -132,7 +133,7 @@ def soften_hard_clauses(plan: GibbsPlan) -> GibbsPlan:
 def run_round(
     plan: GibbsPlan, core: Network, beta: np.ndarray, streams: np.ndarray, rng: np.random.Generator
 ) -> AnnealingRound:
-    """All runs, on all cores; each has its own random numbers."""
+    """Make all runs on all cores; each has its own random stream."""
     is_base = np.arange(core.num_atoms) < core.num_base_atoms
     variables = find_variables(core, is_base)
     starts = draw_start_worlds(variables, len(streams), core.num_atoms, rng)
@@ -162,7 +163,7 @@ def run_round(
 def draw_start_worlds(
     variables: Variables, num_worlds: int, num_atoms: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """bool[num_worlds, num_atoms], every variable in a state at random."""
+    """Return bool[num_worlds, num_atoms], with a random state of every variable."""
     state = (rng.random((num_worlds, len(variables.size))) * variables.size).astype(np.int64)
     true = variables.state_atom[variables.state_start[:-1] + state]
     worlds = np.zeros((num_worlds, num_atoms), bool)
@@ -172,7 +173,7 @@ def draw_start_worlds(
 
 
 def estimate_mean(log_weight: np.ndarray) -> tuple[float, float, float]:
-    """log mean, its standard error and the effective number of runs."""
+    """Return the log of the mean weight, its standard error and the effective number of runs."""
     runs = len(log_weight)
     peak = float(log_weight.max())
     if peak == -np.inf:
@@ -188,7 +189,7 @@ def estimate_mean(log_weight: np.ndarray) -> tuple[float, float, float]:
 
 
 def place_temperatures(before: AnnealingRound, sweeps: int) -> np.ndarray:
-    """float64[sweeps + 1], from 0 to 1, close together where the score varies most."""
+    """Return float64[sweeps + 1] from 0 to 1, dense where the score varies most."""
     deviation = before.trail.std(axis=0)
     deviation = np.maximum(deviation, 0.05 * deviation.max(initial=0.0)) + 1e-12
     length = np.concatenate(([0.0], np.cumsum(deviation * np.diff(before.beta))))
@@ -204,7 +205,7 @@ def summarize_round(
     precision: float,
     interrupted: bool,
 ) -> Annealed:
-    """Marginals and counts from the last worlds, drawn again by weight in groups of runs."""
+    """Estimate marginals and counts from the last worlds, resampled by weight in groups."""
     network, base = reduction.network, reduction.network.num_base_atoms
     log_mean, error, ess = estimate_mean(found.log_weight)
     groups = np.array_split(np.arange(len(found.log_weight)), GROUPS)
@@ -216,14 +217,14 @@ def summarize_round(
         if not total:
             estimates.append((np.zeros(base), np.zeros(len(network.weights))))
             continue
-        place = (np.arange(DRAWN_AGAIN) + 0.5) / DRAWN_AGAIN * total
+        place = (np.arange(RESAMPLED) + 0.5) / RESAMPLED * total
         chosen = group[np.minimum(np.searchsorted(np.cumsum(weight), place), len(group) - 1)]
         recovered = reduction.recover(found.worlds[chosen])
         estimates.append((recovered.marginal[:base], recovered.expected_count))
     part = np.array(share) / sum(share)
     marginal, marginal_error = weighted_mean(np.array([m for m, _ in estimates]), part)
     count, count_error = weighted_mean(np.array([c for _, c in estimates]), part)
-    # What the last worlds agree on is not known better than their number says.
+    # The errors of atoms on which all worlds agree are bounded by the number of worlds.
     likely = (marginal * ess + 1.0) / (ess + 2.0)
     marginal_error = np.maximum(marginal_error, np.sqrt(likely * (1.0 - likely) / (ess + 1.0)))
     span, _ = count_ranges(network, sampled_components(reduction))
@@ -236,8 +237,8 @@ def summarize_round(
 
 
 def weighted_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of groups and its standard error: a ratio's, √Σ share²·(estimate − mean)²."""
-    # Shares may add up to more than one by rounding; a mean lies between what it is the mean of.
+    """Return the mean of groups and its standard error √Σ share²·(estimate − mean)²."""
+    # By rounding, shares may sum to more than one; clipping keeps the mean within the estimates.
     mean = np.clip(share @ estimates, estimates.min(axis=0), estimates.max(axis=0))
     bessel = len(share) / max(1, len(share) - 1)
     return mean, np.sqrt(bessel * (share**2) @ (estimates - mean) ** 2)

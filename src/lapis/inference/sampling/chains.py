@@ -1,63 +1,40 @@
-"""Several chains of any sampler, on all cores, until the answer is precise enough.
+"""Run several chains of a sampler, on all cores, until the answer is precise enough.
 
-The driver starts the chains of a `Sampler` far apart, lets them warm up until they agree (split
-R-hat at most 1.2) or half of the samples allowed are spent, and samples until every standard error
-is at most `precision` and every R-hat at most MAX_RHAT, or a limit is reached. Warm-up is left
-out of the averages but not forgotten: where a chain was then and none has been since may be a mode
-that is missed, and the standard errors allow for it (`diagnostics`). What is derived from the
-worlds of the chains, such as the marginals of eliminated atoms, is judged in the same way and has
-the same say. Where the precision comes before a hundred effective samples a chain, the chains go on
-for these, but not for more than `PROLONGED` times as long. The driver looks at fixed numbers of
-samples, and a chain draws from its own random stream: the same seed gives the same answer on any
-number of cores, unless the time limit or the user ends the run.
+`run_chains` starts the chains far apart. They warm up until they agree (split R-hat at most 1.2) or
+half of the allowed samples are used. Then they sample until every standard error is at most
+`precision` and every R-hat at most MAX_RHAT, or a limit is reached. Averages exclude warm-up, but
+the standard errors take into account places that chains visited only in warm-up: these may be
+missed modes (`diagnostics`). Quantities derived from the chains' worlds, such as the marginals of
+eliminated atoms, must satisfy the same criteria. If the precision is reached before a hundred
+effective samples a chain, the chains continue up to `PROLONGED` times as long. Checks happen at
+fixed numbers of samples, and each chain has its own random stream: equal seeds give equal answers
+on any number of cores, unless the time limit or the user ends the run.
 
-Which sampler fits a network is measured: each walks a little, and the cheapest error goes on.
-
-All candidates start their chains at the same worlds, far apart. After a few samples the means of
-the chains are as far from each other as the sampler is slow to forget a start and to move. With B_a
-the variance of the means of chains for atom a, and a cost of `work` a sample,
+**Pilots** choose between samplers. All candidates start at the same worlds, far apart, and draw a
+few samples. With B_a the variance of the chains' means for atom a, and `work` the cost of a sample,
 
     cost of an error = work · (Σ_a B_a²)^½
 
-is what a sampler is judged by: errors fall as 1/√samples, so samples needed are as B, and the
-root of squares looks at the slow atoms more than at the many quick ones. A sampler whose chains sit
-in different modes has means as far apart as can be, and loses to one that crosses; one that lost
-a mode is not betrayed by its pilot, and has to pass all that any run has to: pilots decide who goes
-on, never that it is enough.
+Errors fall as 1/√samples, so the required samples are proportional to B; squares emphasise the slow
+atoms. A sampler whose chains remain in different modes has a large B and loses to one that moves
+between modes. A pilot cannot detect a missed mode: pilots only select the sampler, and its run must
+pass all checks. Work is counted in visits of literals, not in seconds, so equal seeds give equal
+choices. The pilot of the chosen sampler is the beginning of its warm-up.
 
-The work is counted in visits of literals, not by the clock: the same seed gives the same choice
-under any load. The pilot of the winner is the beginning of its warm-up.
+**Mode search.** Convergence diagnostics cannot detect modes that no chain visited. So a quick
+search climbs from random worlds by Gibbs sweeps at a temperature near zero (iterated conditional
+modes, Besag 1986, "On the statistical analysis of dirty pictures"), and a mode chain starts from
+each distinct local maximum. Mode chains take part in warm-up only. The other chains must agree with
+them, and the time that a mode chain spent in its mode enters the standard errors like all of
+warm-up. Modes belong to components: mode chain s starts every component at its s-th best mode. If a
+sample is expensive there is no mode search: the local maxima of a large network differ in a few
+atoms, which chains forget at once.
 
-What did not work: effective samples in place of B, since samplers whose estimates vary little were
-at a disadvantage. And means of the second half alone: Gibbs chains that had needed all of the
-first to leave a mode looked best, and went on for the thousands of samples that a lost mode takes.
-
-Nor did starts drawn from the beliefs of belief propagation. Friends and smokers with 2, 5 and 10
-friends, 1,000 and 10,000 people, two seeds, cluster moves and Gibbs, to an error of 0.01: warm-up
-was the shortest there is (128 samples a chain) from far-apart worlds too, and all rows took 32,740
-samples together, 30,752 with two of the four chains from beliefs, 29,176 with all of them. That is
-less than propagation costs, and where there are several modes it believes in one: chains that
-begin there agree on it.
-
-Local maxima of the score that a quick search finds, for scouts to start from.
-
-Chains that agree may all have missed a mode that none of them ever entered: neither R-hat nor where
-they were in warm-up knows of it. So a few worlds are sought by climbing, from random worlds, with
-sweeps of the Gibbs sampler at a temperature near zero (iterated conditional modes, Besag 1986), and
-a *scout* is started from each that is another mode. Scouts are chains that only warm up. The others
-must agree with them before they are believed, and where a scout was and no chain has been since
-counts in the standard errors as any place left in warm-up does (`diagnostics`): the longer a scout
-needed to leave its mode, the more samples it takes until not having seen it means something.
-
-Modes are of components: scout s starts every component at the s-th best of its own. A component
-with one mode has nothing to tell, and a network of such components gets one scout at most.
-
-Climbing and scouts cost work like any sample. Where a single sample is much work there are none:
-the many local maxima of a large network differ in a few atoms each, which chains forget at once,
-and the worlds that are far apart, all true and all false, are where chains start anyway.
-
-What did not help: longer first looks, twice the doubt about what warm-up left, and asking for
-effective samples. All of them judge by what chains have seen.
+What did not work. For pilots: effective samples instead of B, a disadvantage for samplers with
+small variance; means of the second half only, which favoured Gibbs chains that had just left a
+mode. For mode search: longer first windows, and doubled `VISITS`. Starts from beliefs of belief
+propagation saved less (6 to 11 % of 32,740 samples on friends and smokers) than propagation costs,
+and with several modes the beliefs are those of one.
 """
 
 from __future__ import annotations
@@ -97,34 +74,34 @@ from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
 
 WARM_RHAT = 1.2
-FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed
-MIN_CHAIN_SAMPLES = 2  # samples a chain, so that there is an error to report
-CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15
-OVERSHOOT = 1.05  # of the samples expected to be enough
-ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
+FIRST_CHECK = 64  # least samples a chain for convergence
+MIN_CHAIN_SAMPLES = 2  # samples a chain for a standard error
+CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15  # of the samples from one check to the next
+OVERSHOOT = 1.05  # factor of the predicted samples
+ROUND_SECONDS = 0.2  # time between checks of the limits
 NUM_TRACED = 8
-ENOUGH_EFFECTIVE = 100.0  # effective samples a chain that a standard error can be trusted with
+ENOUGH_EFFECTIVE = 100.0  # effective samples a chain for a reliable standard error
 PROLONGED = 4
 MAX_MODE_CHAINS = 6
-MIN_STARTS = 4  # chains and scouts: of one chain alone nobody knows which mode it is in
-MODE_CHAIN_WORK = 500_000  # visits of literals by a sample of all scouts, at most
-REACH = 10  # times the precision: what may be missing after the patience
+MIN_STARTS = 4  # chains and mode chains together: R-hat needs several chains
+MODE_CHAIN_WORK = 500_000  # most visits of literals for a sample of all mode chains
+REACH = 10  # largest `worst_missed` after `patience` samples, relative to the precision
 
 
 class Derived(NamedTuple):
-    """What follows from the worlds of the chains about other values."""
+    """Averages of values that are derived from the chains' worlds."""
 
     atoms: ChainAverages
     counts: Summary
 
 
-# From the worlds of each chain, and those of its warm-up in pieces; and `ergodic`.
+# Arguments: the worlds of each chain, the pieces of each chain's warm-up, and `ergodic`.
 Derive = Callable[[Sequence[Worlds], Sequence[Sequence[Worlds]], bool | None], Derived]
 
 
 @dataclass(frozen=True)
 class SampleResult:
-    """Averages over the chains, with what is known about their quality."""
+    """Averages over the chains, and their diagnostics."""
 
     method: str
     marginal: np.ndarray  # float64[num_base_atoms]
@@ -137,15 +114,15 @@ class SampleResult:
     num_samples: int  # in all chains, after warm-up
     num_warmup: int
     seconds: float
-    converged: bool  # precision and R-hat reached on enough samples, by what is derived too
+    converged: bool  # sampled and derived values reached precision and R-hat on enough samples
     interrupted: bool
-    ergodic: bool | None  # None: not known
-    events: Mapping[str, float]  # sums over the chains of what `step` reports
-    worst_missed: float  # the largest part of a standard error that warm-up accounts for
-    size: EffectiveSize  # of the atoms that moved slowest in warm-up
+    ergodic: bool | None  # None: unknown
+    events: Mapping[str, float]  # sums of the `StepInfo`s of all chains
+    worst_missed: float  # the largest part of a standard error due to warm-up
+    size: EffectiveSize  # of the slowest atoms in warm-up
     worst_ess: float  # of the slowest of all atoms, by batches
-    seconds_left: float  # expected to the precision asked, 0 where that is reached
-    pilots: Mapping[str, float]  # sampler → cost of equal errors, that of the one chosen is 1
+    seconds_left: float  # predicted time to the requested precision, 0 if it is reached
+    pilots: Mapping[str, float]  # sampler → cost of equal errors, relative to the chosen one
     trace: Trace = field(repr=False)
     derived: Derived | None = field(repr=False)
 
@@ -156,7 +133,7 @@ class SampleResult:
 
     @property
     def num_stuck(self) -> int:
-        """Sampled atoms on which chains never meet: each keeps what it began with."""
+        """Sampled atoms that are constant in each chain but differ between chains."""
         return int(np.isposinf(self.rhat).sum())
 
     @property
@@ -180,13 +157,13 @@ def run_chains(
     rivals: Sequence[Sampler[Any, Any]] = (),
     patience: int | None = None,
 ) -> SampleResult:
-    """Marginals and expected counts by sampling; `max_samples` is for all chains together, of
-    which each takes `MIN_CHAIN_SAMPLES` at least.
+    """Estimate marginals and expected counts by sampling.
 
-    Pilots decide between the sampler and its `rivals`. After `patience` samples chains must agree,
-    and what they left in warm-up must make no error beyond `REACH` times the precision; they give
-    up if not. Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C
-    (or `should_stop`) ends the run early with what there is, marked `interrupted`.
+    `max_samples` is the sum over all chains; each draws at least `MIN_CHAIN_SAMPLES`. Pilots choose
+    between the sampler and its `rivals`. If the chains do not agree after `patience` samples, or
+    `worst_missed` exceeds `REACH` times the precision, the run ends unconverged. Raises LapisError
+    if no world satisfies the hard clauses, or none is found. Ctrl-C (or `should_stop`) ends the run
+    early with the result so far, marked `interrupted`.
     """
     limits = ChainLimits(
         precision,
@@ -195,7 +172,7 @@ def run_chains(
         None if time_limit is None else work_clock() + time_limit,
     )
     if time_limit is not None and patience is not None:
-        # Chains that do not agree after half of the time leave the rest to another sampler.
+        # If chains do not agree after half of the time, another sampler gets the rest.
         limits = limits._replace(deadline=work_clock() + time_limit / 2)
     with ThreadPoolExecutor(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
@@ -204,10 +181,10 @@ def run_chains(
             nonlocal modes
             run = ChainRun(candidate, network, num_chains, limits, derive, progress, should_stop)
             run.start(pool, seed)
-            number = run.num_scouts()
+            number = run.num_mode_chains()
             if modes is None and number > 0:
                 modes = find_modes(network, MAX_MODE_CHAINS, seed)
-            run.send_scouts((modes or [])[:number], seed)
+            run.start_mode_chains((modes or [])[:number], seed)
             return run
 
         run = start(sampler)
@@ -216,7 +193,7 @@ def run_chains(
                 run = choose_by_pilots(run, (start(rival) for rival in rivals))
             run.warm_up()
             run.sample()
-            if time_limit is not None and run.is_late() and run.may_go_on():
+            if time_limit is not None and run.is_late() and run.can_continue():
                 run.limits = limits._replace(deadline=run.began + time_limit)
                 run.sample()
         except KeyboardInterrupt:
@@ -227,11 +204,11 @@ def run_chains(
 
 
 class ChainLimits(NamedTuple):
-    """When a run ends."""
+    """The limits of a run."""
 
     precision: float
-    max_samples: int  # a chain
-    patience: int | None  # samples a chain after which chains must agree
+    max_samples: int  # per chain
+    patience: int | None  # samples per chain after which chains must agree
     deadline: float | None  # of the work clock
 
 
@@ -254,18 +231,18 @@ class ChainRun(Generic[PlanType, StateType]):
         self.began = work_clock()
         self.interrupted = False
         self.warmed = 0
-        self.window_seconds = 0.0  # since averages began
-        self.looked_seconds = 0.0  # of these, until the last look at them
+        self.window_seconds = 0.0  # since the averages were reset
+        self.checked_seconds = 0.0  # … at the last check
         self.round_size = 1
         self.phase = "warm-up"
         self.events: dict[str, float] = {}
         self.summary: Summary | None = None
         self.pilots: dict[str, float] = {}
-        self.derived: tuple[int, Derived] | None = None  # after so many samples
+        self.derived: tuple[int, Derived] | None = None  # with the number of samples
 
     @property
     def num_samples(self) -> int:
-        """Of each chain."""
+        """The number of samples of each chain."""
         return num_tallied(self.tallies[0].atoms)
 
     def start(self, pool: ThreadPoolExecutor, seed: int) -> None:
@@ -277,15 +254,15 @@ class ChainRun(Generic[PlanType, StateType]):
             for chain in range(self.num_chains)
         ]
         self.states = [future.result() for future in start]
-        self.make_ready()
+        self.clear_warm_up()
 
-    def num_scouts(self) -> int:
-        """How many chains from other modes a window of warm-up can afford."""
+    def num_mode_chains(self) -> int:
+        """Return the affordable number of mode chains."""
         work = max(1.0, self.sampler.work(self.plan, self.states[0]))
         return min(MAX_MODE_CHAINS, int(MODE_CHAIN_WORK / work))
 
-    def send_scouts(self, worlds: Sequence[np.ndarray], seed: int) -> None:
-        """Chains from these worlds, and from worlds far apart if there are few, for warm-up."""
+    def start_mode_chains(self, worlds: Sequence[np.ndarray], seed: int) -> None:
+        """Start warm-up-only chains from these worlds; if there are few, also far-apart ones."""
         first = self.num_chains + len(worlds)
         streams = random_states(seed, max(first, MIN_STARTS))[self.num_chains :]
         sent = [
@@ -297,10 +274,10 @@ class ChainRun(Generic[PlanType, StateType]):
             for number, stream in enumerate(streams[len(worlds) :])
         ]
         self.states += [future.result() for future in sent]
-        self.make_ready()
+        self.clear_warm_up()
 
-    def make_ready(self) -> None:
-        """Nothing seen yet, by any of the chains."""
+    def clear_warm_up(self) -> None:
+        """Reset the sums of warm-up and the averages."""
         self.origin = self.sampler.counts(self.states[0]).copy()
         self.before_atoms = np.zeros((len(self.states), self.network.num_base_atoms))
         self.before_counts = np.zeros((len(self.states), len(self.origin)))
@@ -312,7 +289,7 @@ class ChainRun(Generic[PlanType, StateType]):
         return self.sampler.init(self.plan, world, rng)
 
     def reset(self, traced: np.ndarray) -> None:
-        """Begin to average anew."""
+        """Reset the averages."""
         self.derived = None
         self.window_seconds = 0.0
         kept = self.network.num_atoms if self.derive else 0
@@ -320,8 +297,8 @@ class ChainRun(Generic[PlanType, StateType]):
         self.tallies = [new_tallies(num_atoms, self.origin, traced, kept) for _ in self.states]
         self.events = {}
 
-    def remember(self) -> None:
-        """Keep what the chains did as a piece of warm-up."""
+    def record_warm_up(self) -> None:
+        """Add the present window to the warm-up."""
         for chain, tallies in enumerate(self.tallies):
             self.before_atoms[chain] += tallies.atoms.batch_sum.sum(axis=0)
             self.before_counts[chain] += tallies.counts.batch_sum.sum(axis=0)
@@ -330,7 +307,7 @@ class ChainRun(Generic[PlanType, StateType]):
         self.warmed += self.num_samples
 
     def advance(self, target: int) -> bool:
-        """Sample until each chain has `target` samples; false if told to stop before."""
+        """Sample until each chain has `target` samples; False if stopped before."""
         if self.derive is not None:
             self.tallies = [
                 tallies._replace(worlds=extend_worlds(tallies.worlds, target))
@@ -352,7 +329,7 @@ class ChainRun(Generic[PlanType, StateType]):
         return True
 
     def run_round(self, size: int) -> None:
-        """One piece of every chain. On Ctrl-C the pieces under way are finished first."""
+        """Step every chain. On Ctrl-C the running steps are finished first."""
         futures = [
             self.pool.submit(self.sampler.step, self.plan, state, tallies, size)
             for state, tallies in zip(self.states, self.tallies, strict=True)
@@ -375,9 +352,9 @@ class ChainRun(Generic[PlanType, StateType]):
         deadline = self.limits.deadline
         return deadline is not None and work_clock() > deadline
 
-    def check(self) -> Summary:
+    def update_summary(self) -> Summary:
         self.summary = self.summarize_atoms()
-        self.looked_seconds = self.window_seconds
+        self.checked_seconds = self.window_seconds
         self.report()
         return self.summary
 
@@ -386,10 +363,10 @@ class ChainRun(Generic[PlanType, StateType]):
         found = summarize(own, warm_up=WarmUp(self.before_atoms, self.warmed))
         component = self.network.component[: self.network.num_base_atoms]
         if self.network.num_clauses == 0:
-            component = np.zeros_like(component)  # rules that nobody grounds may tie any two atoms
+            component = np.zeros_like(component)  # not grounded: any two atoms may be connected
         return raise_island_errors(found, component, self.num_chains, self.plan.ergodic)
 
-    def derive_others(self) -> Derived | None:
+    def derive_values(self) -> Derived | None:
         if self.derive is None:
             return None
         if self.derived is None or self.derived[0] != self.num_samples:
@@ -403,7 +380,7 @@ class ChainRun(Generic[PlanType, StateType]):
             return
         found = self.summary
         figures = {}
-        if found is not None:  # what matters most is first: a terminal may be narrow
+        if found is not None:  # the most important first: a terminal may be narrow
             figures = {
                 SECONDS_LEFT: self.seconds_left([found]),
                 "rhat": found.worst_rhat,
@@ -420,25 +397,23 @@ class ChainRun(Generic[PlanType, StateType]):
         )
 
     def warm_up(self) -> None:
-        """Windows of doubling length; the last is the first in which the chains agree.
-
-        What a pilot sampled is the beginning of the first. Scouts are sent home after the last.
-        """
-        self.agree()
+        """Run warm-up and end the mode chains. The first window includes the pilot's samples."""
+        self.run_windows()
         self.states = self.states[: self.num_chains]
         self.tallies = self.tallies[: self.num_chains]
 
-    def agree(self) -> None:
+    def run_windows(self) -> None:
+        """Run windows of doubling length until the chains agree, or a limit is reached."""
         window = FIRST_CHECK // 2
         longest = max(1, (self.limits.patience or self.limits.max_samples) // 2)
         while self.warmed + window <= longest or self.warmed == 0:
             window = min(window, longest)
             if not self.advance(window):
                 return
-            summary = self.check()
+            summary = self.update_summary()
             if self.is_late():
                 return
-            self.remember()
+            self.record_warm_up()
             self.reset(summary.slowest(NUM_TRACED))
             if summary.worst_rhat <= WARM_RHAT:
                 return
@@ -449,61 +424,65 @@ class ChainRun(Generic[PlanType, StateType]):
             return
         self.phase = "sampling"
         limit, prolonged = self.limits.max_samples, None
-        # Chains that took long to meet may take as long to part again.
+        # Chains that took long to agree may take as long to move between modes again.
         target = min(max(FIRST_CHECK, 2 * self.warmed), limit)
         while self.advance(target):
-            summary = self.check()
-            if target == limit or self.gives_up(summary):
+            summary = self.update_summary()
+            if target == limit or self.has_failed(summary):
                 return
             if summary.is_precise(self.limits.precision):
-                # What is derived takes longest to judge, so it is asked for last.
-                enough = self.size().is_enough(ENOUGH_EFFECTIVE * self.num_chains)
+                # Derived values are the most expensive, so they are checked last.
+                enough = self.trace_size().is_enough(ENOUGH_EFFECTIVE * self.num_chains)
                 prolonged = prolonged or PROLONGED * target
-                if (enough or target >= prolonged) and self.derives_precisely():
+                if (enough or target >= prolonged) and self.is_derived_precise():
                     return
             target = min(self.next_target(target, summary), limit)
 
     def next_target(self, target: int, atoms: Summary) -> int:
-        """Where the precision is expected, but neither sooner than need be nor too far ahead."""
+        """Predict the samples for the precision, with bounded growth."""
         ratio = atoms.worst_stderr / max(self.limits.precision, 1e-9)
         growth = np.clip(OVERSHOOT * ratio**2, LEAST_GROWTH, CHECK_GROWTH)
         return int(np.ceil(growth * target))
 
-    def gives_up(self, atoms: Summary) -> bool:
-        """Whether chains have had their time to agree and do not."""
+    def has_failed(self, atoms: Summary) -> bool:
+        """Test whether chains do not agree after `patience` samples."""
         patience = self.limits.patience
         if patience is None or self.num_samples + self.warmed < patience:
             return False
-        return not self.agrees(atoms)
+        return not self.is_consistent(atoms)
 
-    def agrees(self, atoms: Summary) -> bool:
-        """Whether chains agree, and what they left in warm-up is small enough to wait for."""
+    def is_consistent(self, atoms: Summary) -> bool:
+        """Test whether chains agree, and `worst_missed` is small enough to continue."""
         found = atoms.worst_missed <= REACH * self.limits.precision
         return found and atoms.worst_rhat <= MAX_RHAT
 
-    def may_go_on(self) -> bool:
-        return self.phase == "sampling" and self.agrees(self.check()) and not self.interrupted
+    def can_continue(self) -> bool:
+        return (
+            self.phase == "sampling"
+            and self.is_consistent(self.update_summary())
+            and not self.interrupted
+        )
 
-    def size(self) -> EffectiveSize:
+    def trace_size(self) -> EffectiveSize:
         return effective_size(collect_trace([tallies.atoms for tallies in self.tallies]).values)
 
-    def derives_precisely(self) -> bool:
-        derived = self.derive_others()
+    def is_derived_precise(self) -> bool:
+        derived = self.derive_values()
         return derived is None or derived.atoms.is_precise(self.limits.precision)
 
     def seconds_left(self, judged: Sequence[Summary | ChainAverages]) -> float:
-        """Until the largest error is the precision, if errors fall as 1/√samples."""
+        """Predict the time to the precision, assuming that errors fall as 1/√samples."""
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
             return 0.0
         if not self.limits.precision or not np.isfinite(worst):
             return np.inf
         done = 1.0 if self.phase == "sampling" else 0.0  # warm-up does not count
-        return self.looked_seconds * ((worst / self.limits.precision) ** 2 - done)
+        return self.checked_seconds * ((worst / self.limits.precision) ** 2 - done)
 
     def result(self) -> SampleResult:
         atoms = self.summarize_atoms()
-        self.looked_seconds = self.window_seconds
+        self.checked_seconds = self.window_seconds
         span, jump = count_ranges(self.network)
         counts = summarize(
             [tallies.counts for tallies in self.tallies],
@@ -511,7 +490,7 @@ class ChainRun(Generic[PlanType, StateType]):
             span=span,
             jump=jump,
         )
-        derived = self.derive_others()
+        derived = self.derive_values()
         judged: list[Summary | ChainAverages] = [atoms]
         if derived is not None:
             judged.append(derived.atoms)
@@ -530,7 +509,7 @@ class ChainRun(Generic[PlanType, StateType]):
             self.plan.ergodic,
             dict(self.events),
             max(s.worst_missed for s in judged),
-            self.size(),
+            self.trace_size(),
             slowest_size([tallies.atoms for tallies in self.tallies]),
             self.seconds_left(judged),
             dict(self.pilots),
@@ -539,32 +518,32 @@ class ChainRun(Generic[PlanType, StateType]):
         )  # fmt: skip
 
 
-MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES = 16, 128  # a chain
+MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES = 16, 128  # per chain
 ROUNDING = 1e-12  # of a variance
-PILOT_LITERALS = 4_000_000  # visited by a chain, within these bounds
+PILOT_LITERALS = 4_000_000  # visited by a chain, within the bounds on samples
 
 
 def choose_by_pilots(
     first: ChainRun[Any, Any], rivals: Iterable[ChainRun[Any, Any]]
 ) -> ChainRun[Any, Any]:
-    """The run to go on with; only the best so far is kept in memory."""
+    """Return the best run; only the best so far is kept in memory."""
     best, least = first, cost_of_error(first)
     costs = {first.sampler.name: least}
     for rival in rivals:
         if best.is_late() or best.interrupted:
             break
         if rival.plan.ergodic is None:
-            continue  # its chains may agree on an island
+            continue  # its chains may agree within an isolated region
         costs[rival.sampler.name] = cost = cost_of_error(rival)
         if cost < least:
             best, least = rival, cost
     best.pilots = {name: cost / least for name, cost in costs.items()}
-    best.check()  # tells how long it may take
+    best.update_summary()  # for the predicted time
     return best
 
 
 def cost_of_error(run: ChainRun[Any, Any]) -> float:
-    """work · (Σ_a B_a²)^½ after a pilot."""
+    """Run a pilot and compute work · (Σ_a B_a²)^½."""
     within = PILOT_LITERALS // max(1, len(run.network.literal))
     run.phase = "pilot"
     run.advance(int(np.clip(within, MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES)))
@@ -577,13 +556,13 @@ def cost_of_error(run: ChainRun[Any, Any]) -> float:
 
 
 MAX_CLIMBS, CLIMB_SWEEPS = 32, 12
-CLIMB_WORK = 20_000_000  # visits of literals by all climbs, at most
-CLIMB_SCALE = 1e6  # times the weights
-CLIMB_STREAM = 1 << 20  # so that climbs draw other numbers than any chain
+CLIMB_WORK = 20_000_000  # most visits of literals by all climbs
+CLIMB_SCALE = 1e6  # factor of the weights: a temperature near zero
+CLIMB_STREAM = 1 << 20  # offset of the seed: climbs and chains have different random numbers
 
 
 def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:
-    """Worlds to start scouts from, bool[num_atoms], at most so many; they keep what is hard."""
+    """Return at most `number` feasible worlds bool[num_atoms], local maxima of the score."""
     if number < 1 or network.num_clauses == 0:
         return []
     gibbs = Gibbs()
@@ -595,7 +574,7 @@ def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:
 
 
 def climb_by_gibbs(gibbs: Gibbs, plan: GibbsPlan, seed: int, index: int) -> np.ndarray:
-    """bool[num_atoms], where a climb from the world of chain `index` ends."""
+    """Return bool[num_atoms], the end of a climb from the start of chain `index`."""
     cold = plan._replace(graph=plan.graph._replace(weight=CLIMB_SCALE * plan.graph.weight))
     rng = random_states(seed + CLIMB_STREAM + index, 1)[0].copy()
     state = gibbs.init(cold, gibbs.start(plan, index, rng), rng)
@@ -604,7 +583,7 @@ def climb_by_gibbs(gibbs: Gibbs, plan: GibbsPlan, seed: int, index: int) -> np.n
 
 
 def score_components(network: Network, worlds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and names of worlds, float64 and uint64[num_worlds, num_components]."""
+    """Return scores float64 and hashes uint64[num_worlds, num_components] of worlds."""
     component, count = network.component, network.num_components
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     owner = component[network.first_atom]
@@ -623,7 +602,7 @@ def score_components(network: Network, worlds: np.ndarray) -> tuple[np.ndarray, 
 def choose_worlds(
     network: Network, worlds: np.ndarray, score: np.ndarray, label: np.ndarray, number: int
 ) -> list[np.ndarray]:
-    """The s-th best distinct world of every component, as the s-th world."""
+    """Return worlds; the s-th joins the s-th best distinct world of every component."""
     order = np.argsort(-score, axis=0, kind="stable")
     ranked = np.take_along_axis(label, order, axis=0)
     seen = np.array([(ranked[:row] == ranked[row]).any(axis=0) for row in range(len(ranked))])

@@ -1,11 +1,10 @@
-"""The network as samplers see it, and the one move they are all made of: flip an atom.
+"""The network as samplers use it, and its basic move: flip an atom.
 
-`true_literals` counts the true literals of each clause, so a flip costs the number of clauses
-the atom is in, and a clause changes its truth exactly where its counter meets zero. Auxiliary
-atoms are never moved by themselves: `definition_true` counts the true literals of their
-definitions, and a flip that makes one change carries it along, so that every world a sampler
-sees has the auxiliary atoms its base atoms define. The hard clauses that say the same are
-therefore left out (`definition_of`), except where a solver asks for them.
+`true_literals` counts the true literals of each clause. So a flip costs the number of the atom's
+clauses, and a clause changes its truth when its counter reaches or leaves zero. Auxiliary atoms are
+not sampled: `definition_true` counts the true literals of their definitions, and a flip changes the
+auxiliary atoms that depend on it. The hard clauses that state the definitions are redundant
+(`definition_of`) and left out, except for solvers that need plain CNF.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from lapis.runtime.kernels import allocating_entry, inner
 
 
 class ClauseGraph(NamedTuple):
-    """Clauses over atoms, both ways round. A hard clause has weight +inf."""
+    """Clauses by atoms and atoms by clauses. A hard clause has weight +inf."""
 
     clause_start: np.ndarray  # int64[num_clauses + 1]
     literal: np.ndarray  # int32[num_literals], atom + 1, negative if negated
@@ -30,9 +29,9 @@ class ClauseGraph(NamedTuple):
     weight: np.ndarray  # float64[num_clauses], weights[weight_id] · coefficient
     weight_id: np.ndarray  # int32[num_clauses]
     coefficient: np.ndarray  # float64[num_clauses]
-    definition_of: np.ndarray  # int32[num_clauses], the definition a hard clause restates, or −1
+    definition_of: np.ndarray  # int32[num_clauses], the definition stated by a hard clause, or −1
     use_start: np.ndarray  # int64[num_atoms + 1]
-    use: np.ndarray  # int32[...], definition + 1 that an atom is in, negative if negated there
+    use: np.ndarray  # int32[...], definition + 1 that contains an atom, negative if negated there
     definition_start: np.ndarray  # int64[num_auxiliary + 1]
     definition_literal: np.ndarray  # int32[...]
     first_auxiliary: int  # atoms from here on are auxiliary
@@ -50,7 +49,7 @@ class WorldCounters(NamedTuple):
 
 
 def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseGraph:
-    """The clause graph of a network; `keep_definitional` is for solvers that need plain CNF."""
+    """Build the clause graph of a network; `keep_definitional` is for solvers of plain CNF."""
     start, literal = network.clause_start, network.literal
     weight_id, coefficient = network.weight_id, network.coefficient
     definition_of = np.full(len(weight_id), -1, np.int32)
@@ -80,7 +79,7 @@ def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseG
 def clause_weights(
     weights: np.ndarray, weight_id: np.ndarray, coefficient: np.ndarray
 ) -> np.ndarray:
-    """float64[num_clauses], weights[weight_id] · coefficient, +inf where hard."""
+    """Compute float64[num_clauses], weights[weight_id] · coefficient, +inf if hard."""
     found = np.full(len(weight_id), np.inf)
     soft = weight_id >= 0
     found[soft] = weights[weight_id[soft]] * coefficient[soft]
@@ -88,7 +87,7 @@ def clause_weights(
 
 
 def make_counters(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> WorldCounters:
-    """The counters of the world in which the base atoms are as given, bool[≥ num_base_atoms]."""
+    """Build the counters of the world with given base atoms, bool[≥ num_base_atoms]."""
     num_auxiliary = len(graph.definition_start) - 1
     world = WorldCounters(
         np.zeros(graph.first_auxiliary + num_auxiliary, np.uint8),
@@ -107,10 +106,10 @@ def recount(graph: ClauseGraph, world: WorldCounters) -> None:
     """Set auxiliary atoms and all counters from the base atoms."""
     base, definitions = graph.first_auxiliary, graph.definition_start
     if len(definitions) > 1:
-        settled = False
-        while not settled:  # definitions may use one another, in no circle
+        is_stable = False
+        while not is_stable:  # definitions may use one another, without cycles
             true = count_true(definitions, graph.definition_literal, world.value)
-            settled = np.array_equal(world.value[base:], true > 0)
+            is_stable = np.array_equal(world.value[base:], true > 0)
             world.value[base:] = true > 0
         world.definition_true[:] = true
     world.change[:] = 0.0
@@ -120,7 +119,7 @@ def recount(graph: ClauseGraph, world: WorldCounters) -> None:
 
 
 def count_true(start: np.ndarray, literal: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """int32[num_rows], the true literals of each row."""
+    """Count the true literals of each row, int32[num_rows]."""
     true = (value[np.abs(literal) - 1] == 1) == (literal > 0)
     before = np.zeros(len(literal) + 1, np.int32)
     np.cumsum(true, dtype=np.int32, out=before[1:])
@@ -129,16 +128,16 @@ def count_true(start: np.ndarray, literal: np.ndarray, value: np.ndarray) -> np.
 
 @inner
 def clear_change(world):  # type: ignore[no-untyped-def]
-    """Count score and violated clauses from here on."""
+    """Reset the changes of score and violated clauses."""
     world.change[0] = 0.0
     world.change[1] = 0.0
 
 
 @inner
 def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
-    """Flip a base atom and the auxiliary atoms that change with it.
+    """Flip a base atom and the auxiliary atoms that depend on it.
 
-    `weight` may differ from the graph's: a weight of +inf must stay true, of −inf false.
+    `weight` may differ from the graph's: a clause of weight +inf must be true, of −inf false.
     """
     value, true_literals, stack = world.value, world.true_literals, world.stack
     stack[0] = atom
@@ -172,7 +171,7 @@ def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
 
 @inner
 def _record_clause(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
-    """A clause became true (sign 1) or false (−1)."""
+    """Record that a clause became true (sign 1) or false (−1)."""
     if np.isinf(weight[clause]):
         world.change[1] -= sign if weight[clause] > 0 else -sign
     else:
@@ -185,8 +184,9 @@ def _record_clause(graph, weight, world, clause, sign):  # type: ignore[no-untyp
 def _definition_clauses(
     clause_start, literal, weight_id, atom_start, atom_clause, start, member, first
 ):  # type: ignore[no-untyped-def]
-    """int32[num_clauses]: the definition a ⇔ l₁ ∨ … ∨ l_k if the clause is a ∨ ¬l_i or
-    ¬a ∨ l₁ ∨ … ∨ l_k; else −1.
+    """Return int32[num_clauses], the definition that a clause states, or −1.
+
+    The clauses of the definition a ⇔ l₁ ∨ … ∨ l_k are a ∨ ¬l_i and ¬a ∨ l₁ ∨ … ∨ l_k.
     """
     found = np.full(len(weight_id), -1, np.int32)
     num_atoms = len(atom_start) - 1

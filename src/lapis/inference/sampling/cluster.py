@@ -1,35 +1,30 @@
-"""Cluster moves: what wants to agree turns over together.
+"""Cluster moves (Swendsen–Wang) for strongly coupled pairs of atoms.
 
-Swendsen and Wang (Nonuniversal critical dynamics in Monte Carlo simulations, Phys. Rev. Lett. 58,
-1987), in the form of Edwards and Sokal (1988). Where attraction dominates, a chain of single flips
-waits for ever: to leave a world in which everybody smokes, friends would have to stop one by one
-against all the others. Here a random part of the contented pairs is bonded, and each cluster of
-bonded atoms turns over as a whole, with the probability that its fields ask for. A mode is left
-in one move, if another is likelier.
-
-Where we deviate: fields are no ghost atom but weigh on the clusters they are in, which is the same
-distribution with the ghost summed out. Nothing is switched to make couplings positive: a pair
-that wants to differ is bonded where it differs, and a cluster turns with all its differences.
-Clauses that are no pairs take part by their scores: a cluster that touches some is turned and
-stays so with the probability of heat bath, or is turned back; atoms of blocks hold their clusters.
-A Gibbs sweep follows every cluster move, for them and because its probabilities vary less than what
-is drawn: the mixture of both has the model as its stationary distribution. Where most atoms hang
-together in one cluster that never turns, moves change less than sweeps and cost more. A chain that
-sees this in the samples 17 to 32 of its warm-up has a move before every third sweep from then on:
-among a hundred thousand friends a sample is worth as much and costs two thirds.
-
-On frustrated couplings clusters grow over everything at weights where nothing is ordered yet; then
-these moves turn all or nothing, and the chain is as fast as Gibbs at twice the cost. Never wrong.
-
-What a network says of single atoms and of pairs of them, as couplings and fields.
+Swendsen and Wang (1987, "Nonuniversal critical dynamics in Monte Carlo simulations"), in the form
+of Edwards and Sokal (1988). If most couplings are attractive, single flips leave a mode only very
+slowly: coupled atoms would have to change one by one. Here a random subset of the satisfied pairs
+is bonded, and each cluster of bonded atoms flips as a whole, with a probability that depends on its
+fields. One move can change the mode.
 
 With s = ±1 for true and false, a soft clause of two literals with signs σ, τ and weight w is
 
     w·[l₁ ∨ l₂] = const + (w/4)(σ s₁ + τ s₂ − σ τ s₁ s₂)
 
-so all soft clauses of one or two base atoms together are Σ h_i s_i + Σ J_ij s_i s_j, whatever their
-signs. Samplers that move many atoms at once walk on these numbers; the clauses they do not cover
-(hard, long, or of auxiliary atoms) keep their weights in `rest`, where the others have 0.
+so all soft clauses of one or two base atoms sum to Σ h_i s_i + Σ J_ij s_i s_j. All other clauses
+(hard, long, or with auxiliary atoms) keep their weights in `rest`, where the former have 0.
+
+Deviations: fields act on clusters directly instead of through a ghost atom, which is the same
+distribution with the ghost summed out. Couplings of either sign are allowed: a pair with J < 0 is
+bonded if its atoms differ. Clauses in `rest` enter by their scores: a cluster that they touch is
+flipped, and flipped back unless the heat-bath probability accepts it. Clusters with atoms of blocks
+do not move. A Gibbs sweep follows every cluster move, for these atoms and because conditional
+probabilities vary less than drawn values; the combination has the model as its stationary
+distribution. If most atoms are in one cluster that never flips, moves change less than sweeps and
+cost more. A chain measures this in the samples 17 to 32 of its warm-up, and then makes a move only
+before every third sweep: with 100,000 people a sample is as good and costs two thirds.
+
+With frustrated couplings a cluster may contain all atoms at weights without any order. Then the
+moves are useless, and the chain is as good as Gibbs at twice the cost, but never wrong.
 """
 
 from __future__ import annotations
@@ -53,7 +48,7 @@ from lapis.inference.sampling.tally import Tallies
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
-PAIR_WORK, ATOM_WORK = 2.2, 5.0  # literals of a sweep that a pair and an atom cost, as measured
+PAIR_WORK, ATOM_WORK = 2.2, 5.0  # cost of a pair and an atom in visits of literals, as measured
 
 
 class ClusterState(NamedTuple):
@@ -66,13 +61,13 @@ class ClusterState(NamedTuple):
 class ClusterInfo(NamedTuple):
     bonds: int
     clusters: int
-    turned: int  # atoms that changed with their cluster
+    turned: int  # atoms that flipped with their cluster
     changes: int  # units that changed in the sweeps
 
 
 @dataclass(frozen=True)
 class ClusterSampler:
-    """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each, or a sweep alone."""
+    """Swendsen–Wang moves and Gibbs sweeps; a sample is one of each, or only a sweep."""
 
     name: str = "cluster"
 
@@ -114,14 +109,14 @@ class ClusterSampler:
 
 
 class ClusterPlan(NamedTuple):
-    """A Gibbs plan, its couplings, and who is resampled by them alone."""
+    """A Gibbs plan, its couplings, and the atoms that depend on couplings only."""
 
     gibbs: GibbsPlan
     pairs: PairCouplings
     near: Neighbours
-    plain: np.ndarray  # int32[...], plain atoms that are units by themselves
+    plain: np.ndarray  # int32[...], plain atoms that are single units
     order: np.ndarray  # int32[...], all other units
-    freeze: np.ndarray  # float64[num_pairs], 1 − exp(−2|J|); negative where a pair wants to differ
+    freeze: np.ndarray  # float64[num_pairs], 1 − exp(−2|J|) with the sign of J
 
     @property
     def ergodic(self) -> bool | None:
@@ -129,7 +124,7 @@ class ClusterPlan(NamedTuple):
 
     @property
     def sweep_work(self) -> float:
-        """In visits of literals; a coupling of a plain atom is a third of one."""
+        """The cost of a sweep in visits of literals; a coupling costs a third of a visit."""
         own = np.diff(self.near.start)[self.plain].sum() / 3 + 2 * len(self.plain)
         units = self.gibbs.units
         atom_unit = units.unit_of_variable[units.variable_of_atom]
@@ -139,7 +134,7 @@ class ClusterPlan(NamedTuple):
 
 
 def build_couplings(plan: GibbsPlan) -> ClusterPlan:
-    """The couplings of a Gibbs sampler's network, under its weights."""
+    """Compute the couplings of a Gibbs plan's network."""
     pairs = find_pairs(plan.network, plan.graph)
     single = plan.units.single
     plain = (single >= 0) & pairs.plain[np.maximum(single, 0)] if len(single) else single >= 0
@@ -149,7 +144,7 @@ def build_couplings(plan: GibbsPlan) -> ClusterPlan:
 
 
 def find_neighbours(pairs: PairCouplings) -> Neighbours:
-    """Each pair at both of its atoms."""
+    """List each pair at both of its atoms."""
     atom = np.concatenate((pairs.one, pairs.other))
     order = np.argsort(atom, kind="stable")
     return Neighbours(
@@ -160,7 +155,7 @@ def find_neighbours(pairs: PairCouplings) -> Neighbours:
 
 
 def find_pairs(network: Network, graph: ClauseGraph) -> PairCouplings:
-    """The couplings and fields of a network under the graph's weights."""
+    """Compute the couplings and fields of a network with the graph's weights."""
     base = network.num_base_atoms
     length = np.diff(graph.clause_start)
     first = graph.literal[graph.clause_start[:-1]]
@@ -195,16 +190,16 @@ def find_pairs(network: Network, graph: ClauseGraph) -> PairCouplings:
 def find_fields(
     alone: np.ndarray, weight: np.ndarray, ends: np.ndarray, weight_of_two: np.ndarray, base: int
 ) -> np.ndarray:
-    """float64[base], of clauses of one literal and of two, int32[num_clauses, 2]."""
+    """Compute fields float64[base] from clauses of one literal and of two, int32[n, 2]."""
     place = np.concatenate((np.abs(alone) - 1, np.abs(ends).ravel() - 1))
-    pull = weight * np.sign(alone) / 2, (weight_of_two[:, None] * np.sign(ends) / 4).ravel()
-    return sum_by_place(place, np.concatenate(pull), base)
+    parts = weight * np.sign(alone) / 2, (weight_of_two[:, None] * np.sign(ends) / 4).ravel()
+    return sum_by_place(place, np.concatenate(parts), base)
 
 
 def find_couplings(
     ends: np.ndarray, weight: np.ndarray, base: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of clauses of two literals, int64[num_pairs] of low·base + high, and J."""
+    """Return the pairs as int64[num_pairs] of low·base + high, and their J."""
     atoms = np.abs(ends) - 1
     low, high = atoms.min(axis=1, initial=base), atoms.max(axis=1, initial=0)
     key, place = np.unique(low.astype(np.int64) * base + high, return_inverse=True)
@@ -215,5 +210,5 @@ def find_couplings(
 
 
 def sum_by_place(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
-    """float64[size], the amounts added up by place; numpy's own makes integers of nothing."""
+    """Sum amounts by place to float64[size]; np.bincount returns integers if there are none."""
     return np.bincount(place, amount, size).astype(np.float64)

@@ -1,14 +1,14 @@
-"""One move of Swendsen and Wang: bonds at random, then whole clusters flip; and Gibbs sweeps.
+"""Kernels of Swendsen–Wang moves, and of Gibbs sweeps on couplings.
 
-Given the world, a pair whose coupling is content (J·s·s' > 0) is bonded with probability
-1 − exp(−2|J|). Given the bonds, a world in which all bonded pairs are content has the probability
-∝ exp(Σ h_i s_i) · (what the other clauses say), so each cluster is turned over with
+Given the world, a satisfied pair (J·s·s' > 0) is bonded with probability 1 − exp(−2|J|). Given the
+bonds, a world in which all bonded pairs are satisfied has probability ∝ exp(Σ h_i s_i) · (factor of
+the other clauses), so a cluster flips with
 
-    P(turn) = 1 / (1 + exp(2 Σ_{i in cluster} h_i s_i − change of the other clauses' score))
+    P(flip) = 1 / (1 + exp(2 Σ_{i in cluster} h_i s_i − change of the other clauses' score))
 
-and not at all where a hard clause would break. Clusters of atoms that no other clause touches
-decide by their fields alone, the others one after the other, by trying; unless the number drawn
-would say no whatever the other clauses gained, as it does where a cluster holds nearly all atoms.
+and never if a hard clause would be violated. Clusters that no other clause touches are decided by
+their fields. The others are tried one after the other, except those whose random number excludes a
+flip for every possible change of the other clauses (typical of clusters of nearly all atoms).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from lapis.inference.sampling.tally import record_sample
 from lapis.network.components import find_root
 from lapis.runtime.kernels import entry, inner
 
-FREE, TRIED, HELD = 0, 1, 2  # by its fields alone, by trying, never
+FREE, TRIED, HELD = 0, 1, 2  # a cluster flips by its fields, by trial, never
 BUFFER = 1024  # pairs drawn together
-UNJUDGED, SETTLED = 16, 32  # samples of a chain before moves are judged, and when they are
-SWEEPS = 3  # to a move that turns fewer atoms than a sweep changes
+MEASURED_FROM, MEASURED_TO = 16, 32  # samples of a chain in which moves are compared with sweeps
+SWEEPS = 3  # sweeps per move if moves change fewer atoms than sweeps
 
 
 class PairCouplings(NamedTuple):
@@ -39,10 +39,8 @@ class PairCouplings(NamedTuple):
     field: np.ndarray  # float64[num_base_atoms], h
     rest: np.ndarray  # float64[num_clauses], the weights of all other clauses
     plain: np.ndarray  # bool[num_base_atoms], in no clause of the rest, block or definition
-    slack: (
-        np.ndarray
-    )  # float64[num_base_atoms], the most that a flip gains by soft ones of the rest
-    in_block: np.ndarray  # bool[num_base_atoms], cannot change by itself
+    slack: np.ndarray  # float64[num_base_atoms], largest gain of a flip by soft clauses of the rest
+    in_block: np.ndarray  # bool[num_base_atoms], cannot flip alone
 
 
 class Neighbours(NamedTuple):
@@ -57,13 +55,13 @@ class Clusters(NamedTuple):
     """Working arrays of one chain."""
 
     root: np.ndarray  # int32[num_base_atoms], union–find; roots are the smallest atoms
-    gain: np.ndarray  # float64[num_base_atoms], of a root: by fields, beyond what was drawn
-    slack: np.ndarray  # float64[num_base_atoms], of a root: the most it can gain otherwise
+    gain: np.ndarray  # float64[num_base_atoms], of a root: gain by fields minus the drawn threshold
+    slack: np.ndarray  # float64[num_base_atoms], of a root: the largest gain by other clauses
     kind: np.ndarray  # uint8[num_base_atoms], of a root: FREE, TRIED or HELD
-    head: np.ndarray  # int32[num_base_atoms], of a root that is tried: the last atom of its cluster
+    head: np.ndarray  # int32[num_base_atoms], of a TRIED root: the last atom of its cluster
     following: np.ndarray  # int32[num_base_atoms], the atom before in the same cluster, or −1
     bonded: np.ndarray  # int32[BUFFER], pairs
-    # int64[3]: samples so far; of those that are judged, atoms turned by moves, changed by sweeps
+    # int64[3]: samples so far; atoms changed by moves and by sweeps in the measured samples
     pace: np.ndarray
 
 
@@ -75,7 +73,7 @@ def new_clusters(num_atoms: int) -> Clusters:
 
 
 def no_pairs() -> PairCouplings:
-    """Of a sampler that does without: no cluster moves, and nothing resampled by couplings."""
+    """Return empty couplings, for a sampler without cluster moves."""
     atoms, numbers, flags = np.empty(0, np.int32), np.empty(0), np.empty(0, bool)
     return PairCouplings(atoms, atoms, numbers, numbers, numbers, flags, numbers, flags)
 
@@ -86,9 +84,9 @@ def no_neighbours() -> Neighbours:
 
 @inner
 def _bond(pairs, freeze, value, root, bonded, rng):  # type: ignore[no-untyped-def]
-    """Join content pairs at random; the number of bonds.
+    """Bond satisfied pairs at random; return the number of bonds.
 
-    Whether a pair is bonded no branch predictor can tell: pairs are drawn first and joined later.
+    Bonds are unpredictable branches, so pairs are drawn first and united later.
     """
     bonds = 0
     one, two, three, four = rng[0], rng[1], rng[2], rng[3]
@@ -114,7 +112,7 @@ def _bond(pairs, freeze, value, root, bonded, rng):  # type: ignore[no-untyped-d
 
 @inner
 def move_clusters(graph, pairs, freeze, world, clusters, rng):  # type: ignore[no-untyped-def]
-    """One move; returns the bonds, the clusters and the atoms that changed."""
+    """Make one move; return the numbers of bonds, clusters and changed atoms."""
     root = clusters.root
     for atom in range(len(root)):
         root[atom] = atom
@@ -133,10 +131,10 @@ def move_clusters(graph, pairs, freeze, world, clusters, rng):  # type: ignore[n
 
 @inner
 def _score_clusters(pairs, value, clusters):  # type: ignore[no-untyped-def]
-    """Find the cluster of each atom, and what turning it gains."""
+    """Find the cluster of each atom, and the gain of flipping it."""
     root, gain, slack, kind = clusters.root, clusters.gain, clusters.slack, clusters.kind
     for atom in range(len(root)):
-        top = root[root[atom]]  # of smaller atoms, such as the one above, the root is known
+        top = root[root[atom]]  # the roots of smaller atoms, such as root[atom], are final
         root[atom] = top
         if top == atom:
             gain[atom] = 0.0
@@ -152,10 +150,10 @@ def _score_clusters(pairs, value, clusters):  # type: ignore[no-untyped-def]
 
 @inner
 def _draw_decisions(clusters, rng):  # type: ignore[no-untyped-def]
-    """Draw for each cluster; HELD are then those that stay whatever other clauses gain.
+    """Draw for each cluster; mark as HELD those that cannot flip whatever other clauses gain.
 
-    With u drawn, a cluster turns if u < 1 / (1 + exp(−gain)): if its gain is above log u/(1 − u).
-    Returns the clusters, and how many of them are to be tried.
+    With u uniform, a cluster flips if u < 1 / (1 + exp(−gain)), so if gain > log u/(1 − u).
+    Returns the number of clusters, and of those to be tried.
     """
     root, gain, kind = clusters.root, clusters.gain, clusters.kind
     number, tried = 0, 0
@@ -177,7 +175,7 @@ def _draw_decisions(clusters, rng):  # type: ignore[no-untyped-def]
 
 @inner
 def _try_clusters(graph, pairs, world, clusters):  # type: ignore[no-untyped-def]
-    """Turn the clusters to be tried one after the other, and back if they gain too little.
+    """Flip the TRIED clusters one after the other, and back if the gain is too small.
 
     Returns the number of atoms that changed.
     """
@@ -201,10 +199,7 @@ def _try_clusters(graph, pairs, world, clusters):  # type: ignore[no-untyped-def
 
 @inner
 def _flip_cluster(graph, weight, world, clusters, top):  # type: ignore[no-untyped-def]
-    """Flip all atoms of a cluster; their number.
-
-    Their clauses are counted anew one by one: a cluster of nearly all atoms rarely turns.
-    """
+    """Flip all atoms of a cluster one by one; return their number."""
     atom = np.int64(clusters.head[top])
     atoms = 0
     while atom >= 0:
@@ -216,10 +211,10 @@ def _flip_cluster(graph, weight, world, clusters, top):  # type: ignore[no-untyp
 
 @inner
 def sweep_plain(graph, field, near, plain, world, estimate, rng):  # type: ignore[no-untyped-def]
-    """Resample atoms that only fields and couplings touch; the number that changed.
+    """Resample atoms that depend on fields and couplings only; return the number of changes.
 
-    Couplings lie in a row and values in a few kilobytes, where the counters of clauses are all
-    over the memory: three times as fast as `sweep`, with the same distribution.
+    Three times as fast as `sweep`, with the same distribution: couplings are consecutive in
+    memory, while the counters of clauses are scattered.
     """
     value = world.value
     one, two, three, four = rng[0], rng[1], rng[2], rng[3]
@@ -244,9 +239,9 @@ def run_clusters(
     graph, units, pairs, near, plain, order, freeze, world, estimate, rng, score, digit, clusters,
     tallies, num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Cluster moves, and Gibbs sweeps whose probabilities are tallied, one a sample.
+    """Run cluster moves and Gibbs sweeps; record the probabilities of each sweep.
 
-    Without pairs it is the sweep alone: the Gibbs sampler is the same kernel, compiled once.
+    Without pairs there are only sweeps: the Gibbs sampler uses the same compiled kernel.
     """
     bonds, number, turned, updates, changes = 0, 0, 0, 0, 0
     for _ in range(num_samples):
@@ -269,14 +264,14 @@ def run_clusters(
 
 @inner
 def _has_move(pace):  # type: ignore[no-untyped-def]
-    """Whether the next sample begins with a move: all do, unless sweeps change more atoms."""
+    """Test whether the next sample has a move: all do, unless sweeps change more atoms."""
     samples, turned, changed = pace[0], pace[1], pace[2]
-    return samples < SETTLED or turned >= changed or (samples - SETTLED) % SWEEPS == 0
+    return samples < MEASURED_TO or turned >= changed or (samples - MEASURED_TO) % SWEEPS == 0
 
 
 @inner
 def _count_changes(pace, turned, changed):  # type: ignore[no-untyped-def]
-    if UNJUDGED <= pace[0] < SETTLED:
+    if MEASURED_FROM <= pace[0] < MEASURED_TO:
         pace[1] += turned
         pace[2] += changed
     pace[0] += 1

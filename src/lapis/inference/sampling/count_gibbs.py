@@ -1,19 +1,17 @@
-"""Gibbs sampling that never grounds: conditional probabilities from counts.
+"""Gibbs sampling without grounding: conditional probabilities from counts.
 
-P(atom true | all others) = σ(w · d) with d = n(atom = 1) − n(atom = 0), and a `CountedWorld`
-gives d from the atom's neighbourhood alone (section 4 of the approximate-counting paper, with
-exact counts in place of IJGP's; those can be asked for). Memory follows the facts of the current
-world, not the ground clauses, so that a formula with four variables over a thousand constants
-costs no more than its neighbourhoods. A sweep is slower than on a ground network; this is for
-networks that do not fit. One kernel makes all the steps of a sweep over the atoms or the blocks of
-a predicate.
+P(atom true | all others) = σ(w · d) with d = n(atom = 1) − n(atom = 0). A `CountedWorld` computes d
+from the atom's neighbourhood (Sarkhel et al. 2016, section 4, with exact counts by default instead
+of IJGP's). Memory grows with the facts of the current world, not with the ground clauses: a formula
+with four variables over a thousand constants costs no more than its neighbourhoods. A sweep is
+slower than on a ground network; this sampler is for networks that do not fit in memory. One kernel
+call sweeps all atoms or all blocks of a predicate.
 
-To the chains it is a sampler like the others, on a network that has atoms and blocks and no
-clauses. A block is resampled as one variable: emptied, each candidate's change taken, one drawn.
-Hard rules: a value that breaks more of them than the other is never taken, so sweeps from a world
-that breaks some climb out as far as single flips can, and never return. Chains start where such a
-climb has ended with none broken: averaged over worlds that are none of the model's, an atom that
-cannot be true was true in half of the samples. Where no climb ends so, there is nothing to sample.
+Its network has atoms and blocks and no clauses. A block is resampled as one variable. Hard rules: a
+value that violates more of them is never drawn, so the number of violations never increases. Chains
+start where such sweeps from a random world have reached zero violations. Starting elsewhere would
+average over impossible worlds: an atom that cannot be true was true in half of the samples. If no
+start is found, an error is raised.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ from lapis.inference.sampling.tally import Tallies, record_values
 from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
 
-PATIENCE = 20  # sweeps of a climb that leave as many hard formulas broken
+PATIENCE = 20  # sweeps without a decrease of violated hard rules
 
 
 class AtomSite(NamedTuple):
-    """Atoms of one predicate that are visited one after the other."""
+    """Atoms of one predicate that are resampled one after the other."""
 
     predicate: str
     atom: np.ndarray  # int64[n]
@@ -49,14 +47,14 @@ class AtomSite(NamedTuple):
 
 
 class BlockSite(NamedTuple):
-    """Blocks of one predicate that are visited one after the other."""
+    """Blocks of one predicate that are resampled one after the other."""
 
     atom: np.ndarray  # int64[num_atoms]
     blocks: OpenBlocks
 
 
 class CountGibbsPlan(NamedTuple):
-    """What all chains share."""
+    """The data that all chains share."""
 
     network: Network
     known: dict[str, np.ndarray]  # int32[num_true, arity], the evidence
@@ -81,14 +79,14 @@ class CountGibbsInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class CountGibbs:
-    """Gibbs sampling of a problem's unknown atoms; one sample is one sweep over all of them."""
+    """Gibbs sampling of a problem's unknown atoms; one sample is one sweep."""
 
     problem: Problem
     ijgp: IjgpSettings | None = None  # counts are estimated; None: exact
     name: str = "count-gibbs"
 
     def prepare(self, network: Network) -> CountGibbsPlan:
-        """`network` is that of `unknown_atoms`."""
+        """Return the plan; `network` is that of `unknown_atoms`."""
         table = network.atoms
         in_block = np.zeros(network.num_atoms, bool)
         in_block[network.block_atom] = True
@@ -120,9 +118,9 @@ class CountGibbs:
             if satisfy_hard_rules(plan, state):
                 return self.world(state)
         raise LapisError(
-            "no world that keeps the hard formulas was found by changing one atom at a time",
+            "no world that satisfies the hard formulas was found by changing one atom at a time",
             code="unsatisfiable",
-            hint="method 'exact' or 'mcsat' says whether there is one",
+            hint="use method 'exact' or 'mcsat' to test whether there is one",
         )
 
     def init(self, plan: CountGibbsPlan, world: np.ndarray, rng: np.ndarray) -> CountGibbsState:
@@ -162,7 +160,7 @@ class CountGibbs:
 
 
 def satisfy_hard_rules(plan: CountGibbsPlan, state: CountGibbsState) -> bool:
-    """Sweep until no hard rule is broken; false if for some sweeps there are no fewer."""
+    """Sweep until no hard rule is violated; False after `PATIENCE` sweeps without progress."""
     fewest, waited = state.world.num_broken, 0
     while fewest and waited < PATIENCE:
         sweep_all(plan, state)
@@ -172,14 +170,14 @@ def satisfy_hard_rules(plan: CountGibbsPlan, state: CountGibbsState) -> bool:
 
 
 def sweep_all(plan: CountGibbsPlan, state: CountGibbsState) -> int:
-    """Resample all atoms and blocks; how many changed."""
+    """Resample all atoms and blocks; return the number of changes."""
     weights = plan.network.weights.astype(np.float64)
     changes = sweep_atoms(plan.single, state, weights)
     return changes + sum(sweep_blocks(site, state, weights) for site in plan.blocks)
 
 
 def sweep_atoms(sites: Sequence[AtomSite], state: CountGibbsState, weights: np.ndarray) -> int:
-    """Resample atoms in turn; how many flipped."""
+    """Resample atoms in turn; return the number of flips."""
     atom = np.concatenate([np.empty(0, np.int64), *(site.atom for site in sites)])
     noise = state.rng.logistic(size=len(atom))
     parts = [(site.predicate, site.rows) for site in sites]
@@ -190,7 +188,7 @@ def sweep_atoms(sites: Sequence[AtomSite], state: CountGibbsState, weights: np.n
 
 
 def sweep_blocks(site: BlockSite, state: CountGibbsState, weights: np.ndarray) -> int:
-    """Resample blocks in turn; how many changed."""
+    """Resample blocks in turn; return the number of changes."""
     blocks = site.blocks
     noise = state.rng.gumbel(size=blocks.num_values)
     found = state.world.draw_blocks(blocks, weights, noise, noted=False)
@@ -200,9 +198,9 @@ def sweep_blocks(site: BlockSite, state: CountGibbsState, weights: np.ndarray) -
 
 
 def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:
-    """The unknown atoms and blocks of a problem as a network without clauses.
+    """Build a network of the unknown atoms and blocks of a problem, without clauses.
 
-    Raises TooLarge, with an estimate, where they alone do not fit.
+    Raises TooLarge, with an estimate, if they do not fit in memory.
     """
     check_atoms(problem, memory_limit(max_memory))
     numbered = number_unknown_atoms(apply_blocks(problem), problem.domains)

@@ -1,20 +1,20 @@
-"""A complete world that Gibbs sampling and local search walk through, by counts alone.
+"""A complete world for Gibbs sampling and local search without grounding.
 
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
-is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
-incremental `FlippingWorld` of counting, whose kernel makes all the steps of a batch. An
-`EstimatedWorld` estimates it by IJGP, in one of two ways.
+is all that a step needs: the log-odds of atom g are w · d. `ExactWorld` gets d from the incremental
+`FlippingWorld` of counting, whose kernel makes all steps of a batch. Subclasses of `EstimatedWorld`
+estimate d by IJGP:
 
-`SubstitutedWorld` uses `ijgp.estimated_differences`: one propagation a clause answers a batch of
-atoms, which is some hundred times faster than one for each atom. It propagates again once the world
-has changed in `patience` atoms. That is one in small worlds, which makes it as strict as the exact
-one; in large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do with
-each other.
+`SubstitutedWorld` uses `ijgp.estimated_differences`. One propagation for each clause gives d of a
+batch of atoms, about a hundred times faster than one for each atom. It propagates again after
+`patience` flips: one in small worlds, and a small share of the atoms in large ones (`STALE_SHARE`),
+few of which interact.
 
-`SubtractedWorld` uses `ijgp.subtraction`, as Algorithm 1 of Sarkhel et al. 2016 is written: it
-estimates n before and after each flip, one atom at a time, and messages go on from world to world.
-A small difference of two large estimates has the error of both, as far as they do not cancel.
+`SubtractedWorld` uses `estimate_flip`, as in Algorithm 1 of Sarkhel et al. (2016, "Scalable
+training of Markov logic networks using approximate counting"): it estimates n before and after each
+flip, one atom at a time, and reuses messages from world to world. The small difference of two large
+estimates has the errors of both, unless they cancel.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from lapis.problem.problem import Problem
 if TYPE_CHECKING:
     from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 
-STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
+STALE_SHARE = 0.002  # largest share of atoms that may flip before differences are estimated again
 MOST_STALE = 64
-MOST_FOLLOWED = 64  # flips at once after which messages go on; after more they start anew
+MOST_FOLLOWED = 64  # most joint flips after which messages are reused
 MOST_REMEMBERED = 64  # worlds one flip away whose messages are kept
 
 
@@ -51,7 +51,7 @@ class FlipDifference(NamedTuple):
     truth: bool
 
     def score(self, weights: Sequence[float]) -> float:
-        """w · d, the log-odds of the atom: the estimator refuses hard rules."""
+        """Compute w · d, the log-odds of the atom; estimators do not support hard rules."""
         score = 0.0
         for column, value in zip(self.weight_id, self.value, strict=True):
             score += weights[column] * value
@@ -59,25 +59,25 @@ class FlipDifference(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What visits to atoms have seen, in their order."""
+    """The results of resampling atoms, in their order."""
 
     truth: np.ndarray  # bool[n], before
     flipped: np.ndarray  # bool[n]
     probability: np.ndarray  # float64[n], P(true | rest)
-    vectors: SparseVectors | None  # d of each, if it was asked for
+    vectors: SparseVectors | None  # d of each, if requested
 
 
 @dataclass(frozen=True)
 class OpenBlocks:
-    """The undecided atoms of some blocks of a predicate, block by block.
+    """The unknown atoms of some blocks of a predicate, block by block.
 
-    The values of a block are its atoms, and none of them, which is the last.
+    The values of a block are its atoms, and last that none of them is true.
     """
 
     predicate: str
     rows: np.ndarray  # int32[num_atoms, arity]
     start: np.ndarray  # int64[num_blocks + 1]
-    is_exact: np.ndarray  # bool[num_blocks], some value must be taken
+    is_exact: np.ndarray  # bool[num_blocks], one atom must be true
 
     @property
     def num_values(self) -> int:
@@ -85,13 +85,13 @@ class OpenBlocks:
 
     @cached_property
     def value_start(self) -> np.ndarray:
-        """int64[num_blocks + 1]"""
+        """int64[num_blocks + 1], the first value of each block."""
         start: np.ndarray = self.start + np.arange(len(self.start))
         return start
 
     @cached_property
     def block(self) -> np.ndarray:
-        """int64[num_values], of each value."""
+        """int64[num_values], the block of each value."""
         return np.repeat(np.arange(len(self.is_exact)), np.diff(self.value_start))
 
     @cached_property
@@ -103,51 +103,53 @@ class OpenBlocks:
 
 
 class DrawnBlocks(NamedTuple):
-    """What visits to blocks have seen, in their order."""
+    """The results of resampling blocks, in their order."""
 
-    before: np.ndarray  # bool[num_values], the values there were
-    taken: np.ndarray  # bool[num_values], one of each block
+    before: np.ndarray  # bool[num_values], the values before
+    taken: np.ndarray  # bool[num_values], the values after
     probability: np.ndarray  # float64[num_values], given the rest
-    vectors: SparseVectors | None  # what each value adds to the empty block, if it was asked for
+    vectors: SparseVectors | None  # d of each value relative to the empty block, if requested
 
 
 class Gain(NamedTuple):
-    """What flips add."""
+    """The changes by flips."""
 
-    kept: int  # hard groundings that hold, less those that no longer do
-    score: float  # w · n
+    kept: int  # of the number of true hard groundings
+    score: float  # of w · n
 
 
 class CountedWorld(Protocol):
-    batch: int  # atoms of one predicate that are best visited one after the other
+    """A world that gives conditional distributions from counts."""
+
+    batch: int  # atoms of one predicate to resample in one call
 
     def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
-        """Give atoms, one after the other, the value 1 where w · d + noise > 0, else 0."""
+        """Set atoms, one after the other, to w · d + noise > 0; `noted` requests d."""
 
     def draw_blocks(
         self, blocks: OpenBlocks, weights: np.ndarray, noise: np.ndarray, noted: bool
     ) -> DrawnBlocks:
-        """Give blocks, one after the other, the value with the largest w · d + noise."""
+        """Set blocks, one after the other, to the value with the largest w · d + noise."""
 
     def flip(self, parts: Parts) -> None: ...
 
     def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
-        """What flipping atoms int32[n, arity] one after the other adds; they stay as they are."""
+        """Compute the gain of flipping atoms int32[n, arity]; the world does not change."""
 
     def is_true(self, predicate: str, row: Sequence[int]) -> bool: ...
 
     def true_rows(self, predicate: str) -> np.ndarray:
-        """int32[n, arity], the true atoms in any order."""
+        """Return int32[n, arity], the true atoms in any order."""
 
     def counts(self) -> np.ndarray:
-        """float64[num_weights], of the world as it is."""
+        """Return float64[num_weights], the counts of the current world."""
 
     def settle(self) -> None:
-        """Forget what estimates have kept of earlier worlds."""
+        """Drop messages that estimates have kept of earlier worlds."""
 
     @property
     def num_broken(self) -> int:
-        """Hard groundings that the world as it is breaks."""
+        """The number of hard groundings that the current world violates."""
 
 
 class ExactWorld:
@@ -199,7 +201,7 @@ class ExactWorld:
         return self.world.counts.astype(np.float64)
 
     def settle(self) -> None:
-        """Nothing is estimated."""
+        """Do nothing: exact counts keep no messages."""
 
     @property
     def num_broken(self) -> int:
@@ -258,7 +260,7 @@ class EstimatedWorld(ABC):
 
     @abstractmethod
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[FlipDifference]:
-        """One after the other, in the world as it is by then."""
+        """Yield the differences, each in the world at that time."""
 
     @abstractmethod
     def counts(self) -> np.ndarray: ...
@@ -295,10 +297,10 @@ class EstimatedWorld(ABC):
 
     @property
     def num_broken(self) -> int:
-        return 0  # the estimators refuse hard rules
+        return 0  # estimators do not support hard rules
 
     def tuples(self) -> Mapping[str, np.ndarray]:
-        """The true tuples, int32[num_true, arity], by predicate."""
+        """Return the true tuples, int32[num_true, arity], by predicate."""
         for name, predicate in self.problem.model.predicates.items():
             if name not in self._tuples:
                 rows = np.array(list(self.true[name]), np.int32)
@@ -307,7 +309,7 @@ class EstimatedWorld(ABC):
 
 
 class SubstitutedWorld(EstimatedWorld):
-    """Differences of the groundings that an atom is part of, for many atoms at once."""
+    """Differences from the groundings that contain an atom, for many atoms at once."""
 
     def __init__(
         self,
@@ -344,7 +346,7 @@ class SubstitutedWorld(EstimatedWorld):
         self.num_flips += 1
 
     def settle(self) -> None:
-        """Differences are estimated from the world alone."""
+        """Do nothing: differences depend only on the current world."""
 
     def counts(self) -> np.ndarray:
         from lapis.counting.ijgp import count_ijgp
@@ -356,7 +358,7 @@ class SubstitutedWorld(EstimatedWorld):
 
 
 class SubtractedWorld(EstimatedWorld):
-    """Differences of two estimated counts; messages go on from world to world."""
+    """Differences of two estimated counts; messages are reused from world to world."""
 
     def __init__(
         self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
@@ -365,7 +367,7 @@ class SubtractedWorld(EstimatedWorld):
 
         super().__init__(problem, true, settings)
         self.counter = new_counter(problem, settings)
-        # Counters of the worlds that are one flip away and were estimated since the last flip.
+        # Counters of worlds one flip away that were estimated since the last flip.
         self._flipped: dict[tuple[str, tuple[int, ...]], IjgpCounter] = {}
         self.settle()
 
@@ -379,7 +381,7 @@ class SubtractedWorld(EstimatedWorld):
             yield FlipDifference(found.weight_id.tolist(), found.value.tolist(), truth)
 
     def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
-        """From the messages of this world alone: the flips on the way leave none behind."""
+        """Estimate from the messages of this world; intermediate flips leave no messages."""
         flipped = self.counter.branch()
         for row in map(tuple, rows.tolist()):
             flipped.assign(predicate, row, row not in self.true[predicate])
@@ -412,7 +414,7 @@ class SubtractedWorld(EstimatedWorld):
             self.counter = flipped
 
     def settle(self) -> None:
-        """Count the world with messages that start from it alone."""
+        """Count the world again with new messages."""
         self._flipped.clear()
         self.counter.count(self.tuples())
 
@@ -427,9 +429,9 @@ def count_world(
     moved: Iterable[str],
     num_sites: int,
 ) -> CountedWorld:
-    """The world with these true tuples, of which the atoms of `moved` predicates will flip.
+    """Build the world with these true tuples, in which atoms of `moved` predicates will flip.
 
-    `ijgp` asks for estimated differences; where they would be exact, they are counted.
+    With `ijgp` differences are estimated, unless the estimates would be exact.
     """
     if ijgp is None:
         return ExactWorld(problem, true)
@@ -444,7 +446,7 @@ def count_world(
 
 
 def sparse_vectors(differences: Sequence[FlipDifference]) -> SparseVectors:
-    """Of differences one after the other."""
+    """Concatenate differences."""
     start = row_starts(np.array([len(each.weight_id) for each in differences], np.int64))
     column = np.array([column for each in differences for column in each.weight_id], np.int64)
     value = np.array([value for each in differences for value in each.value], np.float64)
@@ -455,16 +457,17 @@ def drawn_blocks(
     blocks: OpenBlocks,
     truth: np.ndarray,  # bool[num_atoms], before
     taken: np.ndarray,  # int64[num_blocks], numbers of values in their blocks
-    score: np.ndarray,  # float64[num_values], −inf where a value may not be
+    score: np.ndarray,  # float64[num_values], −inf if a value is impossible
     vectors: SparseVectors | None,  # of atoms
 ) -> DrawnBlocks:
+    """Build the results of resampled blocks."""
     begin, block = blocks.value_start[:-1], blocks.block
     weight = np.exp(score - np.maximum.reduceat(score, begin)[block])
     before, after = np.zeros((2, blocks.num_values), bool)
     before[blocks.is_atom] = truth
     before[blocks.value_start[1:] - 1] = ~(np.logical_or.reduceat(before, begin) | blocks.is_exact)
     after[begin + taken] = True
-    if vectors is not None:  # an empty vector for the last of each block
+    if vectors is not None:  # an empty vector for the last value of each block
         _, places = gather_ranges(blocks.start[:-1], blocks.start[1:] + 1)
         start = np.append(vectors.start[places], vectors.start[-1])
         vectors = vectors._replace(start=start)

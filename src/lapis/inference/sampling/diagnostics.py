@@ -1,67 +1,57 @@
-"""How far a sampler's averages can be trusted: standard errors, R-hat, effective sample size.
+"""Standard errors, R-hat and effective sample sizes of a sampler's averages.
 
 For M chains of N samples each, in batches:
 
 - standard error: batch means, s_b / sqrt(M · B), with s_b² the variance of the B batch means
-  within each chain (Flegal and Jones 2010). Where the chains disagree (R-hat above the limit, or
-  their means further apart than their batches explain) only whole chains are independent, and
-  s(chain means) / sqrt(M) is taken if it is larger.
-- split R-hat (Gelman et al., BDA3, 11.4; plain, not rank-normalised: values are probabilities,
-  heavy tails do not occur): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
-- effective sample size: the variance of a sample over the squared standard error, without what is
-  added to it below.
+  within each chain (Flegal and Jones 2010, "Batch means and spectral variance estimators"). If the
+  chains disagree (R-hat above the limit, or means further apart than their batches explain), only
+  whole chains are independent, and s(chain means) / sqrt(M) is used if it is larger.
+- split R-hat (Gelman et al., BDA3, section 11.4; not rank-normalised: probabilities have no heavy
+  tails): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
+- effective sample size: the variance of a sample over the squared standard error, without the
+  additions below.
 
-What is rare may have been seen too seldom for the batches to know its variance, or only in the
-batch not yet full: one event more or less, jump / (M · N), is added in quadrature. A value that
-never changed has R-hat 1 and a standard error of its range / (M · N). Without this, expected
-counts were off by more than 4 standard errors eight times as often as they should be.
+Rare events. Batches may not show the variance of a rare event. So one event, jump / (M · N), is
+added in quadrature. A value that never changed has R-hat 1 and a standard error of its range /
+(M · N). Without this, expected counts were off by more than 4 standard errors eight times too
+often.
 
-Where a chain was in warm-up and none has been since is such an event too, and may be a large one:
-chains that start apart, fall into the larger mode one after the other and never leave it again
-agree perfectly. A chain that needed D samples to leave a mode leaves it at a rate of about 1 / D;
-by balance, were its probability p, the M · N samples since would have seen about p · M · N / D
-visits. None was seen, so p is of the order D / (M · N), whatever R-hat says. So
-`VISITS` visits more or less, each the sum of one chain's deviations from the mean in warm-up, are
-added in quadrature:
+Modes left in warm-up. Chains that start apart, move into the larger mode one after the other and
+never return agree perfectly. A chain that needed D samples to leave a mode leaves it at a rate of
+about 1 / D. By detailed balance, if the mode had probability p, the M · N samples would contain
+about p · M · N / D visits. With none, p is of the order D / (M · N), whatever R-hat is. So `VISITS`
+visits, each the sum of one chain's deviations from the mean in warm-up, are added in quadrature:
 
     max over chains | Σ_{warm-up} (x − mean) | · VISITS / (M · N)
 
-If the mode is visited again the batches see more than that. If it is not, sampling goes on until
-the visits that may be missing no longer matter, or the answer says that it has not converged.
+If the mode is visited again, the batches contain more than that. If not, sampling continues until
+the missing visits are negligible, or the answer is marked as not converged.
 
-Chains that never meet (R-hat beyond `SEPARATED`; infinite for an atom that no chain moves and that
-differs between them) sit on islands or in modes, and so does a component in which nothing ever
-moved, unless the sampler is known to reach all worlds. Each chain is then one draw of an island,
-whatever it does there, and no atom of the component has an error below sqrt(p (1 − p) / M), with p
-drawn to 1/2 by one chain more: an atom of a third mode, in which no chain has been, is the same in
-all of them.
+Islands. Chains that never meet (R-hat above `SEPARATED`; infinite for an atom that is constant in
+each chain but differs between chains) are in disconnected regions or in different modes. So is a
+component in which nothing moved, unless the sampler is known to reach all worlds. Each chain is
+then a single draw of a region, and the error of each atom of the component is at least
+sqrt(p (1 − p) / M), with p shrunk towards 1/2 by one additional chain: an atom may differ in a
+region that no chain visited.
 
-Effective sample sizes of a trace, bulk and tail, and its R-hat.
-
-Vehtari, Gelman, Simpson, Carpenter and Bürkner (Rank-normalization, folding, and localization: an
-improved R-hat, Bayesian Analysis 2021), sections 3.2 and 4.3, as ArviZ and Stan define them. Chains
-are cut into halves; the autocorrelation at lag t, from within and between the halves, is
+Traces. Bulk and tail effective sample size and rank-normalised R-hat are those of Vehtari, Gelman,
+Simpson, Carpenter and Bürkner (2021, "Rank-normalization, folding, and localization: an improved
+R-hat", sections 3.2, 4.2 and 4.3), as in ArviZ and Stan. Chains are split into halves. The
+autocorrelation at lag t is
 
     ρ_t = 1 − (W − mean autocovariance at t) / V,     V = W (L − 1)/L + variance of the means
 
-and S draws are worth S / (−1 + 2 Σ ρ_t), with ρ summed by pairs of lags while these are positive,
-and never larger than the pair before (Geyer 1992).
+and the size of S draws is S / (−1 + 2 Σ ρ_t). ρ is summed in pairs of lags while these are
+positive, each at most the previous pair (Geyer 1992). *Bulk* uses normal scores of the ranks,
+*tail* the smaller size of the indicators "at most the 5 % quantile" and "at most the 95 %
+quantile". The traced value is not the atom's truth value but its conditional probability when it
+was drawn. A constant trace is fully effective.
 
-*Bulk* is this of the ranks as normal scores, *tail* the smaller of those of the indicators
-"at most the 5 % quantile" and "at most the 95 % quantile". What is traced is not an atom's value,
-whose only quantile would be itself, but the probability with which it was drawn given the
-others: bulk is about its typical values, tail about the rare surroundings in which the atom is
-much likelier or unlikelier than usual. A trace that never changes counts as fully effective.
-
-R-hat is √(V / W) of the same normal scores, or of those of the distances from the median if that
-is larger (section 4.2 of the paper): chains of one mean and different spreads disagree too.
-
-Only a few atoms can be traced, and those that were slow in warm-up need not be the slowest of a
-hundred thousand. Of all atoms there are the means of batches: with σ² the variance of a sample and
-s² that of the means of runs of length L, an atom forgets after τ = L s² / σ² samples. Runs are the
-batches within a chain, and half chains: batches of chains that sit apart agree with each other.
-The largest of many noisy τ is mostly noise, so the atoms are picked by one half of the run and
-judged by the other, both ways round (`slowest_size`).
+Only a few atoms are traced, and the slowest in warm-up need not be the slowest of all. For all
+atoms there are batch means: with σ² the variance of a sample and s² that of the means of runs of
+length L, the autocorrelation time is τ = L s² / σ². Runs are batches, and half chains, which also
+show chains that differ. The largest of many noisy τ is mostly noise, so `slowest_size` selects
+atoms by one half of the run and measures them in the other, and vice versa.
 """
 
 from __future__ import annotations
@@ -76,27 +66,27 @@ from lapis.inference.sampling.tally import Tally
 from lapis.network.csr import row_chunks
 from lapis.network.network import Network
 
-PIECE = 1 << 13  # values summarised together, which stay in the cache
+PIECE = 1 << 13  # values summarised together, such that they stay in the cache
 NOISE = 1e-12  # variances below this are rounding
 MAX_RHAT = 1.05
-APART = 6.0  # F of chain means over batch means beyond which chains disagree: 0.1 % by chance
-SEPARATED = 5.0  # R-hat beyond which chains have not met: further apart than any of them moves
-VISITS = 2.0  # to a place left in warm-up that may be missing since
+APART = 6.0  # F statistic of chain means above which chains disagree: 0.1 % by chance
+SEPARATED = 5.0  # R-hat above which chains never met
+VISITS = 2.0  # number of possibly missed visits to places left in warm-up
 
 
 class Summary(NamedTuple):
-    """Averages over all chains and their quality, one entry a value."""
+    """Averages over all chains and their diagnostics, one entry per value."""
 
     mean: np.ndarray  # float64[num_values]
     stderr: np.ndarray  # float64[num_values], inf with fewer than two batches
     rhat: np.ndarray  # float64[num_values]
     ess: np.ndarray  # float64[num_values]
-    missed: np.ndarray  # float64[num_values], the part of stderr for places left in warm-up
+    missed: np.ndarray  # float64[num_values], the part of stderr due to places left in warm-up
     still: np.ndarray  # bool[num_values], never changed in any chain
 
     @property
     def parted(self) -> np.ndarray:
-        """bool[num_values], whether each chain is one draw of where the value can be."""
+        """bool[num_values], whether the chains never met."""
         found: np.ndarray = self.rhat > SEPARATED
         return found
 
@@ -116,7 +106,7 @@ class Summary(NamedTuple):
         return float(self.stderr.max(initial=0.0))
 
     def slowest(self, number: int) -> np.ndarray:
-        """int64[≤ number], the values with the smallest effective sample size, worst first."""
+        """Return int64[≤ number], the values of smallest effective sample size, worst first."""
         if len(self.ess) > 8 * number:
             candidates = np.argpartition(self.ess, number)[:number]
         else:
@@ -125,7 +115,7 @@ class Summary(NamedTuple):
 
 
 class ChainAverages(NamedTuple):
-    """Averages of very many values, of whose quality the worst is kept."""
+    """Averages of very many values, with only the worst diagnostics."""
 
     mean: np.ndarray  # float64[num_values]
     stderr: np.ndarray  # float64[num_values]
@@ -141,14 +131,14 @@ class ChainAverages(NamedTuple):
 
 
 class WarmUp(NamedTuple):
-    """What the chains did before they were believed."""
+    """The sums of the chains' warm-up."""
 
     total: np.ndarray  # float64[num_chains, num_values], sums of value − origin
-    length: int  # samples a chain
+    length: int  # samples per chain
 
 
 class Trace(NamedTuple):
-    """What the slowest atoms did in each chain, thinned, for plots."""
+    """The thinned traces of the slowest atoms in each chain."""
 
     atoms: np.ndarray  # int64[num_traced]
     values: np.ndarray  # float32[num_chains, num_draws, num_traced]
@@ -156,7 +146,7 @@ class Trace(NamedTuple):
 
 
 def num_tallied(tally: Tally) -> int:
-    """Samples recorded in one chain."""
+    """Return the number of samples in one chain."""
     full, length, partial = tally.cursor.tolist()
     return int(full * length + partial)
 
@@ -169,10 +159,10 @@ def summarize(
     span: np.ndarray | None = None,
     jump: np.ndarray | None = None,
 ) -> Summary:
-    """The summary of equally long chains.
+    """Summarise chains of equal length.
 
-    `span` is the range of each value and `jump` what one event changes it by, float64[num_values];
-    both are 1 for probabilities.
+    `span` is the range of each value and `jump` its change by one event, float64[num_values]; both
+    are 1 for probabilities.
     """
     num_values = tallies[0].batch_sum.shape[1]
     mean, stderr, rhat, ess, missed = np.zeros((5, num_values))
@@ -196,7 +186,7 @@ def summarize(
 
 
 class Chains(NamedTuple):
-    """What is known of each chain by itself, float64[num_chains, num_values]."""
+    """Statistics of each chain, float64[num_chains, num_values]."""
 
     mean: np.ndarray
     first: np.ndarray  # means of the two halves
@@ -206,7 +196,7 @@ class Chains(NamedTuple):
 
 
 def summarize_chains(tallies: Sequence[Tally], piece: slice) -> Chains:
-    """Of values − origin, some of the values."""
+    """Compute the statistics of some values, relative to the origin."""
     full, length, partial = tallies[0].cursor.tolist()
     half, samples = full // 2, max(full * length + partial, 1)
     batches = np.stack([tally.batch_sum[: full + 1, piece] for tally in tallies])
@@ -231,7 +221,7 @@ def compare_chains(
     jump: float | np.ndarray,
     found: Summary,
 ) -> None:
-    """Fill in what chains of one length say together; `missed` is known."""
+    """Write the summary of chains of equal length to `found`, whose `missed` is given."""
     full, length, partial = cursor
     num_chains, half_length = len(chains.mean), max((full // 2) * length, 1)
     samples = num_chains * (full * length + partial)
@@ -263,10 +253,10 @@ def compare_chains(
 def count_ranges(
     network: Network, sampled: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float64[num_weights] each: how far counts can differ, and by how much with one clause.
+    """Return the ranges of counts and their largest change by one clause, float64[num_weights].
 
-    `sampled`, bool[num_components], leaves out components that are known exactly. Without clauses
-    the counts come from elsewhere, and one grounding is the least that they change by.
+    `sampled`, bool[num_components], excludes components that are solved exactly. Networks without
+    clauses are not grounded; both are then 1, a single grounding.
     """
     if network.num_clauses == 0:
         return np.ones(len(network.weights)), np.ones(len(network.weights))
@@ -285,10 +275,10 @@ def count_ranges(
 def raise_island_errors(
     found: Summary, component: np.ndarray, num_chains: int, ergodic: bool | None
 ) -> Summary:
-    """Raise the errors of probabilities in components whose chains never meet.
+    """Increase the standard errors of components whose chains never meet.
 
-    `component`, int[num_values], tells which values can have to do with each other. A component
-    in which nothing moved gets R-hat infinite unless the chains are known to reach all of it.
+    `component`, int[num_values], are the connected components of the values. A component in which
+    nothing moved gets an infinite R-hat unless the sampler is known to be ergodic.
     """
     stuck, moved = np.zeros((2, int(component.max(initial=-1)) + 1), bool)
     stuck[component[found.parted]] = True
@@ -304,10 +294,10 @@ def raise_island_errors(
 def dead_components(
     component: np.ndarray, moved: np.ndarray, num_chains: int, ergodic: bool | None
 ) -> np.ndarray:
-    """bool[num_components]: several values, none of which moved in chains that may not reach all.
+    """Return bool[num_components], those with several values in which nothing moved.
 
-    `moved`, bool[num_components], tells in which components some value changed. Of a chain without
-    others it is never known whether it moves on an island.
+    `moved`, bool[num_components], are the components in which a value changed; a single chain may
+    always be confined to a region. All False unless `ergodic` is None (unknown).
     """
     if ergodic is not None:
         return np.zeros(len(moved), bool)
@@ -316,7 +306,7 @@ def dead_components(
 
 
 def island_error(mean: np.ndarray, num_chains: int) -> np.ndarray:
-    """float64[num_values], the error of a probability of which each chain is one draw."""
+    """Compute the standard error of a probability if each chain is a single draw."""
     drawn = (num_chains * mean + 0.5) / (num_chains + 1)
     return np.sqrt(drawn * (1 - drawn) / num_chains)
 
@@ -336,7 +326,7 @@ VALUES_AT_ONCE = 1 << 16  # values looked at together
 
 
 class EffectiveSize(NamedTuple):
-    """The least over the traced values."""
+    """Effective sample sizes, the least over the traced values."""
 
     bulk: float
     tail: float
@@ -346,7 +336,7 @@ class EffectiveSize(NamedTuple):
 
 
 def effective_size(trace: np.ndarray) -> EffectiveSize:
-    """Of float[num_chains, num_draws, num_values]; 0 of too little to tell."""
+    """Compute the sizes of float[num_chains, num_draws, num_values]; 0 if too few draws."""
     half = trace.shape[1] // 2
     if half < 4 or not trace.shape[2]:
         return EffectiveSize(0.0, 0.0)
@@ -360,7 +350,7 @@ def effective_size(trace: np.ndarray) -> EffectiveSize:
 
 
 def rank_rhat(trace: np.ndarray) -> np.ndarray:
-    """float64[num_values], of float[num_chains, num_draws, num_values]; NaN of too few draws."""
+    """Compute rank-normalised R-hat of float[num_chains, num_draws, num_values]; NaN if too few."""
     half = trace.shape[1] // 2
     if half < 4:
         return np.full(trace.shape[2], np.nan)
@@ -373,7 +363,7 @@ def rank_rhat(trace: np.ndarray) -> np.ndarray:
 
 
 def plain_rhat(chains: np.ndarray) -> float:
-    """√(V / W) of float64[num_chains, length]; infinite where only the chains differ."""
+    """Compute √(V / W) of float64[num_chains, length]; infinite if only the chains differ."""
     length, within = chains.shape[1], float(chains.var(axis=1, ddof=1).mean())
     between = float(chains.mean(axis=1).var(ddof=1))
     if within == 0.0:
@@ -382,17 +372,17 @@ def plain_rhat(chains: np.ndarray) -> float:
 
 
 def normal_scores(values: np.ndarray) -> np.ndarray:
-    """Φ⁻¹((rank − 3/8) / (S + 1/4)), ties at their average rank; the shape of `values`."""
+    """Compute Φ⁻¹((rank − 3/8) / (S + 1/4)), ties at their average rank."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2
-    # Scipy's is faster for millions; to load it takes longer than these few thousand.
+    # scipy's function is faster for millions of values, but importing it takes longer than this.
     share = ((rank - 0.375) / (values.size + 0.25)).tolist()
     score = np.array([STANDARD.inv_cdf(one) for one in share])
     return score[place].reshape(values.shape)
 
 
 def autocorrelated_size(chains: np.ndarray) -> float:
-    """What the draws of float64[num_chains, length] are worth."""
+    """Compute the effective sample size of float64[num_chains, length] by autocorrelation."""
     length = chains.shape[1]
     if np.ptp(chains) == 0:
         return float(chains.size)
@@ -412,7 +402,7 @@ def autocorrelated_size(chains: np.ndarray) -> float:
 
 
 def slowest_size(tallies: Sequence[Tally]) -> float:
-    """What all samples are worth for the slowest of all values; 0 of too few to tell."""
+    """Compute the effective sample size of the slowest value; 0 if there are too few batches."""
     full, length, partial = tallies[0].cursor.tolist()
     samples = len(tallies) * (full * length + partial)
     half, num_values = full // 2, len(tallies[0].origin)

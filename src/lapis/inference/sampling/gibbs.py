@@ -1,14 +1,14 @@
 """Gibbs sampling, blocked and Rao–Blackwellised.
 
-Each unit (an atom, a block, a small cluster: `gibbs_units`) is drawn in turn from its
-distribution given all the others, which needs only the clauses it is in (thesis section 2.2;
-Geman and Geman 1984). What is averaged is not the value drawn but the probability it was drawn
-with, E[x | rest], whose mean is the same and whose variance is never larger (Gelfand and Smith
-1990).
+Each unit (an atom, a block, a small group: `gibbs_units`) is drawn in turn from its distribution
+given all others, which depends only on the clauses of the unit (thesis section 2.2; Geman and Geman
+1984, "Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images").
+Averages are taken over the conditional probabilities E[x | rest], not over the drawn values: the
+mean is the same and the variance never larger (Gelfand and Smith 1990).
 
 Units are visited in a fixed order, which has the same stationary distribution as a random one and
-reads memory in sequence. Hard clauses that reach across units may cut the
-worlds into islands; then `ergodic` is None and MC-SAT should be asked instead.
+reads memory in sequence. Hard clauses across units may disconnect the worlds; then `ergodic` is
+None, and MC-SAT is the better choice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lapis.network.network import Network
 
 
 class GibbsPlan(NamedTuple):
-    """What all chains share."""
+    """The data that all chains share."""
 
     network: Network
     graph: ClauseGraph
@@ -119,9 +119,9 @@ class Gibbs:
 
 
 def sweep_work(plan: GibbsPlan, chosen: np.ndarray | None = None) -> float:
-    """Literals visited by a sweep: those of an atom once, those of a larger unit for each state.
+    """Count the literals visited by a sweep: once for a single atom, once per state for others.
 
-    `chosen`, bool[num_base_atoms], leaves out atoms that are swept otherwise.
+    `chosen`, bool[num_base_atoms], restricts the count to some atoms.
     """
     graph, units = plan.graph, plan.units
     bits = np.log2(np.maximum(units.variable_size, 1))[units.unit_variable]
@@ -134,10 +134,10 @@ def sweep_work(plan: GibbsPlan, chosen: np.ndarray | None = None) -> float:
 
 
 def reweigh_plan(plan: GibbsPlan, weights: np.ndarray) -> GibbsPlan:
-    """The plan under other weights.
+    """Return the plan with other weights.
 
-    Of the units only those of strong clauses depend on the weights; they are built again when
-    other clauses than before are strong, and are the same object otherwise.
+    Units depend on the weights only through the set of strong clauses. If that set is unchanged,
+    `units` is the same object.
     """
     network, graph = plan.network.with_weights(weights), plan.graph
     weight = clause_weights(weights, graph.weight_id, graph.coefficient)

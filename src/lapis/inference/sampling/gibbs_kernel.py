@@ -1,12 +1,10 @@
-"""Resampling one unit given all the others.
+"""Kernels of Gibbs sweeps, and of annealing runs made of them.
 
     P(unit = s | rest) ∝ exp(β · Σ soft clauses true in s) · 1[no hard clause false in s]
 
-A single atom needs only the clauses in which no other literal is true. A block or a cluster is
-walked through all its joint states in reflected mixed-radix Gray order, in which neighbours
-differ in one variable: each step is one flip (two in a block), and the counters give the score.
-
-One run of annealing: a Gibbs sweep at each inverse temperature, and the weight it gathers.
+A single atom needs only the clauses in which no other literal is true. The joint states of a block
+or a group are visited in reflected mixed-radix Gray order, in which consecutive states differ in
+one variable: each step is one flip (two in a block), and the counters give the score.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from lapis.runtime.kernels import entry, inner
 
 @inner
 def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
-    """Resample the units of `order` in turn; `estimate` gets P(atom | rest) of their atoms.
+    """Resample the units of `order` in turn; write P(atom | rest) to `estimate`.
 
     Returns the number of atoms resampled and of atoms whose value changed.
     """
@@ -62,7 +60,7 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
 
 @inner
 def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
-    """Draw the joint state of a block or cluster; (atoms resampled, 1 if the state changed)."""
+    """Draw the joint state of a block or group; (atoms resampled, 1 if the state changed)."""
     begin, end = units.unit_start[unit], units.unit_start[unit + 1]
     states = 1
     for place in range(begin, end):
@@ -70,7 +68,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
     before = read_unit(units, world, begin, end, digit)
     clear_change(world)
     chosen, atoms = 0, 0
-    for rank in range(states + 1):  # every state once, then the one chosen
+    for rank in range(states + 1):  # every state once, then the chosen one
         if rank == states:
             atoms = _estimate_unit(units, begin, end, states, score, estimate)
             chosen = _draw_state(score, states, rng)
@@ -84,7 +82,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
 
 @inner
 def _draw_state(score, states, rng):  # type: ignore[no-untyped-def]
-    """A state drawn from the probabilities `score`."""
+    """Draw a state from the probabilities `score`."""
     target = uniform(rng)
     chosen = -1
     for rank in range(states):
@@ -98,7 +96,7 @@ def _draw_state(score, states, rng):  # type: ignore[no-untyped-def]
 
 @inner
 def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[no-untyped-def]
-    """Turn scores into probabilities, and these into each atom's; the number of atoms."""
+    """Convert scores to probabilities of states and of atoms; return the number of atoms."""
     best, total, atoms = -np.inf, 0.0, 0
     for rank in range(states):
         best = max(best, score[rank])
@@ -126,14 +124,14 @@ def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[
 
 @inner
 def _gray_digit(rank, size):  # type: ignore[no-untyped-def]
-    """The lowest digit of a rank in reflected Gray order, and the rank of the others."""
+    """Return the lowest digit of a rank in reflected Gray order, and the rank of the others."""
     state, rest = rank % size, rank // size
     return (size - 1 - state if rest % 2 == 1 else state), rest
 
 
 @inner
 def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
-    """The atom that is true in a state of a variable, or −1."""
+    """Return the atom that is true in a state of a variable, or −1."""
     first = units.variable_start[variable]
     if units.is_block[variable]:
         inside = state < units.variable_start[variable + 1] - first
@@ -143,7 +141,7 @@ def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
 
 @inner
 def read_variable(units, world, variable):  # type: ignore[no-untyped-def]
-    """The state a variable is in."""
+    """Return the state of a variable."""
     first, last = units.variable_start[variable], units.variable_start[variable + 1]
     if not units.is_block[variable]:
         return int(world.value[units.variable_atom[first]])
@@ -155,7 +153,7 @@ def read_variable(units, world, variable):  # type: ignore[no-untyped-def]
 
 @inner
 def move_variable(graph, units, weight, world, variable, state, new_state):  # type: ignore[no-untyped-def]
-    """Take a variable from one state to another: one flip, or two in a block."""
+    """Change the state of a variable: one flip, or two in a block."""
     if state == new_state:
         return
     for which in range(2):
@@ -166,7 +164,7 @@ def move_variable(graph, units, weight, world, variable, state, new_state):  # t
 
 @inner
 def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
-    """Fill `digit` with the states of a unit's variables; returns their rank in Gray order."""
+    """Write the states of a unit's variables to `digit`; return their rank in Gray order."""
     for place in range(begin, end):
         digit[place - begin] = read_variable(units, world, np.int64(units.unit_variable[place]))
     rank = 0
@@ -179,7 +177,7 @@ def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
 
 @inner
 def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ignore[no-untyped-def]
-    """Take a unit to the state of a Gray rank."""
+    """Set a unit to the state of a Gray rank."""
     for place in range(begin, end):
         variable = np.int64(units.unit_variable[place])
         state, rank = _gray_digit(rank, units.variable_size[variable])
@@ -189,9 +187,9 @@ def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ig
 
 @entry
 def run_annealing(graph, units, weights, beta, world, order, estimate, rng, score, digit, trail):  # type: ignore[no-untyped-def]
-    """Σ_t (β_t − β_{t−1})·score(world before the sweep at β_t); `trail` gets these scores.
+    """Compute Σ_t (β_t − β_{t−1})·score(world before the sweep at β_t); write scores to `trail`.
 
-    The world begins as a draw at β_0 and ends after a sweep at the last β.
+    The initial world is a draw at β_0, the final one follows a sweep at the last β.
     """
     total = 0.0
     for step in range(1, len(beta)):

@@ -1,17 +1,17 @@
-"""What a blocked Gibbs sampler resamples in one go: atoms, blocks, and small clusters of them.
+"""The units of blocked Gibbs sampling: atoms, blocks and small groups of them.
 
-A variable is a base atom in no block, or a block (its state is which atom is true, or none).
-Variables tied by hard clauses must move together or not at all: under A ⇔ B no single flip is
-allowed. So variables that hard clauses connect become one unit, whose joint states are walked
-through at each update, as long as there are at most 2^12 of them; a larger knot is cut into
-pieces of at most 2^6 states, shortest clauses first, and the sampler can no longer promise to
-reach every world (`is_ergodic` None). Strong soft clauses make a chain slow rather than wrong;
-they join variables up to 2^4 states, nearly hard ones (weight 8) up to 2^6, the strongest first.
-Where all hard clauses want every atom one way nothing needs joining: each atom can be moved to
-that value by itself, so every world reaches that corner, and the corner every world.
+A variable is a base atom in no block, or a block (its state is the true atom, or none). Variables
+in hard clauses must change together: under A ⇔ B no single flip is allowed. So variables that hard
+clauses connect become one unit with at most 2^12 joint states, all of which are scored at each
+update. A larger connected group is divided into units of at most 2^6 states, shortest clauses
+first, and it is unknown whether the sampler reaches every world (`ergodic` None). Such units stay
+small because an update costs as many flips as states, and larger ones would not guarantee
+ergodicity either.
 
-Pieces of a large knot are kept small because an update costs as many flips as it has states, and
-larger pieces would not make the chain ergodic either.
+Strong soft clauses make a chain slow, not wrong. They unite variables up to 2^4 states, nearly hard
+ones (weight 8) up to 2^6, strongest first. If every atom occurs with one sign only in all hard
+clauses, nothing needs to be united: each atom can be set to that sign by single flips, so every
+world is connected with that one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 from lapis.runtime.kernels import allocating_entry, entry
 
-KNOT_BITS = 12.0  # a whole connected knot of hard clauses
-PIECE_BITS = 6.0  # a piece of a larger knot
-STRONG_BITS = 4.0
+KNOT_BITS = 12.0  # log2 of the most states of a connected group of hard clauses that is one unit
+PIECE_BITS = 6.0  # … of a unit of a larger group
+STRONG_BITS = 4.0  # … of a unit of strong soft clauses
 STRONG_WEIGHT = 3.0
 NEARLY_HARD = 8.0
 MAX_CLAUSE_VARIABLES = 12
 
 
 class GibbsUnits(NamedTuple):
+    """Variables (atoms or blocks), and units of variables that are resampled together."""
+
     variable_start: np.ndarray  # int64[num_variables + 1]
     variable_atom: np.ndarray  # int32[num_base_atoms]
     variable_size: np.ndarray  # int32[num_variables], number of states
@@ -43,12 +45,12 @@ class GibbsUnits(NamedTuple):
     unit_start: np.ndarray  # int64[num_units + 1]
     unit_variable: np.ndarray  # int32[num_variables]
     unit_of_variable: np.ndarray  # int32[num_variables]
-    single: np.ndarray  # int32[num_units], the atom, if the unit is one that no definition uses
+    single: np.ndarray  # int32[num_units], the atom of a one-atom unit in no definition, else −1
     max_states: int
 
 
 def build_units(network: Network, graph: ClauseGraph) -> tuple[GibbsUnits, bool | None]:
-    """The units, and whether resampling them one by one reaches every world (None: unknown)."""
+    """Build the units; True if resampling them reaches every world, None if unknown."""
     variable_of_atom, start, atom = group_blocks(network, network.num_base_atoms)
     is_block = np.zeros(len(start) - 1, bool)
     is_block[variable_of_atom[network.block_atom]] = True
@@ -92,7 +94,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[GibbsUnits, bool 
 
 
 def clause_strength(graph: ClauseGraph) -> np.ndarray:
-    """int8[num_clauses], the classes of strength that `build_units` tells apart; 0 for units."""
+    """Return int8[num_clauses], the strengths that `build_units` distinguishes; 0 for units."""
     size = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strength = (size >= STRONG_WEIGHT).astype(np.int8) + (size >= NEARLY_HARD)
     strength[np.diff(graph.clause_start) == 1] = 0
@@ -100,7 +102,7 @@ def clause_strength(graph: ClauseGraph) -> np.ndarray:
 
 
 def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(variable_of_atom, start, atom): the first atoms grouped by block, in order."""
+    """Group the first atoms by block, in order; (variable_of_atom, start, atom)."""
     leader = np.arange(num_atoms)
     first = network.block_atom[network.block_start[:-1]]
     leader[network.block_atom] = np.repeat(first, np.diff(network.block_start))
@@ -110,9 +112,9 @@ def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndarray) -> np.ndarray:
-    """bool[num_variables]: atoms that a hard clause of one literal leaves one value.
+    """Return bool[num_variables], atoms fixed by a hard clause of one literal.
 
-    They stay as they are whatever is near them, and need not move together with anything.
+    They never change, and need not be united with other variables.
     """
     alone = np.isinf(graph.weight) & (np.diff(graph.clause_start) == 1)
     atom = np.abs(graph.literal[graph.clause_start[:-1][alone]]) - 1
@@ -124,7 +126,7 @@ def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndar
 def _unite_hard(
     root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray
 ) -> None:
-    """Whole knots where they are small enough, else pieces of them."""
+    """Unite connected groups of hard clauses; large groups are divided."""
     rows = np.flatnonzero(np.diff(start) > 0)
     whole_root, whole_bits = root.copy(), bits.copy()
     _unite_rows(whole_root, whole_bits, start, variable, rows, np.inf)
@@ -137,7 +139,7 @@ def _unite_hard(
 
 
 def _is_inside(unit_of_variable: np.ndarray, start: np.ndarray, variable: np.ndarray) -> np.ndarray:
-    """bool[num_rows], whether a row's variables are all of one unit."""
+    """Return bool[num_rows], whether all variables of a row are in one unit."""
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     unit = unit_of_variable[variable]
     inside = np.ones(len(start) - 1, bool)
@@ -146,7 +148,7 @@ def _is_inside(unit_of_variable: np.ndarray, start: np.ndarray, variable: np.nda
 
 
 def is_pure(graph: ClauseGraph, hard: np.ndarray, in_block: np.ndarray) -> bool:
-    """Whether the hard clauses given want every atom one way; blocks and auxiliary atoms do not."""
+    """Test whether each atom has one sign in the hard clauses; False with blocks or auxiliaries."""
     atom, positive = clause_literals(graph, hard)
     if (atom >= graph.first_auxiliary).any() or in_block[atom].any():
         return False
@@ -156,19 +158,19 @@ def is_pure(graph: ClauseGraph, hard: np.ndarray, in_block: np.ndarray) -> bool:
 
 
 def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The atoms and signs of all literals of some clauses."""
+    """Return the atoms and signs of all literals of some clauses."""
     _, literal = take_rows(graph.clause_start, graph.literal, clauses)
     return np.abs(literal) - 1, literal > 0
 
 
 @allocating_entry
 def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
-    """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
+    """Return each clause's variables as CSR, auxiliary atoms expanded; empty if too many."""
     start = np.zeros(len(clauses) + 1, np.int64)
     variable = np.empty(len(clauses) * MAX_CLAUSE_VARIABLES, np.int32)
     too_wide = np.zeros(len(clauses), np.bool_)
     num_atoms = len(graph.atom_start) - 1
-    seen = np.full(num_atoms, -1, np.int64)  # the last row that met an atom
+    seen = np.full(num_atoms, -1, np.int64)  # the last row that contains an atom
     used = np.full(len(variable_of_atom), -1, np.int64)  # … or a variable
     stack = np.empty(num_atoms, np.int64)
     end = 0
@@ -213,7 +215,7 @@ def _find_roots(root):  # type: ignore[no-untyped-def]
 
 @entry
 def _unite_rows(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-def]
-    """Unite the variables of each row, in order, where the union has at most 2^limit states."""
+    """Unite the variables of each row, in order, if the union has at most 2^limit states."""
     for row in rows:
         total = 0.0
         for at in range(start[row], start[row + 1]):

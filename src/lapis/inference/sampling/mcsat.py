@@ -1,33 +1,32 @@
-"""MC-SAT: slice sampling with a constraint solver, without the bias.
+"""MC-SAT: slice sampling with a constraint solver, without bias.
 
-Poon and Domingos (Sound and Efficient Inference with Probabilistic and Deterministic
-Dependencies, AAAI 2006); thesis sections 2.2 and 4.3. An auxiliary variable per clause,
-uniform on [0, exp(w·1[clause])], turns the model into the uniform distribution over the worlds
-that satisfy a random subset of its clauses: each true clause of weight w is kept with
-probability 1 − exp(−w). Deterministic and near-deterministic clauses are then no obstacle.
+Poon and Domingos (2006, "Sound and efficient inference with probabilistic and deterministic
+dependencies"); thesis sections 2.2 and 4.3. An auxiliary variable for each clause, uniform on
+[0, exp(w·1[clause])], turns the model into the uniform distribution over the worlds that satisfy a
+random subset of the clauses, the slice: each true clause of weight w is kept with probability
+1 − exp(−w). Deterministic and nearly deterministic clauses are then no obstacle.
 
-All rests on *uniform*. A solver that prefers some solutions of the slice samples another model.
-Alchemy's marginals are off by 0.17 on average at n = 10, however long it runs; its code was not
-studied, but jumping to the first solution SampleSAT meets at every sample makes ours wrong in the
-same way (0.085 there, `benchmarks/samplers.py`). Three things must hold and do here:
+The distribution within the slice must be uniform, or another model is sampled. Alchemy's marginals
+have a mean error of 0.17 at n = 10, however long it runs. Taking SampleSAT's first solution at
+every sample makes ours wrong in the same way (0.085, `benchmarks/samplers.py`). So
 
-- atoms that no kept clause constrains get a fair coin at every sample;
-- a small component of the slice gets a solution drawn from the list of all of them;
-- in a large one the chain moves from the world it has, which satisfies the slice by
-  construction, by moves that keep the uniform distribution (`kernels_mcsat`).
+- atoms that no kept clause constrains are drawn by a fair coin at every sample;
+- a small component of the slice gets a uniform draw from the list of its solutions;
+- in a large component the chain moves from its current world, which satisfies the slice, by moves
+  that preserve the uniform distribution (`mcsat_kernel`).
 
-Each sample ends with a Gibbs sweep under the model's own weights. So the chain has the model as
-its stationary distribution exactly. What is given up is the jump to an unrelated solution of a
-large component; `restart_probability` > 0 brings it back by SampleSAT, near-uniform only, and
-then the result's events count the `restarts`.
+Each sample ends with a Gibbs sweep under the model's own weights. The stationary distribution is
+exactly that of the model. In exchange there are no jumps to unrelated solutions of a large
+component; `restart_probability` > 0 makes them by SampleSAT, which is only nearly uniform, and the
+events then count the `restarts`.
 
-A clause with w < 0 that is false stays false with probability 1 − exp(w), which fixes all its
-literals. A weighted formula that is not a clause is several clauses of one weight (disjoint
-cubes), each sliced by itself: since their sum is the feature, the product of their slices is
-its slice, and nothing is approximated.
+A false clause with w < 0 stays false with probability 1 − exp(w), which fixes all its literals. A
+weighted formula that is not a clause is several clauses of one weight (disjoint cubes). Each has
+its own slice: their sum is the feature, so the product of their slices is its slice, without
+approximation.
 
-What did not work: without the Gibbs sweep, chains stayed in worlds of probability 1e-11 wherever
-two strong clauses exclude each other, since the slice keeps the one that happens to hold.
+What did not work: without the Gibbs sweep, chains stayed in worlds of probability 1e-11 if two
+strong clauses exclude each other, since the slice keeps the one that is true.
 """
 
 from __future__ import annotations
@@ -68,17 +67,17 @@ from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
 
-SLICE_WORK = 6.0  # times what a Gibbs sweep costs, as measured
+SLICE_WORK = 6.0  # cost of a sample relative to a Gibbs sweep, as measured
 
 
 class McsatPlan(NamedTuple):
-    """What all chains share."""
+    """The data that all chains share."""
 
     network: Network
     graph: ClauseGraph
     units: GibbsUnits
     keep: np.ndarray  # float64[num_clauses], 1 − exp(−|weight|)
-    frozen: np.ndarray  # bool[num_base_atoms], atoms of hard clauses that reach across units
+    frozen: np.ndarray  # bool[num_base_atoms], atoms that Gibbs sweeps may not move
     ergodic: bool | None
 
 
@@ -89,12 +88,12 @@ class McsatState(NamedTuple):
     part: Slice
     search: BacktrackArrays
     scratch: Scratch
-    estimate: np.ndarray  # float64[num_base_atoms], E[atom | slice] where known
+    estimate: np.ndarray  # float64[num_base_atoms], E[atom | slice] if available
     rng: np.ndarray  # uint64[4]
 
 
 class McsatInfo(NamedTuple):
-    solved_components: int  # drawn from the list of all their solutions
+    solved_components: int  # drawn uniformly from all solutions
     large_components: int
     kept_clauses: int
     regions: int
@@ -179,13 +178,13 @@ class MCSAT:
 
 
 def keep_probability(graph: ClauseGraph) -> np.ndarray:
-    """float64[num_clauses], with which a slice keeps a clause that is as its weight wants it."""
+    """Return float64[num_clauses], P(kept) of a true clause (false if its weight is negative)."""
     keep: np.ndarray = -np.expm1(-np.abs(graph.weight))
     return keep
 
 
 def frozen_atoms(graph: ClauseGraph, ergodic: bool | None) -> np.ndarray:
-    """Atoms in hard clauses, unless Gibbs sweeps alone reach every world."""
+    """Return the atoms in hard clauses, unless Gibbs sweeps alone reach every world."""
     frozen = np.zeros(graph.first_auxiliary, bool)
     if ergodic is None:
         atom, _ = clause_literals(graph, np.flatnonzero(np.isinf(graph.weight)))
@@ -194,7 +193,7 @@ def frozen_atoms(graph: ClauseGraph, ergodic: bool | None) -> np.ndarray:
 
 
 def restart(plan: McsatPlan, state: McsatState, max_flips: int) -> bool:
-    """Draw a slice and replace the world by a solution found by SampleSAT; false if none was."""
+    """Draw a slice and replace the world by SampleSAT's solution; False if none is found."""
     draw_constraints(plan.graph, plan.units, plan.keep, state.world, state.part, state.rng)
     constrained = np.zeros(plan.network.num_atoms, bool)
     length = np.diff(plan.graph.clause_start)

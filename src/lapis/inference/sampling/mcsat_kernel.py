@@ -1,35 +1,26 @@
-"""A uniform draw from all solutions of a small set of constraints, by backtracking.
+"""Kernels of MC-SAT: draw a slice, then move uniformly within it.
 
-The items of a set are its free atoms and blocks, in breadth-first order, so that clauses close
-early. Every solution is visited; the k-th replaces the one held with probability 1/k, which
-leaves each equally likely, and the share of solutions in which an atom is true is its exact
-expectation given the slice (Rao–Blackwell). A search over its budget of nodes is given up: the
-tree it walks depends on the set and on what is around it, never on the state within, so giving
-up leaves the uniform distribution as it was.
+The slice. Given the world x, a true clause of weight w > 0 is kept with probability 1 − exp(−w); a
+false clause of weight w < 0 must stay false with probability 1 − exp(w); hard clauses are always
+kept. x satisfies all of these, so unit propagation cannot fail, and it fixes atoms to their current
+values: only the set of fixed atoms must be found. The definition of an auxiliary atom that no kept
+clause contains is left out; it would connect all atoms in it.
 
-Sets of more than `FEW_ITEMS` items are given up at once unless they are all but rigid: a hundred
-atoms that kept clauses make equal have two solutions, all true and all false, which is how a chain
-crosses between two modes. A loose set shows many solutions on the first way down.
+Small components get a uniform draw from all solutions by backtracking. The items of a component are
+its free atoms and blocks, in breadth-first order, so that clauses are decided early. Every solution
+is visited; the k-th replaces the held one with probability 1/k, so all are equally likely. The
+share of solutions in which an atom is true is its exact expectation given the slice
+(Rao–Blackwell). A search that exceeds its budget of nodes is given up. Its tree depends on the
+component and its surroundings, never on the state within, so giving up does not bias the draw.
+Components of more than `FEW_ITEMS` items are given up at once unless they are nearly rigid: a
+hundred atoms that kept clauses make equal have two solutions, all true and all false, and drawing
+between them changes the mode.
 
-The slice of MC-SAT as constraints: which clauses are kept, what they fix, what hangs together.
-
-Given the world x, a clause of weight w > 0 that is true is kept with probability 1 − exp(−w); a
-clause of weight w < 0 that is false must stay false with probability 1 − exp(w); hard clauses
-are always kept. x itself satisfies all of this. So unit propagation can never fail, and an atom
-that it fixes is fixed to the value it has: only *which* atoms are fixed is to be found out.
-
-An auxiliary atom that no kept clause reaches constrains nothing: its definition is left out, or
-it would tie together all atoms it is about.
-
-One MC-SAT sample: draw a slice, then move uniformly within it.
-
-Each of the moves below leaves the uniform distribution over the slice's solutions unchanged:
-coins for free atoms, a drawn solution for a small component, Gibbs sweeps, redrawn regions and
-excursions for a large one. A Gibbs sweep under the model's own weights follows: where two strong
-clauses exclude each other the slice keeps the one that happens to hold, and only a look at both
-weights gets out of that. Atoms are averaged by the sweep's P(atom | rest), except those that hard
-clauses may freeze in it: they are averaged by E[atom | slice]. Which is which is known from the
-start; choosing by the state would be a bias.
+Large components move by Gibbs sweeps, redrawn regions and excursions. All moves preserve the
+uniform distribution over the slice. A Gibbs sweep under the model's own weights follows (`mcsat`).
+Atoms are averaged by its P(atom | rest), except atoms in hard clauses across units, which the sweep
+may not move: these are averaged by E[atom | slice]. Which of the two is fixed at the start, since a
+choice that depends on the state would be biased.
 """
 
 from __future__ import annotations
@@ -88,16 +79,15 @@ def new_search(graph: ClauseGraph) -> BacktrackArrays:
 
 @entry
 def draw_solution(graph, units, world, part, search, members, found, budget, estimate, rng):  # type: ignore[no-untyped-def]
-    """Give the atoms `members[:found]` a uniformly drawn solution, the others being as they are.
+    """Set the atoms `members[:found]` to a uniform draw from all solutions, others fixed.
 
-    Returns the number of solutions; −1 if there are too many items or nodes, and then nothing
-    has changed.
+    Returns the number of solutions; −1, without any change, if there are too many items or nodes.
     """
     items = _list_items(graph, units, part, search, members, found)
     if items < 0:
         return -1
     _open_clauses(graph, world, part, search, members, found)
-    most = items * budget  # no limit: a solution takes a node or more
+    most = items * budget  # no limit: a solution needs at least one node
     if items > FEW_ITEMS:
         budget, most = min(budget, RIGID_NODES * items), RIGID_SOLUTIONS
     solutions = _enumerate_solutions(graph, part, search, items, budget, most, rng)
@@ -108,7 +98,7 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
         for at in range(search.item_start[item], search.item_start[item + 1]):
             atom = np.int64(search.item_atom[at])
             if atom >= graph.first_auxiliary:
-                continue  # follows from the others
+                continue  # determined by the others
             estimate[atom] = search.share[at] / solutions
             is_true = _is_true(search, item, at, search.held[item])
             if (world.value[atom] == 1) != is_true:
@@ -150,7 +140,7 @@ def _list_items(graph, units, part, search, members, found):  # type: ignore[no-
 
 @inner
 def _open_clauses(graph, world, part, search, members, found):  # type: ignore[no-untyped-def]
-    """Count, for the active clauses of the set, what is decided outside it."""
+    """Count true literals outside the component for its active clauses."""
     for place in range(found):
         search.inside[members[place]] = True
     for place in range(found):
@@ -187,7 +177,7 @@ def _is_true(search, item, at, state):  # type: ignore[no-untyped-def]
 
 @inner
 def _set_item(graph, part, search, item, state, step):  # type: ignore[no-untyped-def]
-    """Put an item into a state (step 1) or take it back (−1); false if a clause is falsified."""
+    """Set an item to a state (step 1) or undo it (−1); False if a clause is falsified."""
     holds = True
     for at in range(search.item_start[item], search.item_start[item + 1]):
         atom = search.item_atom[at]
@@ -207,7 +197,7 @@ def _set_item(graph, part, search, item, state, step):  # type: ignore[no-untype
 
 @inner
 def _enumerate_solutions(graph, part, search, items, budget, most, rng):  # type: ignore[no-untyped-def]
-    """The number of solutions, or −1 if there are more than `most`, or more nodes than budget."""
+    """Return the number of solutions; −1 if more than `most`, or more nodes than `budget`."""
     for at in range(search.item_start[items]):
         search.share[at] = 0.0
     solutions, nodes, depth = 0, 0, 0
@@ -245,13 +235,13 @@ def _enumerate_solutions(graph, part, search, items, budget, most, rng):  # type
     return solutions
 
 
-RIGID_WEIGHT = 3.0  # clauses from here on are nearly hard
+RIGID_WEIGHT = 3.0  # least weight of a nearly hard clause
 
 
 class Slice(NamedTuple):
     """The constraints of one sample; kernels change the arrays in place."""
 
-    weight: np.ndarray  # float64[num_clauses], +inf: stays true, −inf: stays false, 0: free
+    weight: np.ndarray  # float64[num_clauses], +inf: must be true, −inf: must be false, 0: free
     active: np.ndarray  # bool[num_clauses], kept and not yet satisfied by fixed atoms
     open_literals: np.ndarray  # int32[num_clauses], literals of atoms not fixed
     fixed: np.ndarray  # bool[num_atoms]
@@ -286,7 +276,7 @@ def draw_constraints(graph, units, keep, world, part, rng):  # type: ignore[no-u
 
 @inner
 def draw_slice(graph, keep, world, part, rng):  # type: ignore[no-untyped-def]
-    """Keep each clause with probability keep[clause]; returns how many soft ones were."""
+    """Keep each clause with probability keep[clause]; return the number of soft ones kept."""
     kept = 0
     for clause in range(len(graph.weight)):
         part.weight[clause] = 0.0
@@ -310,7 +300,7 @@ def draw_slice(graph, keep, world, part, rng):  # type: ignore[no-untyped-def]
 
 @inner
 def _keep_definitions(graph, part):  # type: ignore[no-untyped-def]
-    """Activate the definitions of the auxiliary atoms that kept clauses depend on."""
+    """Activate the definitions of auxiliary atoms in kept clauses."""
     if len(part.needed) == 0:
         return
     for index in range(len(part.needed) - 1, -1, -1):  # later definitions use earlier ones only
@@ -330,7 +320,7 @@ def _keep_definitions(graph, part):  # type: ignore[no-untyped-def]
 
 @inner
 def propagate(graph, units, world, part):  # type: ignore[no-untyped-def]
-    """Mark the atoms that the kept clauses and the blocks leave no choice; returns how many."""
+    """Mark the atoms that kept clauses and blocks fix, by unit propagation; return their number."""
     for atom in range(len(part.fixed)):
         part.fixed[atom] = False
         part.seen[atom] = False
@@ -380,7 +370,7 @@ def _fix(part, atom, waiting):  # type: ignore[no-untyped-def]
 
 @inner
 def _fix_block(units, world, part, atom, waiting):  # type: ignore[no-untyped-def]
-    """A true atom settles its block; so does the last candidate of an exactly-one block."""
+    """Fix the block of a true atom, or of the last candidate of an exactly-one block."""
     variable = units.variable_of_atom[atom]
     if not units.is_block[variable]:
         return waiting
@@ -395,10 +385,10 @@ def _fix_block(units, world, part, atom, waiting):  # type: ignore[no-untyped-de
 
 @entry
 def find_component(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-def]
-    """Breadth-first: the atoms not fixed that active clauses and blocks tie to `seed`.
+    """Find the free atoms that active clauses and blocks connect to `seed`, breadth-first.
 
-    Fills `members`, at most about `limit` of them (a block is never cut); marks them `seen`, and
-    their clauses `seen_clause`. Returns how many, and whether one of the clauses is (nearly) hard.
+    Writes about `limit` of them to `members` (blocks are never divided); marks them `seen`, and
+    their clauses `seen_clause`. Returns their number, and whether a clause is (nearly) hard.
     """
     part.seen[seed] = True
     members[0] = seed
@@ -435,7 +425,7 @@ def _add_member(part, atom, members, found):  # type: ignore[no-untyped-def]
 
 @inner
 def clear_marks(graph, part, members, found):  # type: ignore[no-untyped-def]
-    """Undo the marks that `find_component` left."""
+    """Clear the marks of `find_component`."""
     for place in range(found):
         part.seen[members[place]] = False
         for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
@@ -443,11 +433,11 @@ def clear_marks(graph, part, members, found):  # type: ignore[no-untyped-def]
 
 
 REGION_ATOMS = 24
-ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
+ATOMS_A_REGION = 12  # atoms of a rigid component for each redrawn region
 EXCURSION_STEPS = 200
 COLD = 0.2  # probability of accepting one more violated clause during an excursion
 
-# Positions in the int64 array of what happened.
+# Positions in the int64 array of events.
 SOLVED, LARGE, KEPT, REGIONS, EXCURSIONS, RETURNED = range(6)
 NUM_EVENTS = 6
 
@@ -495,7 +485,7 @@ def new_scratch(graph: ClauseGraph, units: GibbsUnits, frozen: np.ndarray) -> Sc
 
 @inner
 def _is_free(graph, units, part, atom):  # type: ignore[no-untyped-def]
-    """No active clause and no block constrains the atom."""
+    """Test whether no active clause and no block constrains the atom."""
     if atom < graph.first_auxiliary and units.is_block[units.variable_of_atom[atom]]:
         return False
     for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
@@ -519,9 +509,9 @@ def _add_units(graph, units, scratch, found, large):  # type: ignore[no-untyped-
 
 @inner
 def _move_rigid(graph, units, world, part, search, scratch, moves, found, estimate, events, rng):  # type: ignore[no-untyped-def]
-    """Moves for a large component that single atoms cannot move through.
+    """Redraw regions of a large component in which single flips are blocked.
 
-    The component's marks are cleared for the regions' own searches, and set again.
+    The component's marks are cleared for the searches of regions, and set again.
     """
     clear_marks(graph, part, scratch.members, found)
     for _ in range(1 + found // ATOMS_A_REGION):
@@ -543,11 +533,11 @@ def _move_rigid(graph, units, world, part, search, scratch, moves, found, estima
 
 @inner
 def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[no-untyped-def]
-    """Leave the solutions by annealing moves within a region, and stop on coming back.
+    """Leave the solutions by annealing moves within a region until the next solution.
 
-    Metropolis at a fixed temperature, exp(−violated/T), looked at only where nothing is violated,
-    is a chain whose equilibrium is uniform there. Paths and their reversals are equally likely,
-    so undoing those that are not back in time keeps the balance. Returns 1 if it came back.
+    A Metropolis chain at a fixed temperature, exp(−violated/T), observed only at solutions, is
+    uniform over them. Paths and their reversals are equally likely, so undoing paths that take too
+    long preserves detailed balance. Returns 1 if a solution was reached, 0 if undone.
     """
     clear_change(world)
     violated = 0.0
@@ -583,7 +573,7 @@ def run_mcsat(
     graph, units, keep, world, part, search, scratch, moves, estimate, events, rng, tallies,
     num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Samples, each of them tallied."""
+    """Draw and record samples."""
     for _ in range(num_samples):
         events[KEPT] += draw_slice(graph, keep, world, part, rng)
         propagate(graph, units, world, part)

@@ -1,14 +1,13 @@
-"""Chains on the core of a reduced network, with all atoms' answers recovered.
+"""Sample the core of a reduced network and recover the answers of the eliminated atoms.
 
-A sampler runs on the core that exact partial elimination leaves (`eliminate`). Its worlds are kept
-as bits, and what was eliminated is answered from them in closed form: each world of the core
-contributes P(atom | its neighbours in the core), not a draw. Every chain is cut into `BATCHES`
-pieces, each piece gives an estimate, and these go through the same diagnostics as what a sampler
-tallies itself: batches within chains, means between chains, and where warm-up was.
+A sampler runs on the core that exact partial elimination leaves (`reduction.eliminate`). Its worlds
+are kept as bits. Each world of the core contributes P(eliminated atom | its neighbours in the core)
+in closed form. Every chain is split into `BATCHES` pieces with an estimate each, and the estimates
+go through the same diagnostics as sampled values: batches, chain means and warm-up.
 
-The variance of a single sample, which R-hat compares the chains by, is not known for a recovered
-atom, only bounded: m(1 − m) for a probability of mean m. So its R-hat is a lower bound, and where
-the batches show that chains disagree the standard error is that of whole chains all the same.
+The variance of a single sample, which R-hat needs, is not available for a recovered atom. It is
+bounded by m(1 − m) for a probability of mean m. So its R-hat is a lower bound; if the batches show
+that chains disagree, the standard error is that of whole chains anyway.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
 from lapis.runtime.processes import num_cores, trim_heap
 
-BATCHES = 16  # pieces a chain
+BATCHES = 16  # pieces per chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
-LEAST_KEPT = 64  # worlds, however large they are
+LEAST_KEPT = 64  # worlds of any size
 
 
 class SampledMarginals(NamedTuple):
-    """Answers by sampling about all atoms of a network."""
+    """Sampled and recovered marginals and counts of a network."""
 
     marginal: np.ndarray  # float64[num_base_atoms]
     stderr: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     expected_stderr: np.ndarray  # float64[num_weights]
-    exact: bool  # nothing was left to sample
+    exact: bool  # everything was eliminated
     core: SampleResult | None
     num_core_atoms: int
     trace: Trace | None = None  # of the slowest atoms
@@ -74,7 +73,7 @@ def sample_reduced(
     options: InferenceOptions,
     patience: int | None = None,
 ) -> SampledMarginals:
-    """Sample the core by one of the samplers that may fit it, recover the rest."""
+    """Sample the core by the best of the candidates, and recover the eliminated atoms."""
     core = reduction.core
     base = reduction.network.num_base_atoms
     if core.num_atoms == 0:
@@ -94,7 +93,7 @@ def sample_reduced(
     )
     assert result.derived is not None
     atoms, counts = result.derived
-    # Atoms of the core are averaged inside the sampler, with less variance.
+    # For atoms of the core, the sampler's own averages have less variance.
     own = reduction.core_atom[: core.num_base_atoms]
     inside = own < base
     marginal, stderr = atoms.mean, atoms.stderr
@@ -106,7 +105,7 @@ def sample_reduced(
 
 
 def list_eliminated(reduction: Reduction) -> np.ndarray:
-    """int64[...], the base atoms outside the core."""
+    """Return int64[...], the base atoms outside the core."""
     return np.flatnonzero(reduction.is_eliminated[: reduction.network.num_base_atoms])
 
 
@@ -116,9 +115,9 @@ def recover_eliminated(
     before: Sequence[Sequence[Worlds]],
     ergodic: bool | None,
 ) -> Derived:
-    """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
+    """Recover eliminated atoms and all counts from the worlds of each chain and its warm-up."""
     network = reduction.network
-    trim_heap(network.literal.nbytes)  # what pilots and chains left behind
+    trim_heap(network.literal.nbytes)  # freed by pilots and chains
     cut = split_chains(worlds, before)
     mean, stderr = np.zeros((2, network.num_base_atoms))
     false = np.zeros((len(network.weights), len(cut.pieces.size)))
@@ -128,14 +127,14 @@ def recover_eliminated(
         false[found.weights] += found.false
         stuck[found.stuck], moved[found.moved] = True, True
         rhat, missed = max(rhat, found.worst_rhat), max(missed, found.worst_missed)
-    if ergodic is None or stuck.any():  # most of the time there is no island
+    if ergodic is None or stuck.any():
         gone = list_eliminated(reduction)
         dead = dead_components(network.component[gone], moved, cut.num_chains, ergodic)
         rhat = np.inf if dead.any() else rhat
         gone = gone[(stuck | dead)[network.component[gone]]]
         stderr[gone] = np.maximum(stderr[gone], island_error(mean[gone], cut.num_chains))
     count = reduction.all_true - false.T
-    # Their variance within pieces does not matter: R-hat of counts decides nothing.
+    # The variance of counts within pieces is not needed: their R-hat is not used.
     square = count**2 * cut.pieces.size[:, None]
     span, jump = count_ranges(network, sampled_components(reduction))
     expected = summarize(
@@ -145,19 +144,19 @@ def recover_eliminated(
 
 
 class ChainPieces(NamedTuple):
-    """Chains of one length in pieces: those of the first chain, of the second, …; warm-ups last."""
+    """The pieces of chains of equal length, chain by chain, then the warm-ups."""
 
     pieces: SamplePieces
     num_chains: int
-    num_pieces: int  # a chain
-    length: int  # samples a piece; the last of a chain may have fewer
-    samples: int  # a chain
-    warmed: int  # samples of each chain's warm-up, which is one piece; 0 if there was none
+    num_pieces: int  # per chain
+    length: int  # samples per piece; the last of a chain may have fewer
+    samples: int  # per chain
+    warmed: int  # samples of each chain's warm-up, which is one piece; 0 if there is none
 
     def tallies(self, mean: np.ndarray, square: np.ndarray | None = None) -> list[Tally]:
-        """Of means and sums of squares in each piece, float64[all pieces, num_values].
+        """Build tallies from the means and sums of squares of pieces, float64[all, num_values].
 
-        Without squares the values are probabilities, whose squares are no larger than they.
+        Without squares the values are probabilities, and their sums bound those of squares.
         """
         found = []
         for chain in range(self.num_chains):
@@ -188,12 +187,12 @@ def split_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -
 
 
 class RunSummary(NamedTuple):
-    """What a run of trees or clauses adds to the whole, besides means and errors of its atoms."""
+    """Diagnostics and counts of a batch of trees or clauses."""
 
     worst_rhat: float
     worst_missed: float
-    stuck: np.ndarray  # int32[...], components with atoms whose chains never meet
-    moved: np.ndarray  # int32[...], components with atoms that moved
+    stuck: np.ndarray  # int32[...], components with atoms on which chains never meet
+    moved: np.ndarray  # int32[...], components with atoms that changed
     weights: np.ndarray  # int32[...]
     false: np.ndarray  # float64[len(weights), num_pieces]
 
@@ -201,7 +200,7 @@ class RunSummary(NamedTuple):
 def summarize_runs(
     reduction: Reduction, cut: ChainPieces, mean: np.ndarray, stderr: np.ndarray
 ) -> Iterator[RunSummary]:
-    """All trees and kept clauses, on all cores; means and errors of base atoms are filled in."""
+    """Summarise all trees and kept clauses on all cores; fill in `mean` and `stderr`."""
     runs = tree_runs(reduction.tree)
     cores = min(num_cores(), max(1, len(runs)))
 
@@ -248,14 +247,14 @@ def summarize_answers(
 
 
 def sampled_components(reduction: Reduction) -> np.ndarray:
-    """bool[num_components], those that are not eliminated whole."""
+    """Return bool[num_components], those with atoms in the core."""
     sampled = np.zeros(reduction.network.num_components, bool)
     sampled[reduction.network.component[reduction.core_atom]] = True
     return sampled
 
 
 def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int) -> Tally:
-    """A tally of sums over pieces, float64[num_pieces, num_values], of `length` samples each."""
+    """Build a tally from sums over pieces, float64[num_pieces, num_values], of `length` samples."""
     full = samples // length
     empty = new_tally(np.zeros(total.shape[1]), np.empty(0, np.int64))
     cursor = np.array([full, length, samples - full * length], np.int64)
@@ -263,7 +262,7 @@ def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int
 
 
 def average_batches(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted mean of batches, and its standard error from their spread."""
+    """Return the weighted mean of batches, and its standard error."""
     mean = share @ estimates
-    spread = share @ (estimates - mean) ** 2
-    return mean, np.sqrt(spread / max(1, len(estimates) - 1))
+    variance = share @ (estimates - mean) ** 2
+    return mean, np.sqrt(variance / max(1, len(estimates) - 1))

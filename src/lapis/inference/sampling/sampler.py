@@ -1,12 +1,10 @@
-"""The one protocol of samplers: start at a world, change the weights, step, record.
+"""The protocol of samplers.
 
-A sampler is a frozen object with options. `prepare` makes the plan that all chains share,
-`start` a world for each chain, far from those of the others, and `init` the state of a chain at a
-world, whether found by `start`, given by training data, or kept from an earlier run. `step` moves
-the chain and records what it sees; it changes the arrays of the state in place, so that a chain
-costs no memory but its own. `reweigh` goes on with other weights from the same world.
-
-Nothing outside the samplers knows what a plan or a state is made of.
+A sampler is a frozen object with options. `prepare` returns the plan that all chains share. `start`
+returns a world for each chain, far from those of the other chains. `init` returns the state of a
+chain at a world, which comes from `start`, from training data, or from an earlier run. `step` moves
+the chain and records samples; it changes the arrays of the state in place. `reweigh` continues with
+other weights from the same world. Plans and states are opaque outside the sampler.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ from lapis.network.network import Network
 
 
 class SamplerPlan(Protocol):
-    """What all chains share."""
+    """The data that all chains share."""
 
     @property
     def ergodic(self) -> bool | None:
-        """True if the chains reach every world; None where that is not known."""
+        """True if the chains reach every world; None if unknown."""
 
 
 class StepInfo(Protocol):
-    """A NamedTuple of numbers: what happened during a step. Those of several steps add up."""
+    """A NamedTuple of numbers of events during a step; they are summed over steps."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -46,18 +44,18 @@ class Sampler(Protocol[PlanType, StateType]):
     def prepare(self, network: Network) -> PlanType: ...
 
     def start(self, plan: PlanType, chain: int, rng: np.ndarray) -> np.ndarray:
-        """bool[num_atoms], a feasible world for chain number `chain`.
+        """Return bool[num_atoms], a feasible world for chain number `chain`.
 
-        Raises LapisError (`unsatisfiable`, or `no-initial-state` where that is not known).
+        Raises LapisError: `unsatisfiable`, or `no-initial-state` if satisfiability is unknown.
         """
 
     def init(self, plan: PlanType, world: np.ndarray, rng: np.ndarray) -> StateType:
-        """The chain at a feasible world, bool[≥ num_base_atoms], with its generator uint64[4]."""
+        """Return the state at a feasible world bool[≥ num_base_atoms], with rng uint64[4]."""
 
     def reweigh(
         self, plan: PlanType, state: StateType, weights: np.ndarray
     ) -> tuple[PlanType, StateType]:
-        """The same chain under other weights, float64[num_weights]."""
+        """Continue a chain with other weights, float64[num_weights]."""
 
     def step(
         self, plan: PlanType, state: StateType, tallies: Tallies, num_samples: int
@@ -65,10 +63,10 @@ class Sampler(Protocol[PlanType, StateType]):
         """Draw samples and record them."""
 
     def work(self, plan: PlanType, state: StateType) -> float:
-        """What a sample costs, in visits of literals; measured beforehand, not by the clock."""
+        """Return the cost of a sample in visits of literals, which does not depend on timing."""
 
     def counts(self, state: StateType) -> np.ndarray:
-        """float64[num_weights], true groundings in the current world, evidence left out."""
+        """Return float64[num_weights], true groundings in the current world without evidence."""
 
     def world(self, state: StateType) -> np.ndarray:
-        """bool[num_atoms], the current world."""
+        """Return bool[num_atoms], the current world."""

@@ -1,17 +1,14 @@
-"""SampleSAT: look for a solution of the kept clauses by WalkSAT moves mixed with annealing.
+"""SampleSAT: find a solution of the kept clauses by WalkSAT moves mixed with annealing.
 
-Wei, Erenrich and Selman (Towards Efficient Sampling, AAAI 2004) mix two moves. An annealing move
-proposes a random flip and accepts it by its change in violated clauses; by itself it is uniform
-over the solutions in the long run, but on a large instance it never gets there. A WalkSAT move
-repairs a random violated clause; it gets there, but prefers solutions with wide basins.
+Wei, Erenrich and Selman (2004, "Towards efficient sampling: exploiting random walk strategies") mix
+two moves. An annealing move proposes a random flip and accepts it by its change of the number of
+violated clauses. Alone it is uniform over the solutions in the limit, but too slow on large
+instances. A WalkSAT move repairs a random violated clause. It is fast, but prefers solutions with
+wide basins.
 
-MC-SAT needs the uniform distribution: with any other, what it samples from is not the model.
-Restarting at every sample and taking the first solution biases the marginals, and no number of
-samples cures it (`benchmarks/samplers.py`). So here SampleSAT only finds worlds to start chains
-from, where nothing depends on the law it follows, and MC-SAT then moves from the world it has,
-which always lies in its slice, by moves that keep the uniform distribution exactly. Restarting
-within slices is there for those who need to jump more than to be exact; it is off by default and
-the answer tells when it is on.
+Here SampleSAT only finds worlds in which chains start, for which its bias does not matter. MC-SAT
+moves on from its current world (`mcsat` explains why). Restarts by SampleSAT within slices are off
+by default, and the answer reports them.
 
 Deviation: a block of mutually exclusive atoms moves as one variable.
 """
@@ -24,20 +21,20 @@ from lapis.inference.random_numbers import uniform, uniform_below
 from lapis.inference.sampling.clause_graph import flip
 from lapis.runtime.kernels import entry, inner
 
-NOISE = 0.2  # probability of a WalkSAT move that ignores what it breaks
-ANNEAL = 0.5  # share of annealing moves while they last
+NOISE = 0.2  # probability of a random WalkSAT move
+ANNEAL = 0.5  # share of annealing moves in the first half
 COLD = 0.1  # probability of accepting one more violated clause
-MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
+MAX_CANDIDATES = 24  # literals of a long clause that a greedy move compares
 
 
 @entry
 def find_solution(  # type: ignore[no-untyped-def]
     graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
 ):
-    """Give the atoms `members[:found]` a solution found from a random start; false if none was.
+    """Set the atoms `members[:found]` to a solution found from a random start.
 
-    Annealing moves are mixed in during the first half of the flips. The world changes only on
-    success.
+    The first half of the flips includes annealing moves. Returns False, without changing the world,
+    if no solution is found.
     """
     for atom in range(len(trial)):
         trial[atom] = world.value[atom]
@@ -65,7 +62,7 @@ def run_walksat(  # type: ignore[no-untyped-def]
     graph, units, part, members, found, violated, position, trial, trial_true, count, max_flips,
     anneal, rng,
 ):  # fmt: skip
-    """At most `max_flips` moves from the trial; the number of clauses still violated."""
+    """Make at most `max_flips` moves; return the number of violated clauses."""
     for _ in range(max_flips):
         if count == 0:
             break
@@ -106,7 +103,7 @@ def _randomize(graph, units, part, members, found, trial, rng):  # type: ignore[
         atom = members[place]
         if atom >= graph.first_auxiliary or not units.is_block[units.variable_of_atom[atom]]:
             trial[atom] = uniform(rng) < 0.5
-        elif trial[atom] == 1:  # each block is moved once or a few times, to a random state
+        elif trial[atom] == 1:  # each block changes once or a few times, to a random state
             off, on = _choose_move(graph, units, part, atom, trial, rng)
             if off >= 0:
                 trial[off] = 0
@@ -116,7 +113,7 @@ def _randomize(graph, units, part, members, found, trial, rng):  # type: ignore[
 
 @entry
 def count_violated(graph, part, members, found, violated, position, trial, trial_true):  # type: ignore[no-untyped-def]
-    """Set the counters of the active clauses of the members."""
+    """Set the counters of the members' active clauses; return the number of violated ones."""
     count = 0
     for place in range(found):
         for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
@@ -140,7 +137,7 @@ def count_violated(graph, part, members, found, violated, position, trial, trial
 
 @inner
 def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyped-def]
-    """(off, on): the atoms that change if `atom` does; in a block another one may too."""
+    """Return (off, on), the atoms that change if `atom` flips; in a block there may be two."""
     if atom >= graph.first_auxiliary or not units.is_block[units.variable_of_atom[atom]]:
         return (atom, -1) if trial[atom] == 1 else (-1, atom)
     variable = units.variable_of_atom[atom]
@@ -168,7 +165,7 @@ def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyp
 
 @inner
 def _flip_pair(graph, part, off, on, trial, trial_true, violated, position, count):  # type: ignore[no-untyped-def]
-    """Turn one atom off and one on (−1: none); the number of violated clauses after it."""
+    """Flip two atoms (−1: none); return the number of violated clauses."""
     for atom in (off, on):
         if atom < 0:
             continue

@@ -1,8 +1,8 @@
-"""Worlds to start chains from: far apart, and with every hard clause true.
+"""Worlds in which chains start: far apart, and with every hard clause true.
 
-Chain 0 starts with all atoms false, chain 1 with all true, the others with coin flips. WalkSAT then
-repairs violated hard clauses. If it fails, a complete search (`network/satisfiability.py`) looks
-for a world near the last one. It finds one, proves that there is none, or runs out of its budget.
+Chain 0 starts with all atoms false, chain 1 with all true, the others with random values. WalkSAT
+then repairs violated hard clauses. If it fails, a complete search (`network/satisfiability.py`)
+looks for a world near the last one. It finds one, proves that there is none, or exceeds its budget.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MIN_FLIPS = 20_000
 def overdispersed_start(
     network: Network, graph: ClauseGraph, units: GibbsUnits, chain: int, rng: np.ndarray
 ) -> np.ndarray:
-    """bool[num_atoms], a feasible world for a chain; `graph` has its definitional clauses.
+    """Return bool[num_atoms], a feasible world for a chain; `graph` has its definitional clauses.
 
-    Raises LapisError (`unsatisfiable`, or `no-initial-state` where that is not known).
+    Raises LapisError: `unsatisfiable`, or `no-initial-state` if satisfiability is unknown.
     """
     generator = np.random.default_rng(rng)
     hard = hard_constraints(graph, units)
@@ -62,7 +62,7 @@ def overdispersed_start(
 
 
 def random_world(network: Network, chain: int, generator: np.random.Generator) -> np.ndarray:
-    """uint8[num_atoms]: all false, all true, or random; blocks hold one or no atom at random."""
+    """Return uint8[num_atoms]: all false, all true, or random; blocks are always random."""
     share = (0.0, 1.0)[chain] if chain < 2 else 0.5
     base = generator.random(network.num_base_atoms) < share
     base[network.block_atom] = False
@@ -75,7 +75,7 @@ def random_world(network: Network, chain: int, generator: np.random.Generator) -
 
 
 def hard_constraints(graph: ClauseGraph, units: GibbsUnits) -> Slice:
-    """All hard clauses, nothing fixed but blocks that leave no choice."""
+    """Return all hard clauses as a slice; only blocks of one state are fixed."""
     hard = new_slice(graph, units)
     hard.active[:] = np.isinf(graph.weight)
     hard.weight[hard.active] = np.inf

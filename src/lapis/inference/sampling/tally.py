@@ -1,10 +1,9 @@
-"""Running sums of what a chain produces, in batches, so that no trace of it is kept.
+"""Batch sums of a chain's values, in constant memory.
 
-A chain's values are summed over batches of equal length; when all batches are full, neighbours
-are added together and the length doubles. So a chain of any length leaves between B/2 and B
-batch means (B is even), from which come the mean, the standard error (batch means) and the two
-halves that split R-hat compares. Beside them a few chosen values are kept as a thinned trace, and
-the worlds themselves as bits where something is to be derived from them.
+Values are summed over batches of equal length. When all batches are full, neighbours are added and
+the length doubles. So a chain of any length has between B/2 and B batch means (B is even). They
+give the mean, the standard error (batch means) and the two halves of split R-hat. A few values are
+kept as a thinned trace, and the worlds as bits if quantities are derived from them.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ import numpy as np
 from lapis.runtime.kernels import entry, inner
 
 NUM_BATCHES = 32
-FEW_BATCHES = 16  # where a million values are tallied, memory counts
+FEW_BATCHES = 16  # with more than MANY_VALUES, to save memory
 MANY_VALUES = 200_000
 TRACE_LENGTH = 2048
 
 
 class Tally(NamedTuple):
+    """Batch sums of one chain's values."""
+
     batch_sum: np.ndarray  # float64[num_batches, num_values], of value − origin
     square_sum: np.ndarray  # float64[num_values], over all batches
     origin: np.ndarray  # float64[num_values], subtracted to keep the digits of the variance
@@ -33,14 +34,14 @@ class Tally(NamedTuple):
 
 
 class Worlds(NamedTuple):
-    """The worlds a chain was in: sample s is bit s mod 64 of row s div 64."""
+    """The worlds of a chain: sample s is bit s mod 64 of row s div 64."""
 
-    bits: np.ndarray  # uint64[num_rows, num_atoms]; no rows: nothing is kept
+    bits: np.ndarray  # uint64[num_rows, num_atoms]; without rows, worlds are not kept
     size: np.ndarray  # int64[1], samples kept
 
 
 class Tallies(NamedTuple):
-    """All that a step records."""
+    """The records of a chain's steps."""
 
     atoms: Tally  # E[atom | …], of base atoms
     counts: Tally  # true groundings of each weight
@@ -50,7 +51,7 @@ class Tallies(NamedTuple):
 def new_tallies(
     num_atoms: int, origin: np.ndarray, traced: np.ndarray | None = None, kept_atoms: int = 0
 ) -> Tallies:
-    """Empty tallies of base atoms and of counts around `origin`; room for worlds is made later."""
+    """Build empty tallies of base atoms and counts; `extend_worlds` adds room for worlds."""
     nothing = np.empty(0, np.int64)
     return Tallies(
         new_tally(np.zeros(num_atoms), nothing if traced is None else traced),
@@ -60,7 +61,7 @@ def new_tallies(
 
 
 def extend_worlds(worlds: Worlds, num_samples: int) -> Worlds:
-    """The same worlds with room for `num_samples` in all."""
+    """Return the worlds with room for `num_samples`."""
     missing = -(-num_samples // 64) - len(worlds.bits)
     if missing <= 0:
         return worlds
@@ -69,7 +70,7 @@ def extend_worlds(worlds: Worlds, num_samples: int) -> Worlds:
 
 
 def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
-    """An empty tally of len(origin) values."""
+    """Build an empty tally of len(origin) values."""
     num_batches = NUM_BATCHES if len(origin) <= MANY_VALUES else FEW_BATCHES
     return Tally(
         np.zeros((num_batches, len(origin))),
@@ -84,7 +85,7 @@ def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
 
 @entry
 def record_values(tally, values):  # type: ignore[no-untyped-def]
-    """Add one sample; for callers in Python."""
+    """Add one sample; callable from Python."""
     add_sample(tally, values)
 
 

@@ -1,25 +1,21 @@
-"""Parallel tempering: chains at several temperatures that pass worlds to each other.
+"""Parallel tempering: replicas at several temperatures that exchange worlds.
 
-For networks with several modes, where a Gibbs chain stays in the one it starts in. The soft
-weights are multiplied by β, from 1 (the model) down to 0 (all feasible worlds alike); hard
-clauses hold at every β. Worlds that move freely at small β wander up to β = 1 (Geyer 1991).
+For networks with several modes, in which a Gibbs chain stays in the mode it starts in. The soft
+weights are multiplied by β, from 1 (the model) down to 0 (uniform over feasible worlds). Hard
+clauses hold at every β. Worlds that move freely at small β migrate to β = 1 (Geyer 1991, "Markov
+chain Monte Carlo maximum likelihood"). Two neighbouring levels swap with probability
+min(1, exp((β_l − β_{l+1}) (score_{l+1} − score_l))). They exchange their levels, so nothing is
+copied. Scores are weights · counts, and counts are exact, so rounding does not accumulate.
 
-How many levels and where: the average rejection between neighbours adds up to a barrier Λ(β)
-that hardly depends on the ladder, so a few short rounds estimate it and the levels are put where
-it is cut into equal steps (Syed, Bouchard-Côté, Deligiannidis and Doucet, JRSS B 2022, algorithm
-4). With 2Λ + 1 levels about half of the swaps are accepted, which is their optimum. All tuning
-happens in `init`; the chain that is tallied is a plain Markov chain. Pairs are tried in turns,
-even then odd, which carries worlds along faster than random pairs.
+Levels: the average rejections between neighbours add up to a barrier Λ(β) that hardly depends on
+the levels. A few short rounds estimate it, and the levels divide it into equal steps (Syed,
+Bouchard-Côté, Deligiannidis and Doucet 2022, "Non-reversible parallel tempering", algorithm 4).
+With 2Λ + 1 levels about half of the swaps are accepted, which is optimal. All tuning is in `init`;
+the recorded chain is a plain Markov chain. Even and odd pairs alternate, which moves worlds faster
+than random pairs. If the barrier needs more than `max_levels`, swaps become rare, as the events
+show.
 
-Swaps are tallied after the sweep and before the swap: the estimate is that of the world at β = 1.
-Where the barrier asks for more levels than `max_levels`, swaps become rare, and the events say so.
-
-Replicas at several temperatures, swept by Gibbs and swapped with their neighbours.
-
-Level l samples exp(β_l · score) over the feasible worlds, β_0 = 1. Two neighbours exchange their
-worlds with probability min(1, exp((β_l − β_{l+1}) (score_{l+1} − score_l))); here they exchange
-places, so nothing is copied. Scores are weights · counts, and counts are exact: no rounding
-gathers in them however long the chain runs.
+Samples are recorded after the sweep and before the swaps, from the world at β = 1.
 """
 
 from __future__ import annotations
@@ -39,16 +35,18 @@ from lapis.runtime.kernels import entry, inner
 
 
 class Ladder(NamedTuple):
+    """The levels of tempering and the statistics of their swaps."""
+
     beta: np.ndarray  # float64[num_levels], from 1 down to 0
     holder: np.ndarray  # int64[num_levels], the replica at each level
     tried: np.ndarray  # float64[num_levels − 1], swaps tried with the next level
     accepted: np.ndarray  # float64[num_levels − 1], sum of their acceptance probabilities
-    parity: np.ndarray  # int64[1], which pairs are next: even or odd ones
+    parity: np.ndarray  # int64[1], whether even or odd pairs are next
 
 
 @inner
 def _swap_neighbours(ladder, replicas, weights, rng):  # type: ignore[no-untyped-def]
-    """Try to swap every second pair of levels; returns how many were."""
+    """Try to swap every second pair of levels; return the number of swaps."""
     swaps = 0
     ladder.parity[0] = 1 - ladder.parity[0]
     for level in range(ladder.parity[0], len(ladder.beta) - 1, 2):
@@ -70,9 +68,9 @@ def run_tempering(
     graph, units, replicas, ladder, weights, order, estimate, aside, rng, score, digit, tallies,
     num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Rounds of a sweep at every level and one of swaps; level 0 is tallied.
+    """Run rounds of a sweep at every level, then swaps; level 0 is recorded.
 
-    `replicas` are worlds, stacked: a `WorldCounters` whose arrays have a row for each.
+    `replicas` is a `WorldCounters` whose arrays have a row for each world.
     """
     updates, swaps = 0, 0
     for _ in range(num_samples):
@@ -95,7 +93,7 @@ def run_tempering(
 
 
 FIRST_LEVELS = 8
-TUNING_WORK = 200_000_000  # literals visited to tune the ladder of a chain, at most
+TUNING_WORK = 200_000_000  # most literals visited to tune the levels of a chain
 
 
 class TemperingState(NamedTuple):
@@ -139,7 +137,7 @@ class Tempering:
         state = make_replicas(plan, beta, [world] * len(beta), rng)
         sweeps = sweeps_per_round(sweep_work(plan), self.tuning_rounds)
         for number in sweeps:
-            # What tuning sees is thrown away.
+            # Samples of the tuning are discarded.
             self.step(plan, state, new_tallies(0, np.empty(0)), number)
             rejection = 1 - state.ladder.accepted / np.maximum(state.ladder.tried, 1)
             last = number == sweeps[-1]
@@ -150,7 +148,7 @@ class Tempering:
         return state
 
     def num_levels(self, rejection: np.ndarray) -> int:
-        """2Λ + 1, within bounds."""
+        """Compute 2Λ + 1, within bounds."""
         return int(np.clip(np.ceil(2 * rejection.sum()) + 1, 3, self.max_levels))
 
     def reweigh(
@@ -187,7 +185,7 @@ class Tempering:
 def make_replicas(
     plan: GibbsPlan, beta: np.ndarray, values: list[np.ndarray], rng: np.ndarray
 ) -> TemperingState:
-    """Replicas at the given levels, each at its world."""
+    """Build replicas at the given levels and worlds."""
     each = [Gibbs().init(plan, value, rng) for value in values]
     levels = len(beta)
     ladder = Ladder(
@@ -200,20 +198,17 @@ def make_replicas(
 
 
 def sweeps_per_round(work: float, rounds: int) -> list[int]:
-    """Doubling numbers of sweeps, fewer where a sweep visits millions of literals.
-
-    Counting atoms in place of literals, a thousand atoms of a thousand clauses each took minutes.
-    """
+    """Return doubling numbers of sweeps, fewer if a sweep visits millions of literals."""
     total = max(1, min(500, int(TUNING_WORK / (FIRST_LEVELS * max(work, 1.0)))))
     return [max(1, (total << number) // (1 << rounds)) for number in range(rounds)]
 
 
 def spread_levels(beta: np.ndarray, rejection: np.ndarray, levels: int) -> np.ndarray:
-    """Levels that cut the barrier Λ(β) = Σ rejection into equal steps; from 1 down to 0."""
+    """Return levels from 1 to 0 that divide the barrier Λ(β) = Σ rejection into equal steps."""
     barrier = np.concatenate(([0.0], np.cumsum(rejection)))
     if barrier[-1] <= 0:
         return np.linspace(1.0, 0.0, levels)
-    # A little slope everywhere keeps levels apart where nothing is rejected.
+    # A small slope keeps levels distinct if nothing is rejected.
     barrier = barrier / barrier[-1] + 1e-3 * (1 - beta)
     placed = np.interp(np.linspace(0.0, barrier[-1], levels), barrier, beta)
     placed[0], placed[-1] = 1.0, 0.0
@@ -221,5 +216,5 @@ def spread_levels(beta: np.ndarray, rejection: np.ndarray, levels: int) -> np.nd
 
 
 def find_nearest(old: np.ndarray, new: np.ndarray) -> list[int]:
-    """The old level closest to each new one."""
+    """Return the old level closest to each new one."""
     return [int(np.argmin(np.abs(old - value))) for value in new]
