@@ -1,4 +1,4 @@
-"""Random small networks, drawn as clauses, blocks and definitions rather than as models."""
+"""Small random networks of clauses, blocks and definitions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def random_network(
     max_length: int = 4,
     hard: float = 0.1,
 ) -> Network:
-    """Blocks of both kinds, definitions of definitions, hard clauses, weights of all sizes."""
+    """Draw a network with blocks, nested definitions, hard clauses and varied weights."""
     num_base = int(rng.integers(1, 11)) if num_base is None else num_base
     blocks, free = [], list(rng.permutation(num_base))
     while len(free) > 1 and rng.random() < 0.4:

@@ -1,4 +1,4 @@
-"""Small objectives whose maxima are known without any optimiser of ours."""
+"""Small objectives with known maxima."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lapis.optimisation.objective import Objective, Point, penalize
 
 
 class PlainPoint(Point):
-    """A point with its whole curvature, float64[P, P]."""
+    """A point with its full curvature, float64[P, P]."""
 
     curvature: np.ndarray
 
@@ -46,13 +46,13 @@ def maximize(
     upper: np.ndarray | None = None,
     **options: Any,
 ) -> Trajectory:
-    """Maximise an objective all of whose weights are free."""
+    """Maximise an objective whose weights are all free."""
     return maximize_penalized(penalize(objective, l1, lower, upper), optimizer, start, **options)
 
 
 @dataclass
 class Quadratic:
-    """−½ (w − peak)ᵀ H (w − peak); without its value where `gradient_only`."""
+    """−½ (w − peak)ᵀ H (w − peak); without its value if `gradient_only`."""
 
     curvature: np.ndarray
     peak: np.ndarray

@@ -1,4 +1,4 @@
-"""Small networks that are hard to sample, and how a sampler's answer is held to the exact one."""
+"""Small networks that are hard to sample, and comparisons of samplers with exact answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def golden_network(golden: GoldenModel) -> Network:
 
 
 def equivalence(size: int, weight: float) -> Network:
-    """Hard transitivity over unordered pairs, each pair wanted or not."""
+    """Hard transitivity over unordered pairs, with a random weight for each pair."""
     number = {}
     for one in range(size):
         for other in range(one + 1, size):
@@ -51,7 +51,7 @@ def equivalence(size: int, weight: float) -> Network:
 
 
 def agreement(size: int, coupling: float, bias: float) -> Network:
-    """Atoms that all want to agree: two far modes, one of them a little likelier."""
+    """Attractive couplings between all atoms: two distant modes, one slightly more likely."""
     clauses: list[tuple[list[int], int, float]] = []
     for one in range(1, size + 1):
         clauses.append(([one], 1, 1.0))
@@ -61,7 +61,7 @@ def agreement(size: int, coupling: float, bias: float) -> Network:
 
 
 def colouring(nodes: int, colours: int) -> Network:
-    """A ring whose neighbours differ, as blocks; the first node likes its first colour."""
+    """A ring of blocks whose neighbours differ; the first node prefers its first colour."""
     atoms = np.arange(1, nodes * colours + 1).reshape(nodes, colours)
     clauses: list[tuple[list[int], int, float]] = [([1], 0, 1.0)]
     for node in range(nodes):
@@ -73,7 +73,7 @@ def colouring(nodes: int, colours: int) -> Network:
 
 
 def implications(size: int, weight: float) -> Network:
-    """A ring of near-certain implications: all true or all false, with something between."""
+    """A ring of nearly hard implications: all true or all false, rarely anything else."""
     clauses: list[tuple[list[int], int, float]] = [([1], 1, 1.0)]
     clauses += [([-atom, atom % size + 1], 0, 1.0) for atom in range(1, size + 1)]
     return make_network(size, clauses, [weight, 0.4])
@@ -119,7 +119,7 @@ def random_networks(number: int) -> list[Network]:
 def start_chain(
     sampler: Sampler[PlanType, StateType], network: Network, chain: int, seed: int
 ) -> tuple[PlanType, StateType, Tallies]:
-    """A chain at its own start, and tallies for its steps."""
+    """Return a chain at its start, and tallies for its steps."""
     plan, rng = sampler.prepare(network), random_states(seed, 1)[0].copy()
     state = sampler.init(plan, sampler.start(plan, chain, rng), rng)
     return plan, state, new_tallies(network.num_base_atoms, np.zeros(len(network.weights)))

@@ -80,7 +80,7 @@ def child_lines(draw: st.DrawFn, types: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def pseudo(field_example: FieldExample, weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """The pseudo-log-likelihood as it is computed, and its gradient."""
+    """Compute the pseudo-log-likelihood and its gradient by the library."""
     values, gradient = pseudo_log_likelihood(field_example.classes, weights)
     return sum(values.values()), gradient
 
@@ -147,7 +147,7 @@ def child_value(
 def enumerate_worlds(
     field: Field, domains: Mapping[str, Sequence[str]], known: World
 ) -> tuple[float, dict[GroundAtom, float]]:
-    """log Z over the worlds that agree with what is known, and the marginals of the rest."""
+    """Compute log Z over the worlds that agree with `known`, and the marginals of other atoms."""
     free = [atom for atom in ground_atoms(field, domains) if atom not in known]
     states = list(itertools.product([False, True], repeat=len(free)))
     worlds = [{**known, **dict(zip(free, values, strict=True))} for values in states]

@@ -1,4 +1,4 @@
-"""Fields over blocks and functions (one atom of several is true), against worlds that keep them."""
+"""Fields with blocks and functions (one of several atoms is true), against enumerated worlds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FRIENDS = {
 
 
 def worlds(field: Field, known: World) -> Iterator[dict[GroundAtom, bool]]:
-    """All that agree with what is known and keep the blocks."""
+    """List all worlds that agree with the known atoms and the blocks."""
     free = [atom for atom in ground_atoms(field, DOMAINS) if atom not in known]
     for values in itertools.product([False, True], repeat=len(free)):
         world = {**known, **dict(zip(free, values, strict=True))}

@@ -1,4 +1,4 @@
-"""Where options and odd inputs meet: small domains, extreme weights, partial evidence, refusals."""
+"""Combinations of options and unusual inputs: small domains, extreme weights, evidence, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cached sums: a flip changes what computing afresh gives."""
+"""Cached sums after flips equal those computed from scratch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cached_field(text: str) -> CachedField:
 
 
 def only(units: FieldUnits, unit: int) -> FieldUnits:
-    """One atom of several that stand by themselves."""
+    """Units of single atoms."""
     here = slice(unit, unit + 1)
     return units._replace(
         start=np.arange(2), atom=np.zeros(1, np.int64), cell=units.cell[here],

@@ -79,7 +79,7 @@ def test_a_world_and_its_gradient(text: str, bits: int) -> None:
 
 
 def test_thousands_of_children_are_safe() -> None:
-    """Values stay in [0, 1], and those with everything true are 1, whatever the domain."""
+    """Values are in [0, 1] for all domain sizes, and 1 if all atoms are true."""
     field = parse_field("P(t)\nroot:\n 2 all\n 1 none\nall:\n 30 P(x)\nnone:\n -30 P(x)\n")
     text = " ".join(f"P({i})" for i in range(5000))
     closed = ground(field, text)

@@ -110,7 +110,7 @@ def test_a_hidden_predicate_is_learned(run: Run) -> None:
 
 
 def test_chains_with_hidden_atoms_go_on_from_a_checkpoint(tmp_path: Path) -> None:
-    """Too many worlds to list: 60 items."""
+    """60 items have too many worlds to enumerate."""
     rng = np.random.default_rng(0)
     facts = " ".join(f"{name}(I{i})" for i in range(60) for name in ("Red", "Round")
                      if rng.random() < 0.3 + 0.4 * (i % 2)) + " item = {I0, ..., I59}"  # fmt: skip

@@ -80,7 +80,7 @@ def test_most_likely_world(method: str) -> None:
 
 
 def test_a_chain_goes_on_with_other_weights() -> None:
-    """To the marginals of the field that has them."""
+    """Chains after `reweigh` converge to the marginals of the field with these weights."""
     ground = ground_field(
         FIELD, build_problem(FIELD.declarations, Database.parse(FACTS), ["Smokes"])
     )

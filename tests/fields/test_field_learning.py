@@ -1,4 +1,4 @@
-"""Learning fields: gradients against the definition, fits against what they claim."""
+"""Learning fields: gradients against the definition, and properties of fits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def field_example_of(field: Field, facts: str, *query: str) -> FieldExample:
 @given(field_texts(), st.integers(0, 511))
 @settings(max_examples=10)
 def test_exact_likelihood(text: str, bits: int) -> None:
-    """Of P and Rain given the others."""
+    """The conditional likelihood of P and Rain given the others."""
     field = fields.parse(text)
     world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
@@ -85,7 +85,7 @@ FACTS = "Smokes(A) Smokes(C) Friends(A,C) Friends(B,A) Friends(C,A) Friends(B,C)
 
 
 def test_contrastive_divergence_approaches_the_gradient() -> None:
-    """With long chains it is the gradient, within its own errors."""
+    """With long chains the estimate equals the gradient within its standard errors."""
     field = fields.parse(FRIENDS)
     field_example = field_example_of(field, FACTS)
     exact = ExactLikelihood((field_example,), "likelihood").evaluate(field.weights)
@@ -162,7 +162,7 @@ def test_restarts_keep_the_best() -> None:
 
 
 def test_contrastive_divergence_learns() -> None:
-    """36 atoms have too many worlds to list; what it learns is close to the frequency."""
+    """36 atoms have too many worlds to enumerate; the result is close to the frequency."""
     field = fields.parse("P(t, t)\nroot:\n 0 P(x, y)\n")
     facts = " ".join(f"P({i},{j})" for i in range(6) for j in range(6) if (i + j) % 4 == 0)
     fit = fields.learn(
@@ -200,7 +200,7 @@ def test_a_wish_to_stop_gives_what_there_is(tmp_path: Path) -> None:
     ids=str,
 )  # fmt: skip
 def test_a_checkpoint_of_another_course_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
-    """Only how long to go on may change: what another prior ended in would count as converged."""
+    """Only limits may change: the result of a run with another prior would seem converged."""
     field, data, place = fields.parse(FRIENDS), Database.parse(FACTS), tmp_path / "state.npz"
     given = {"objective": "likelihood", "max_iterations": 2, "checkpoint": place}
     if "query" in changed:
@@ -241,7 +241,7 @@ def test_refusals() -> None:
 @given(field_texts(), st.integers(0, 511), st.sampled_from(["pseudo", "likelihood"]))
 @settings(max_examples=12)
 def test_fits_are_maxima_to_either_side(text: str, bits: int, objective: str) -> None:
-    """Also on corners, which the normalisation has where an inner weight is zero."""
+    """Also at kinks, which Z has where an inner weight is zero."""
     field = fields.parse(text)
     world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
@@ -269,7 +269,7 @@ CHAPTER_FOUR = ("vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg")
 
 @pytest.mark.parametrize("optimizer", CHAPTER_FOUR)
 def test_the_optimisers_of_chapter_four(optimizer: str) -> None:
-    """On exact expectations all reach the maximum; from chains and modes they come close."""
+    """With exact expectations all reach the maximum; with chains and modes they come close."""
     field, data = fields.parse(FRIENDS), Database.parse(FACTS)
 
     def learn(optimizer: str, expectation: str) -> FieldFit:
@@ -404,7 +404,7 @@ def counted_world(seed: int) -> Database:
 
 
 def smoking_friends(field: Field, data: Database) -> np.ndarray:
-    """float64[PEOPLE + 1], how often a person has so many, Friends sampled given Smokes."""
+    """Return float64[PEOPLE + 1], the distribution of the number of smoking friends."""
     only = Database.parse(" ".join(
         f"{name}({','.join(constants)})" for name, constants, _ in data.facts() if name == "Smokes"
     ) + "\nperson = {" + ", ".join(f"P{i}" for i in range(PEOPLE)) + "}")  # fmt: skip
@@ -424,7 +424,7 @@ def smoking_friends(field: Field, data: Database) -> np.ndarray:
 
 
 def test_a_field_learns_how_many() -> None:
-    """Two or three: a field says so, a network with EXIST only that there is one."""
+    """A field learns that there are two or three, a network with EXIST only that there is one."""
     data, fresh = counted_world(1), counted_world(2)
     fit = fields.learn(fields.parse(COUNTED), data, "Friends")
     learned = smoking_friends(fit.field, data)

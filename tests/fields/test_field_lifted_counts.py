@@ -1,4 +1,4 @@
-"""Flips counted in classes: the same as one by one, at a cost that follows the true atoms."""
+"""Flips counted in classes equal flips one by one; the cost depends on the true atoms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Friends(person, person)
 
 
 def test_a_sharp_field_has_its_network_s_pseudo_likelihood() -> None:
-    """Of 8 million groundings, by two ways of counting that have nothing in common."""
+    """8 million groundings, counted in two independent ways."""
     rng = np.random.default_rng(3)
     people = [f"P{i}" for i in range(200)]
     facts = [f"Smokes({name})" for name in people[::3]]

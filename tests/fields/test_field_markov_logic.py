@@ -1,4 +1,4 @@
-"""Markov logic to fields and back: the same distribution where connectives are sharp."""
+"""Markov logic to fields and back: the same distribution for sharp connectives."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ ONE_NAME = {
 
 @pytest.mark.parametrize("kind", ONE_NAME)
 def test_a_variable_belongs_to_one_rule(kind: str) -> None:
-    """One name may stand for two types in two rules."""
+    """One variable name may have two types in two rules."""
     check_round_trip(
         "t = {A, C}\nu = {B, D, E}\nP(t)\nQ(t)\nR(u)\nS(u, t)\nRain\n" + ONE_NAME[kind]
     )
@@ -203,7 +203,7 @@ def check_round_trip(text: str) -> None:
 
 
 def test_extracted_rules_keep_their_multiplicity() -> None:
-    """A rule counts once for each value of a variable that it does not mention."""
+    """A rule counts once for each value of a variable that it does not contain."""
     text = "t = {A, B, C}\nu = {D, E}\nP(t)\nR(u)\nS(u, t)\n-0.47 (EXIST q !P(q)) ^ (R(x) v !R(x))"
     check_round_trip(text)
     check_round_trip(text.replace("\nR(u)", "").replace("R(x)", "S(x, y)"))

@@ -55,7 +55,7 @@ def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
 
 
 def test_a_weight_of_zero_has_a_gradient() -> None:
-    """The flip of an atom that changes nothing yet is where a weight starts from."""
+    """Flips without any effect at weights of zero still have a gradient."""
     field = fields.parse("t = {A, B}\nP(t)\nQ(t)\nroot:\n 2 f(x)\nf(x):\n 0 P(x)\n -1 Q(x)\n")
     field_example = field_example_of(field, "P(A) Q(B)")
     _, gradient = pseudo(field_example, field.weights)
@@ -87,7 +87,7 @@ def test_scores(run: Run) -> None:
 
 
 def test_predictions_are_measured_as_those_of_networks(run: Run) -> None:
-    """A sharp field is its network: the same keys, the same figures."""
+    """The scores of a sharp field and of its network have the same keys and values."""
     model = "Smokes(p)\nFriends(p, p)\n1.5 Smokes(x) ^ Friends(x, y) => Smokes(y)\n-0.4 Smokes(x)\n"
     run.write("m.mln", model)
     run.write("f.db", "Smokes(A) Smokes(B) Friends(A,B) Friends(C,D) Friends(D,A) Friends(B,E)")

@@ -1,4 +1,4 @@
-"""Fields as text: printing and parsing are inverse, and mistakes are told where they are."""
+"""Fields as text: printing and parsing are inverse, and errors have locations."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ PIECES = ("", ":", "(", ")", "\n", " root:", "x", "=", ",", "1", "@", "f0", "P")
 
 @given(field_texts(), st.data())
 def test_broken_text_is_refused_with_a_message(text: str, data: st.DataObject) -> None:
-    """Whatever is cut out, doubled or put in, it is a field or a mistake of the user's."""
+    """Damaged text is a field, or raises a LapisError."""
     place = data.draw(st.integers(0, len(text)))
     length = data.draw(st.integers(0, 12))
     put = data.draw(

@@ -1,4 +1,4 @@
-"""Checkpoints come back as they were, and nothing else is taken for one."""
+"""Checkpoints are restored unchanged; other files are rejected."""
 
 from __future__ import annotations
 

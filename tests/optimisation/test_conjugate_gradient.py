@@ -1,4 +1,4 @@
-"""Conjugate gradients: directions that are conjugate, restarts, and the preconditioner's worth."""
+"""Conjugate gradients: conjugate directions, restarts, and the effect of the preconditioner."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Oracle = Callable[[np.ndarray, float | None], Cut]
     st.integers(0, 10**6),
 )  # fmt: skip
 def test_simplex_optimum(size: int, rank: int, copies: int, scale: float, seed: int) -> None:
-    """No vertex has a higher slope than the mean: that is what a maximum on a simplex is."""
+    """A point is a maximum on the simplex if no vertex has a slope above the mean."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(size, rank)) * scale
     gain = rng.normal(size=size)
@@ -64,7 +64,7 @@ def test_simplex_against_slsqp(size: int, seed: int) -> None:
 
 
 def hinges(features: np.ndarray) -> Oracle:
-    """Σ max(0, 1 − row·w): as a linear classifier's loss."""
+    """Σ max(0, 1 − row·w), the hinge loss of a linear classifier."""
 
     def worst(weights: np.ndarray, _: float | None) -> Cut:
         violated = features @ weights < 1.0
@@ -74,7 +74,7 @@ def hinges(features: np.ndarray) -> Oracle:
 
 
 def classes(rng: np.random.Generator, number: int, scale: np.ndarray) -> np.ndarray:
-    """Rows of features, signed so that w·row > 0 is right; not separable."""
+    """Rows of features, with signs such that w·row > 0 is correct; not separable."""
     features = rng.normal(size=(number, len(scale))) * scale
     truth = features @ (rng.normal(size=len(scale)) / scale) + rng.normal(size=number)
     return features * np.sign(truth)[:, None]
@@ -83,7 +83,7 @@ def classes(rng: np.random.Generator, number: int, scale: np.ndarray) -> np.ndar
 @given(st.integers(1, 4), st.sampled_from((0.3, 5.0)), st.integers(0, 10**6))
 @settings(max_examples=25)
 def test_classifier_against_slsqp(size: int, width: float, seed: int) -> None:
-    """The same problem with a slack for each row, which a general solver can do when small."""
+    """The same problem with a slack for each row, small enough for a general solver."""
     rng = np.random.default_rng(seed)
     features = classes(rng, 15, np.ones(size))
     mean = rng.normal(size=size)
@@ -120,7 +120,7 @@ def ill_scaled(tolerance: float, max_iterations: int) -> tuple[np.ndarray, Minim
 
 
 def test_features_of_different_scale() -> None:
-    """What is reported at the end is J there, and no weights met have less than the bound."""
+    """The reported value is J at the final weights, and no weights are below the bound."""
     features, found = ill_scaled(1e-6, 400)
     assert found.converged
     last = found.rounds[-1]
@@ -145,7 +145,7 @@ def test_bounds_close_in_from_both_sides() -> None:
 
 
 def test_oracle_that_may_miss() -> None:
-    """The gap cannot be smaller than what the oracle does not know."""
+    """The gap is at least the oracle's uncertainty."""
     features = classes(np.random.default_rng(1), 40, np.ones(3))
     exact = hinges(features)
 

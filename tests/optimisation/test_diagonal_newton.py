@@ -1,4 +1,4 @@
-"""Diagonal Newton: its direction, and variances that samples leave at zero."""
+"""Diagonal Newton: its direction, and sampled variances of zero."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_exact_variances_are_taken_as_they_are_and_zero_ones_floored() -> None:
 
 
 def test_a_sampled_variance_of_zero_is_averaged_away_from_zero() -> None:
-    """It starts from the true counts and forgets them within about ten iterations."""
+    """The average starts at the true counts and discounts them within about ten iterations."""
     exact = Logistic(np.diag([30.0, 1.0]), np.ones(2))
     penalized = penalize(SampledLogistic(exact))
     silent = PlainPoint(np.zeros(2), None, np.ones(2), np.zeros(2), np.zeros((2, 2)))
@@ -60,7 +60,7 @@ def test_a_sampled_variance_of_zero_is_averaged_away_from_zero() -> None:
 
 
 def test_rare_counts_that_samples_miss_do_not_leap() -> None:
-    """A thousand rare features, five samples: no weight runs away, and the rest is learned."""
+    """With rare features and five samples, no weight diverges and the others are learned."""
     rng = np.random.default_rng(0)
     features = np.column_stack([np.ones(200), rng.random((200, 60)) < 0.01]).astype(float)
     truth = (rng.random(200) < 0.2).astype(float)

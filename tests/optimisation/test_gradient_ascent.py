@@ -40,7 +40,7 @@ def test_the_answer_is_the_average_of_the_weights_of_all_iterations() -> None:
 
 
 def test_forgetting_weighs_late_iterations_more() -> None:
-    """With ρ = 1, iteration t counts t: weights t / Σ t."""
+    """With ρ = 1, iteration t has the weight t / Σ t."""
     penalized = penalize(Quadratic(np.eye(1), np.ones(1)))
     optimizer = GradientAscent("cd", rate=0.3, forget=1.0)
     state = optimizer.init(penalized, penalized.evaluate(np.zeros(1)))
@@ -105,7 +105,7 @@ class Stiffening(Quadratic):
 
 
 def test_a_step_ends_above_the_least_of_the_last_ten_values() -> None:
-    """From a start whose curvature says 1 while it is 100: η must come down by itself."""
+    """The curvature at the start is 1, elsewhere 100: η must decrease automatically."""
     objective = Stiffening(np.eye(1), np.zeros(1))
     trajectory = maximize(objective, make_optimizer("cd"), np.full(1, -5.0), max_iterations=5000)
     assert trajectory.converged
@@ -162,7 +162,7 @@ class Coins(Quadratic):
 @pytest.mark.parametrize("sampled", [False, True], ids=["exact", "sampled"])
 @pytest.mark.parametrize("number", [1e3, 1e6])
 def test_an_automatic_rate_grows_as_the_curvature_falls(number: float, sampled: bool) -> None:
-    """At the rate of the start, the way to −log n takes about n/4 steps."""
+    """At the first rate, about n/4 steps would lead to −log n."""
     objective = Coins(np.array([[number]]), np.zeros(1), sampled, is_fixed=not sampled)
     state = (optimizer := GradientAscent("cd")).init(
         penalized := penalize(objective), penalized.evaluate(np.zeros(1))

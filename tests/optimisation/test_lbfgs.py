@@ -1,4 +1,4 @@
-"""L-BFGS-B: the split for L1 penalties, and Newton steps where values no longer help."""
+"""L-BFGS-B: the split for L1 penalties, and Newton steps below the precision of values."""
 
 from __future__ import annotations
 
@@ -133,6 +133,6 @@ class FlatPoint:
 
 
 def test_no_newton_step_where_there_is_no_curvature() -> None:
-    """Warnings are errors here: a division by zero would not pass."""
+    """Warnings are errors: a division by zero would fail."""
     step = solve_newton_step(FlatPoint(), np.ones(2, bool), 0.0)  # type: ignore[arg-type]
     assert step.tolist() == [0.0, 0.0]

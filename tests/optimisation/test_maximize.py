@@ -119,7 +119,7 @@ def test_bounds_hold_and_bind_where_the_gradient_presses(name: str) -> None:
 @pytest.mark.parametrize("name", ["dn", "scg", "pscg", "adam"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_sampled_gradients_end_within_the_noise(name: str, seed: int) -> None:
-    """What is lost is far below P/2, which having sampled the data itself costs."""
+    """The loss is far below P/2, the loss due to sampling of the data."""
     exact = random_logistic(np.random.default_rng(seed), 300, 10, ridge=1.0)
     best = exact.evaluate(newton_maximum(exact)).value
     sampled = SampledLogistic(exact, seed=seed)
@@ -150,7 +150,7 @@ def test_a_rate_far_too_small_is_not_called_convergence() -> None:
 
 
 class HalfSampled(SampledLogistic):
-    """Sampled, but for the last weight, which is climbed alone and has no noise."""
+    """Sampled, except for the last weight, which is independent and has no noise."""
 
     def evaluate(self, weights: np.ndarray) -> PlainPoint:
         point = super().evaluate(weights)
@@ -174,7 +174,7 @@ def test_weights_without_noise_must_arrive_too(name: str) -> None:
 
 
 class Flat(Quadratic):
-    """Neither exact nor with known noise, as most likely states are."""
+    """Neither exact nor with standard errors, as in the voted perceptron."""
 
 
 def test_unknown_noise_is_judged_by_the_change_of_the_weights() -> None:
@@ -386,7 +386,7 @@ def test_a_given_rate_that_diverges_is_an_error() -> None:
 
 
 class Kink(Quadratic):
-    """−Σ |w − peak|, which claims a gradient of a hundredth at the peak itself."""
+    """−Σ |w − peak|, with a wrong gradient of a hundredth at the peak."""
 
     def evaluate(self, weights: np.ndarray) -> PlainPoint:
         away = self.peak - weights

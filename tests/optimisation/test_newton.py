@@ -1,4 +1,4 @@
-"""Newton's method: few steps, singular curvatures, bounds, and what it refuses."""
+"""Newton's method: few steps, singular curvatures, bounds, and errors."""
 
 from __future__ import annotations
 

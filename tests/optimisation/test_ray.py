@@ -33,7 +33,7 @@ def test_a_direction_that_leads_down_has_no_length() -> None:
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_the_length_of_samples_is_within_their_noise(scale: float) -> None:
-    """Whatever the unit of the direction: only the product counts."""
+    """The result does not depend on the length of the direction."""
     exact = random_logistic(np.random.default_rng(3), 400, 3, ridge=1.0)
     direction = newton_maximum(exact) / scale
     found = find_length(penalize(SampledLogistic(exact)), direction) / scale

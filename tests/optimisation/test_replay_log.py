@@ -60,7 +60,7 @@ def test_stopped_and_resumed_is_uninterrupted(
 
 @dataclass
 class Counted(Logistic):
-    """Knows how often it was evaluated."""
+    """Counts its evaluations."""
 
     asked: int = 0
 

@@ -120,7 +120,7 @@ def test_sampled_curvature_of_zero_does_not_make_an_endless_step() -> None:
 
 
 def test_damping_of_sampled_steps_is_bounded_by_the_pace_of_averaging() -> None:
-    """At iteration 20 a step is at least a quarter of what the curvature suggests."""
+    """At iteration 20 a step is at least a quarter of its length at λ = 0."""
     noisy = PlainPoint(np.zeros(1), None, np.array([8.0]), np.ones(1), np.array([[2.0]]))
     penalized = penalize(Quadratic(np.array([[2.0]]), np.array([4.0]), gradient_only=True))
     trial = try_step(penalized, noisy, noisy.gradient, ONE, 1e12, 20)

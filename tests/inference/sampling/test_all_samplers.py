@@ -1,4 +1,4 @@
-"""One protocol, all samplers: each is held to exact answers, its own errors and its promises."""
+"""All samplers through one protocol, against exact answers and their own standard errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_random_networks(sampler: Sampler[Any, Any]) -> None:
 @pytest.mark.slow
 @each_sampler
 def test_random_networks_at_length(sampler: Sampler[Any, Any]) -> None:
-    """A 4σ event is due once in 16,000 figures of atoms and of counts; many more are a fault."""
+    """Errors of 4σ occur once in 16,000 estimates; many more indicate a bug."""
     figures, beyond = 0, 0
     for seed, network in enumerate(random_networks(400)):
         exact = enumerate_worlds(network)
@@ -90,7 +90,7 @@ def test_random_networks_at_length(sampler: Sampler[Any, Any]) -> None:
 
 @each_sampler
 def test_counters_stay_true(sampler: Sampler[Any, Any]) -> None:
-    """After many steps every world is feasible and its counts are what counting anew gives."""
+    """After many steps every world is feasible, and its counts equal a recount."""
     for network in [*random_networks(20), *HARD_TO_SAMPLE.values()]:
         plan, state, tallies = start_chain(sampler, network, 0, 0)
         for _ in range(5):
@@ -103,7 +103,7 @@ def test_counters_stay_true(sampler: Sampler[Any, Any]) -> None:
 
 @each_sampler
 def test_starts_at_the_world_given_and_follows_the_weights(sampler: Sampler[Any, Any]) -> None:
-    """Other weights move atoms together that were apart, and the chain goes on from its world."""
+    """Other weights change the units, and the chain continues from its world."""
     network = implications(6, 1.0)
     plan = sampler.prepare(network)
     given = np.array([True, True, False, False, True, False])
@@ -166,7 +166,7 @@ def test_stops_at_the_precision_asked_for(sampler: Sampler[Any, Any]) -> None:
 
 @each_sampler
 def test_standard_errors_are_neither_too_small_nor_too_large(sampler: Sampler[Any, Any]) -> None:
-    """Over many seeds the errors divided by their standard errors have a size of about 1."""
+    """Over many seeds, errors divided by standard errors have a standard deviation of about 1."""
     network = implications(7, 1.2)
     exact = enumerate_worlds(network).marginal
     scaled = []
@@ -228,7 +228,7 @@ def test_contradictions_are_proven(sampler: Sampler[Any, Any]) -> None:
 
 @pytest.mark.parametrize("sampler", [Gibbs(), MCSAT()], ids=lambda sampler: sampler.name)
 def test_no_start_found_is_said(sampler: Sampler[Any, Any]) -> None:
-    """Ten pigeons in nine holes: 90 atoms are too many to search, and WalkSAT proves nothing."""
+    """Ten pigeons in nine holes: 90 atoms are too many for search, and WalkSAT cannot prove it."""
     holes = 9
     clauses: list[tuple[list[int], int, float]] = []
     for pigeon in range(holes + 1):
@@ -245,7 +245,7 @@ def test_no_start_found_is_said(sampler: Sampler[Any, Any]) -> None:
 
 
 def test_ergodicity_is_known_or_not_claimed() -> None:
-    """Knots of hard clauses that fit one unit, or want all atoms one way, are ergodic."""
+    """Groups of hard clauses that fit in one unit, or have one sign for each atom, are ergodic."""
     ring = [([-a, -(a % 30 + 1)], -1, 1.0) for a in range(1, 31)]  # neighbours not both
     assert Gibbs().prepare(make_network(30, ring)).ergodic is True
     assert Gibbs().prepare(equivalence(5, 0.5)).ergodic is True

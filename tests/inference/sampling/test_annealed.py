@@ -82,7 +82,7 @@ def test_a_part_that_fits_is_exact_and_the_rest_annealed() -> None:
 
 
 def test_a_mean_lies_between_what_it_is_the_mean_of() -> None:
-    """However shares are rounded, what all groups say with certainty is certain."""
+    """If all groups agree on 0 or 1, rounding of the shares does not change the mean."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         share = rng.random(7) ** 4

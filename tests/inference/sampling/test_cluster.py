@@ -17,7 +17,7 @@ from sampled_networks import agreement, check_against_exact, random_networks
 
 
 def glass(size: int, seed: int) -> Network:
-    """Couplings of both signs between all pairs, some of three atoms, and a hard clause."""
+    """Couplings of both signs between all pairs, some clauses of three atoms, and a hard clause."""
     rng = np.random.default_rng(seed)
     clauses: list[tuple[list[int], int, float]] = [([1, -2, 3], -1, 1.0), ([2, 4], -1, 1.0)]
     for one in range(1, size + 1):
@@ -32,7 +32,7 @@ def glass(size: int, seed: int) -> Network:
 
 
 def test_a_mode_is_left_in_one_move() -> None:
-    """Fourteen atoms that hold together: Gibbs and tempering need 60,000 samples for this."""
+    """Fourteen strongly coupled atoms: Gibbs and tempering need 60,000 samples."""
     network = agreement(14, 0.9, 0.05)
     result = run_chains(network, ClusterSampler(), precision=0.01)
     assert result.converged
@@ -49,7 +49,7 @@ def test_frustrated_couplings_are_slow_but_right() -> None:
 
 
 def held_together(size: int) -> Network:
-    """Two atoms that fields hold, others torn between them: bonds hold those, sweeps do not."""
+    """Two atoms with strong fields, others coupled to both: bonds fix these, sweeps do not."""
     clauses: list[tuple[list[int], int, float]] = [([1], 1, 1.0), ([-2], 1, 1.0)]
     for atom in range(3, size + 1):
         for held in (1, 2):
@@ -58,7 +58,7 @@ def held_together(size: int) -> Network:
 
 
 def run_pieces(network: Network, pieces: list[int]) -> tuple[np.ndarray, list[int]]:
-    """The last world of a chain, and the bonds made in each piece of it."""
+    """Return the last world of a chain, and the bonds in each piece of it."""
     sampler = ClusterSampler()
     plan = sampler.prepare(network)
     rng = random_states(3, 1)[0].copy()
@@ -82,7 +82,7 @@ def test_moves_that_turn_modes_over_stay() -> None:
 
 
 def test_where_a_run_is_cut_does_not_show() -> None:
-    """Rounds are as long as the clock says, and the answer must not depend on it."""
+    """The length of rounds depends on timing; the answer must not."""
     network = held_together(12)
     whole, _ = run_pieces(network, [100])
     for cuts in ([31, 69], [33, 1, 66], [50, 50]):
@@ -112,7 +112,7 @@ def test_couplings_and_fields_say_what_the_clauses_say() -> None:
 
 
 def test_the_gibbs_sampler_is_the_same_kernel() -> None:
-    """Pilots run both, and to compile one takes seconds."""
+    """Pilots run both samplers, and compiling one takes seconds."""
     network = agreement(6, 0.5, 0.1)
     run_chains(network, ClusterSampler(), max_samples=8)
     compiled = list(run_clusters.overloads)

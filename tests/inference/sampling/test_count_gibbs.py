@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
 def test_golden_models_through_the_protocol_of_samplers(golden: GoldenModel) -> None:
-    """The same chains and diagnostics as on ground networks; hard rules may cut its worlds."""
+    """Chains and diagnostics as on ground networks; hard rules may disconnect the worlds."""
     problem = golden_problem(golden)
     sampler, network = CountGibbs(problem), ground(problem)
     atoms = unknown_atoms(problem)
@@ -133,7 +133,7 @@ def test_starts_at_a_world_follows_the_weights_and_knows_where_it_is() -> None:
 
 
 def test_a_formula_is_refused() -> None:
-    """Its atom is tied to others by a hard rule: chains stood still, and P(A) was 0.2 off."""
+    """A hard rule couples the atom to others: without a correction P(A) was off by 0.2."""
     model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)")
     with pytest.raises(LapisError) as error:
         lapis.infer(model, query=["P", "P(x) ^ Q(x)"], open_predicates=["Q"], method="count-gibbs")
@@ -147,7 +147,7 @@ def test_a_formula_is_refused() -> None:
 
 
 def test_chains_start_where_no_hard_formula_is_broken() -> None:
-    """From all true no single change leaves P(A) ^ Q(A): half of the samples were no worlds."""
+    """No single change leaves P(A) ^ Q(A): half of the samples were impossible worlds."""
     tied = "P(x) <=> Q(x).\nQ(x) <=> P(x).\n!P(A)."
     model = lapis.parse(f"t = {{A, B}}\nP(t)\nQ(t)\n{tied}\n1 P(x)")
     for seed in range(3):

@@ -23,7 +23,7 @@ from lapis.inference.sampling.tally import (
 
 
 def tally_of(values: np.ndarray, traced: list[int] | None = None) -> Tally:
-    """The tally of one chain, float64[num_samples, num_values]."""
+    """Build the tally of one chain, float64[num_samples, num_values]."""
     tally = new_tally(np.zeros(values.shape[1]), np.array(traced or [], np.int64))
     for row in values:
         record_values(tally, row)
@@ -75,7 +75,7 @@ def test_batches_lose_nothing(samples: int) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.5, 0.9])
 def test_correlated_chains_count_for_less(memory: float) -> None:
-    """An AR(1) chain is worth (1 − ρ)/(1 + ρ) of its samples."""
+    """The effective size of an AR(1) chain is (1 − ρ)/(1 + ρ) of its samples."""
     rng = np.random.default_rng(1)
     values = np.array(
         [
@@ -109,7 +109,7 @@ def test_chains_stuck_at_different_values() -> None:
 
 
 def test_values_that_never_change() -> None:
-    """They may be certain, or something rare was not seen."""
+    """Constant values may be certain, or a rare event was missed."""
     constant = np.tile([0.25, 0.0, 1.0], (100, 1))
     found = summarize([tally_of(constant) for _ in range(4)])
     assert found.rhat.tolist() == [1.0, 1.0, 1.0]
@@ -119,7 +119,7 @@ def test_values_that_never_change() -> None:
 
 
 def test_an_event_in_the_unfinished_batch_is_not_certain() -> None:
-    """Batches of equal means say nothing of what came after them."""
+    """Full batches contain no information about the last, partial batch."""
     values = np.zeros((65, 1))
     values[64] = 1.0
     found = summarize([tally_of(values) for _ in range(4)])
@@ -165,7 +165,7 @@ def test_slowest_values_and_their_traces() -> None:
 
 
 def test_a_place_left_in_warm_up_is_an_error_until_it_no_longer_matters() -> None:
-    """All chains sit at 0.99 now; one was at 0.01 for 1000 samples, and none came back."""
+    """All chains are at 0.99; one was at 0.01 for 1000 samples of warm-up, and none returned."""
     rng = np.random.default_rng(3)
     total = np.full((4, 1), 990.0)
     total[2] = 10.0
@@ -180,7 +180,7 @@ def test_a_place_left_in_warm_up_is_an_error_until_it_no_longer_matters() -> Non
 
 
 def test_chains_on_islands_are_as_many_draws() -> None:
-    """Atom 0 differs between chains that never move it; atom 1 is the same in all of them."""
+    """Atom 0 is constant in each chain and differs between them; atom 1 is equal in all."""
     worlds = np.array([[0.0, 1.0, 0.3], [1.0, 1.0, 0.3], [1.0, 1.0, 0.3], [0.0, 1.0, 0.3]])
     found = summarize([tally_of(np.tile(world, (500, 1))) for world in worlds])
     assert found.still.tolist() == [False, True, True]

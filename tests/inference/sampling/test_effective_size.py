@@ -1,4 +1,4 @@
-"""Bulk and tail effective sample sizes against chains whose worth is known."""
+"""Bulk and tail effective sample sizes of chains with known autocorrelation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_correlated_draws_are_worth_less_and_antithetic_ones_more(memory: float)
 
 
 def test_ranks_do_not_see_the_scale() -> None:
-    """A heavy tail makes the plain size useless; that of ranks stays as it is."""
+    """A heavy tail changes the plain size, not that of ranks."""
     trace = autoregressive(0.5, 0)
     stretched = np.sinh(5 * trace)
     assert effective_size(stretched).bulk == pytest.approx(effective_size(trace).bulk)
@@ -78,7 +78,7 @@ def tallied(chains: np.ndarray) -> list[Tally]:
 
 
 def test_the_slowest_of_many_is_found_wherever_it_is() -> None:
-    """Nobody traced it: two thousand values forget at once, eight in 99 samples."""
+    """Untraced: two thousand values have no autocorrelation, eight have a time of 99 samples."""
     rng = np.random.default_rng(0)
     chains = rng.normal(size=(4, 4096, 2008))
     noise = rng.normal(size=(4, 4096, 8)) * np.sqrt(1 - 0.98**2)
@@ -88,7 +88,7 @@ def test_the_slowest_of_many_is_found_wherever_it_is() -> None:
 
 
 def test_the_worst_of_many_figures_is_not_taken_for_slow() -> None:
-    """The least of all sizes by batches would be a half of the samples."""
+    """The minimum over all sizes by batches would be half of the samples."""
     chains = np.random.default_rng(1).normal(size=(4, 512, 5000))
     tallies = tallied(chains)
     assert slowest_size(tallies) > 0.7 * 4 * 512
@@ -96,7 +96,7 @@ def test_the_worst_of_many_figures_is_not_taken_for_slow() -> None:
 
 
 def test_chains_that_sit_apart_are_worth_no_more_than_their_halves() -> None:
-    """Batches of a chain that stays where it is agree with each other."""
+    """Batches of a chain that stays in one mode agree with each other."""
     rng = np.random.default_rng(2)
     chains = rng.normal(size=(4, 256, 300))
     chains[:, :, 7] += 5 * np.arange(4)[:, None]

@@ -1,4 +1,4 @@
-"""MC-SAT: the slice is sampled uniformly, and what SampleSAT would do to it."""
+"""MC-SAT: uniform sampling of the slice, and the bias of SampleSAT."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_restarts_stay_in_the_slice() -> None:
 
 
 def test_restarts_are_counted_and_bias_the_answer() -> None:
-    """Why restarts are off: WalkSAT does not find all solutions equally often."""
+    """Restarts are off because WalkSAT does not find all solutions equally often."""
     network = equivalence(6, 0.0)
     exact = enumerate_worlds(network).marginal
     fair = run_chains(network, MCSAT(), precision=0, max_samples=8_000)
@@ -89,7 +89,7 @@ def test_leaves_a_mode_that_a_hundred_atoms_hold_together() -> None:
 
 
 def test_moves_between_modes_of_atoms_whose_ties_were_eliminated() -> None:
-    """Friends are summed out, and what remains of them may not pin each person by itself."""
+    """Friends are summed out; the remaining factors must not fix each person separately."""
     model = lapis.parse(
         "person = {1,...,16}\nFriends(person, person)\nSmokes(person)\n"
         "1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)\n-0.05 Smokes(x)"

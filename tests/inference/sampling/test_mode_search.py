@@ -1,4 +1,4 @@
-"""Modes that no chain enters: found by climbing, told by scouts."""
+"""Modes that no chain visits: found by climbing, included by mode chains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sampled_networks import agreement, colouring, equivalence, many_modes
 
 
 def crowds(number: int, size: int) -> Network:
-    """Independent crowds, in each of which everybody wants to agree with everybody."""
+    """Independent groups of atoms, each with attractive couplings between all pairs."""
     clauses: list[tuple[list[int], int, float]] = []
     for crowd in range(number):
         members = range(crowd * size + 1, (crowd + 1) * size + 1)
@@ -50,8 +50,8 @@ def test_one_mode_and_nothing_are_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("seed", [133, 271])
-def test_what_only_scouts_have_seen_counts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without scouts, chains that never enter a mode say so with small errors."""
+def test_modes_of_mode_chains_increase_errors(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without mode chains, the standard errors of chains that miss a mode are too small."""
     network = many_modes(seed)
     exact = enumerate_worlds(network).marginal
 
@@ -65,8 +65,8 @@ def test_what_only_scouts_have_seen_counts(seed: int, monkeypatch: pytest.Monkey
     assert is_overclaimed()
 
 
-def test_chains_draw_the_same_with_and_without_scouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scouts are in no average: where they do not prolong warm-up nothing changes but errors."""
+def test_chains_draw_the_same_with_and_without_mode_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mode chains are in no average: they change only standard errors and warm-up."""
     network = agreement(6, 0.1, 0.3)
     found = run_chains(network, Gibbs(), seed=5, precision=0.0, max_samples=2_000)
     monkeypatch.setattr(chains, "SCOUT_WORK", 0)
@@ -77,7 +77,7 @@ def test_chains_draw_the_same_with_and_without_scouts(monkeypatch: pytest.Monkey
 
 
 def test_a_chain_is_held_against_others_that_start_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no modes are sought, one chain knew of none but its own and was called converged."""
+    """Without mode search a single chain found only its own mode and was marked as converged."""
     monkeypatch.setattr(chains, "SCOUT_WORK", 0)
     problem = lapis.build_problem(
         lapis.parse("t = {1, ..., 12}\nP(t)\n0.3 P(x) <=> P(y)\n0.1 P(x)"), None, ["P"]
@@ -98,7 +98,7 @@ def test_a_chain_is_held_against_others_that_start_apart(monkeypatch: pytest.Mon
 def test_what_no_chain_has_entered_is_as_doubtful_as_what_parts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two topics held the chains and none was in the third: that was 0.0004 ± 0.001 for 0.26."""
+    """All chains were in two of three topics: the third had 0.0004 ± 0.001 instead of 0.26."""
     monkeypatch.setattr(chains, "SCOUT_WORK", 0)
     model = "page = {1, ..., 6}\ntopic = {X, Y, Z}\nC(page, topic!)\n0.8 C(p, t) ^ C(q, t)"
     problem = lapis.build_problem(lapis.parse(model), None, ["C"])

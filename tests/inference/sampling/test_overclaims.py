@@ -30,7 +30,7 @@ SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), ClusterSampl
 
 
 def count_overclaims(sampler: Sampler[Any, Any], seeds: range) -> tuple[int, int]:
-    """How many answers converged, and how many of these are more than 5 standard errors off."""
+    """Count the converged answers, and those that are off by more than 5 standard errors."""
     converged, overclaimed = 0, 0
     for seed in seeds:
         network = many_modes(seed)
@@ -52,7 +52,7 @@ def test_what_converged_is_right(sampler: Sampler[Any, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 def test_what_converged_is_right_at_length(sampler: Sampler[Any, Any]) -> None:
-    """One in a hundred may be off, where a mode was left sooner than it is on average."""
+    """One in a hundred may be off, if a mode was left sooner than on average."""
     converged, overclaimed = count_overclaims(sampler, range(16, 416))
     assert converged >= 100
     assert overclaimed <= converged / 100
@@ -118,7 +118,7 @@ TRUE = 1 / (1 + np.exp(-2.0))  # P(Cancer | Smokes), and of both false
 
 
 def parities(size: int, rules: int, seed: int) -> lapis.Model:
-    """Hard parity rules over triples: no single atom can move, islands of one world each."""
+    """Hard parity rules over triples: no single atom can move, every world is isolated."""
     rng = np.random.default_rng(seed)
     world = rng.random(size) < 0.5
     lines = ["P(thing)"]
@@ -145,7 +145,7 @@ def test_frozen_chains_say_so(method: str, seed: int) -> None:
 
 
 def test_a_pilot_that_lost_a_mode_does_not_win_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chains of the pilot meet in one mode; the other holds an eighth of the probability."""
+    """The pilot's chains meet in one mode; the other has an eighth of the probability."""
     monkeypatch.setattr("lapis.inference.symmetry.by_counts.plan_counts", lambda *_: None)
     network = agreement(20, 0.3, 0.1)
     k = np.arange(21)
@@ -172,7 +172,7 @@ def test_what_elimination_makes_exact_has_its_log_partition(method: str) -> None
 
 @pytest.mark.parametrize("method", ["auto", "enumerate", "exact"])
 def test_the_largest_weights_that_cancel_leave_others_their_digits(method: str) -> None:
-    """Beyond, 1e15 against 1e15 left P(A) at 0.5, and called it exact."""
+    """Beyond the limit, weights of 1e15 cancelled: P(A) was 0.5 and marked as exact."""
     large = f"{LARGEST:.0f}"
     model = lapis.parse(
         f"t = {{A}}\nP(t)\nQ(t)\n{large} P(x)\n{large} !P(x)\n0.3 P(x)\n"
@@ -189,7 +189,7 @@ def test_the_largest_weights_that_cancel_leave_others_their_digits(method: str) 
 def test_no_more_samples_than_asked_and_no_claim_on_few(
     sampler: Sampler[Any, Any], max_samples: int
 ) -> None:
-    """Two a chain are the least with an error; on few, any precision is luck."""
+    """Two samples per chain give a standard error, but runs with few samples never converge."""
     network = coupled_pairs(9, 0.5, np.random.default_rng(0))
     options = InferenceOptions(precision=1.0, max_samples=max_samples, num_chains=3)
     found = infer_network(network, sampler.name, options)
@@ -212,7 +212,7 @@ ISLANDS = {
 @pytest.mark.parametrize("rules", ISLANDS.values(), ids=list(ISLANDS))
 @pytest.mark.parametrize("num_chains", [1, 2])
 def test_chains_from_counts_that_cannot_leave_an_island_say_so(rules: str, num_chains: int) -> None:
-    """Nothing tells them which atoms hard rules tie: one chain was converged, and 0.27 off."""
+    """Without clauses the components are unknown: a single chain was converged and off by 0.27."""
     model = lapis.parse(f"t = {{A, B, C}}\nP(t)\nQ(t)\n{rules}")
     exact = lapis.infer(model, query=["P", "Q"], method="enumerate").probability
     for seed in range(2):

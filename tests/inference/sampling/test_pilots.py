@@ -1,4 +1,4 @@
-"""Pilots: who goes on, on any number of cores, and what a run says of the time it needs."""
+"""Pilots: which sampler continues, on any number of cores, and the predicted time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_remarks_on_time_and_on_few_effective_samples() -> None:
 
 
 def test_pilots_say_how_long_it_may_take() -> None:
-    """The line of progress has an estimate before warm-up is over."""
+    """Progress events have an estimate of the time before the end of warm-up."""
     seen: list[Progress] = []
     network = agreement(14, 0.2, 0.05)
     run_chains(network, Gibbs(), rivals=[ClusterSampler()], precision=1e-3, max_samples=4_000,

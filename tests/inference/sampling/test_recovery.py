@@ -1,4 +1,4 @@
-"""Eliminated atoms, recovered from pieces of chains: the same as from each piece by itself."""
+"""Eliminated atoms recovered from all pieces of chains together equal those of single pieces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def pack(samples: np.ndarray, rng: np.random.Generator) -> Worlds:
-    """Samples as a chain keeps them, with room left over that nobody has written to."""
+    """Samples as a chain keeps them, with unused room."""
     rows = -(-len(samples) // 64) + int(rng.integers(0, 2))
     padded = np.zeros((64 * rows, samples.shape[1]), np.uint64)
     padded[: len(samples)] = samples
@@ -152,7 +152,7 @@ def test_trees_are_in_one_place(seed: int) -> None:
 
 @given(seeds)
 def test_counts_of_clauses_are_taken_in_pieces(seed: int) -> None:
-    """However many clauses are looked at together: all of them, and none twice."""
+    """Batches of any size contain each clause exactly once."""
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=9, num_clauses=12)
     try:
@@ -189,7 +189,7 @@ Cancer(person)
 
 
 def test_chains_that_never_move_are_told() -> None:
-    """All smoke or none does, which single flips do not change."""
+    """All smoke or none does; single flips do not change that."""
     answer = lapis.infer(
         lapis.parse(OPEN),
         None,
@@ -208,7 +208,7 @@ def test_chains_that_never_move_are_told() -> None:
 
 
 def test_open_relations_are_recovered() -> None:
-    """A chain that can move, against the answer by counts."""
+    """A chain that mixes, against the answer by counts."""
     query = ["Smokes", "Cancer", "Friends"]
     model = lapis.parse(OPEN.replace("60", "12").replace("1.1", "0.2"))
     truth = lapis.infer(model, None, query, method="exact")

@@ -1,4 +1,4 @@
-"""Parallel tempering: ladders, and networks whose modes Gibbs does not cross."""
+"""Parallel tempering: levels, and networks in which Gibbs stays in one mode."""
 
 from __future__ import annotations
 
