@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lapis.fields.field import ROOT, Child, Field, Parfeature
-from lapis.fields.lifted_counts import pseudo_log_likelihood
+from lapis.fields.lifted_counts import class_pseudo_likelihood
 from lapis.fields.objectives import FieldExample
 from lapis.language.syntax import Variable
 
@@ -81,7 +81,7 @@ def child_lines(draw: st.DrawFn, types: Mapping[str, tuple[str, ...]]) -> str:
 
 def pseudo(field_example: FieldExample, weights: np.ndarray) -> tuple[float, np.ndarray]:
     """Compute the pseudo-log-likelihood and its gradient by the library."""
-    values, gradient = pseudo_log_likelihood(field_example.classes, weights)
+    values, gradient = class_pseudo_likelihood(field_example.classes, weights)
     return sum(values.values()), gradient
 
 

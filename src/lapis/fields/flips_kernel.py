@@ -110,7 +110,7 @@ def is_underflown(cells, cell):  # type: ignore[no-untyped-def]
 
 
 @inner
-def flip_atom(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
+def flip_cell(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
     """Flip an atom and propagate the change to its parents; no-op for cell −1."""
     if cell >= 0:
         cells.fresh[cell] = 1.0 - cells.value[cell]
@@ -120,8 +120,8 @@ def flip_atom(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
 @inner
 def try_flips(graph, weight, cells, node, one, other):  # type: ignore[no-untyped-def]
     """Compute the change of the log-probability if these atoms were flipped."""
-    flip_atom(graph, weight, cells, node, one)
-    flip_atom(graph, weight, cells, node, other)
+    flip_cell(graph, weight, cells, node, one)
+    flip_cell(graph, weight, cells, node, other)
     root = len(graph.node_offset) - 2
     for above in range(graph.first_parfeature[0], root):
         start = graph.node_offset[above]

@@ -171,7 +171,7 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
         known[node.offset + evidence.true.astype(np.int64) @ np.array(node.strides, np.int64)] = 1.0
     for name, parfeature, child in comparisons:
         node = nodes[number[name]]
-        known[node.cells] = compare_constants(parfeature, child, domains).ravel()
+        known[node.cells] = compare_terms(parfeature, child, domains).ravel()
     edges = []
     for index, (parfeature, child) in enumerate(field.edges()):
         target = f"{child.target} {index}" if child.target in COMPARISONS else child.target
@@ -225,7 +225,7 @@ def make_edge(
     )
 
 
-def compare_constants(
+def compare_terms(
     parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]
 ) -> np.ndarray:
     """Return bool[sizes of the variables], where a comparison holds; <, > compare numbers."""

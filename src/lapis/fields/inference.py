@@ -69,7 +69,7 @@ def infer(
     open_predicates
         Further predicates that are unknown where the data is silent.
     method
-        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+        "auto" (enumeration of small fields, Gibbs chains otherwise) or the name of a method.
     precision
         Standard error wanted on every sampled marginal.
     time_limit
@@ -241,7 +241,7 @@ def map(
     open_predicates
         Further predicates that are unknown where the data is silent.
     method
-        "auto" (all worlds where they are few, ICM elsewhere) or the name of a method.
+        "auto" (enumeration of small fields, ICM otherwise) or the name of a method.
     time_limit
         Seconds after which the best world so far is returned.
     random_state

@@ -268,7 +268,9 @@ def learn(
         if trajectory.interrupted:
             break
     assert best is not None
-    return build_fit(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
+    return build_field_fit(
+        resolved, posterior, best[1], name, chosen, objective, starts, began, atoms
+    )
 
 
 def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
@@ -372,7 +374,7 @@ def fingerprint_field_run(
     return found.hexdigest()[:16]
 
 
-def build_fit(
+def build_field_fit(
     field: Field,
     posterior: PenalizedObjective,
     trajectory: Trajectory,

@@ -56,7 +56,7 @@ from lapis.data.database import Domain
 from lapis.data.keys import number_rows, share_keys
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
-from lapis.fields.ground import compare_constants
+from lapis.fields.ground import compare_terms
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
 from lapis.relational.factor import Factor, join_factors, project_factor, select_rows
@@ -400,14 +400,14 @@ def count_classes(
     for number, (parfeature, child) in enumerate(field.edges()):
         numbers[parfeature.name].append((number, child))
         if child.target in COMPARISONS:
-            members[f"{child.target} {number}"] = make_comparison(parfeature, child, domains)
+            members[f"{child.target} {number}"] = make_comparison_member(parfeature, child, domains)
     edges: dict[str, list[EdgeReference]] = {}
     for name in field.order:
         parfeature = field.by_name[name]
         edges[name] = [
             make_reference(*each, field, parfeature, members, domains) for each in numbers[name]
         ]
-        members[name] = count_data(parfeature, edges[name], most_pairs)
+        members[name] = label_groundings(parfeature, edges[name], most_pairs)
     began, done, total = time.monotonic(), 0, sum(each.number for each in flips)
     found = []
     for each in flips:
@@ -436,9 +436,11 @@ def make_listed_member(names: tuple[str, ...], rows: np.ndarray, value: np.ndarr
     return Member(names, [LabelledPart(names, rows, np.ones(len(rows), np.int64))], value)
 
 
-def make_comparison(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> Member:
+def make_comparison_member(
+    parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]
+) -> Member:
     """Build the member of a comparison; the rarer truth value is listed."""
-    holds = compare_constants(parfeature, child, domains)
+    holds = compare_terms(parfeature, child, domains)
     often = bool(2 * holds.sum() > holds.size)
     value = np.array([float(often), float(not often)])
     return make_listed_member(child.variables, np.argwhere(holds != often).astype(np.int32), value)
@@ -466,7 +468,9 @@ def make_reference(
     return EdgeReference(number, member, terms, summed)
 
 
-def count_data(parfeature: Parfeature, edges: Sequence[EdgeReference], most_pairs: int) -> Member:
+def label_groundings(
+    parfeature: Parfeature, edges: Sequence[EdgeReference], most_pairs: int
+) -> Member:
     """Label the groundings of a parfeature in the data; the root needs none."""
     parameters = parfeature.parameters
     longest = max([edge.child.width for edge in edges], default=0)
@@ -656,7 +660,7 @@ class PseudoClasses(NamedTuple):
     groups: tuple[FlipGroups, ...]
 
 
-def pseudo_log_likelihood(
+def class_pseudo_likelihood(
     counted: PseudoClasses, weights: np.ndarray
 ) -> tuple[dict[str, float], np.ndarray]:
     """Return the value of each predicate's atoms, and the gradient of the sum."""

@@ -8,7 +8,7 @@ SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
 FIELDS = "lapis.fields.inference"
 METHODS = (
     Method(
-        "field infer", "auto", "all worlds where they are few, Gibbs chains elsewhere",
+        "field infer", "auto", "enumeration of small fields, Gibbs chains otherwise",
         f"{FIELDS}:by_best_method", "network", "where affordable", SAMPLING,
     ),
     Method(
@@ -24,7 +24,7 @@ METHODS = (
         f"{FIELDS}:by_gibbs_from_modes", "network", "never", SAMPLING,
     ),
     Method(
-        "field map", "auto", "all worlds where they are few, ICM elsewhere",
+        "field map", "auto", "enumeration of small fields, ICM otherwise",
         f"{FIELDS}:map_best", "network", "where affordable", ("time_limit",),
     ),
     Method(
@@ -36,12 +36,12 @@ METHODS = (
         "network", "never", ("time_limit",),
     ),
     Method(
-        "field objective", "pseudo", "Σ log P(atom given all others), by flips",
-        "lapis.fields.objectives:pseudo_objective", "network", "always",
+        "field objective", "pseudo", "Σ log P(atom given all others)",
+        "lapis.fields.objectives:field_pseudo_objective", "network", "always",
     ),
     Method(
-        "field objective", "likelihood", "log P(all atoms): by all worlds where they are few, by "
-        "contrastive divergence elsewhere",
+        "field objective", "likelihood", "log P(all atoms): by enumeration of small fields, by "
+        "contrastive divergence otherwise",
         "lapis.fields.objectives:likelihood_objective", "network", "where affordable",
         ("num_samples",),
     ),

@@ -41,8 +41,8 @@ from lapis.fields.lifted_counts import (
     FlipGroups,
     Flips,
     PseudoClasses,
+    class_pseudo_likelihood,
     count_classes,
-    pseudo_log_likelihood,
 )
 from lapis.grounding.blocks import apply_blocks
 from lapis.inference.random_numbers import random_states
@@ -241,7 +241,7 @@ class FieldPseudoLikelihood(FieldObjective):
 
     def evaluate(self, weights: np.ndarray) -> Point:
         found = [
-            pseudo_log_likelihood(field_example.classes, weights)
+            class_pseudo_likelihood(field_example.classes, weights)
             for field_example in self.field_examples
         ]
         value = sum(sum(values.values()) for values, _ in found)
@@ -400,7 +400,7 @@ def complete_world(field_example: FieldExample, hidden: np.ndarray) -> np.ndarra
     return values[field_example.cached.ground.cell] > 0.5
 
 
-def pseudo_objective(
+def field_pseudo_objective(
     field_examples: Sequence[FieldExample], num_samples: int, seed: int, expectation: str
 ) -> Objective:
     if expectation != "auto":

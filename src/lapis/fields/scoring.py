@@ -21,7 +21,7 @@ from lapis.evaluation.score import (
 )
 from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.ground import enumerate_field
-from lapis.fields.lifted_counts import pseudo_log_likelihood
+from lapis.fields.lifted_counts import class_pseudo_likelihood
 from lapis.fields.objectives import FieldExample, make_field_example
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
@@ -76,7 +76,7 @@ def score(
     unobserved
         Predicates that the data does not show; there is no pseudo-likelihood then.
     method
-        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+        "auto" (enumeration of small fields, Gibbs chains otherwise) or the name of a method.
     precision
         Standard error wanted on every sampled marginal.
     time_limit
@@ -151,7 +151,11 @@ def score(
         progress=progress,
         stop=Stop(stop),
     )
-    found = predict_examples(field_examples, method, limits, notes) if asked and predictions else []
+    found = (
+        predict_field_examples(field_examples, method, limits, notes)
+        if asked and predictions
+        else []
+    )
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)
     exact = all(marginals.exact for _, marginals in found)
@@ -181,7 +185,7 @@ def score(
 
 
 def pseudo_by_predicate(field_example: FieldExample) -> dict[str, PredicateLikelihood]:
-    values, _ = pseudo_log_likelihood(field_example.classes, field_example.field.weights)
+    values, _ = class_pseudo_likelihood(field_example.classes, field_example.field.weights)
     none = dict.fromkeys(field_example.example.asked, PredicateLikelihood(0.0, 0))
     return none | {
         each.predicate: PredicateLikelihood(values[each.predicate], each.num_variables)
@@ -204,7 +208,7 @@ def exact_log_likelihood(field_examples: Sequence[FieldExample], notes: list[str
     return total
 
 
-def predict_examples(
+def predict_field_examples(
     field_examples: Sequence[FieldExample], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[tuple[Predictions, Marginals]]:
     """Predict the query atoms of each world; the time limit is divided equally."""

@@ -52,7 +52,7 @@ class Adam:
         unbiased = np.sqrt(square / (1 - self.second**t))
         move = mean / (1 - self.first**t) / (unbiased + EPSILON)
         rate = self.rate / (1 + self.decay * state.iteration)
-        return next_state(objective, state, rate * move, mean, square)
+        return advance_state(objective, state, rate * move, mean, square)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class AdaGrad:
         gradient = state.point.gradient
         square = state.square + gradient**2
         move = self.rate * gradient / (np.sqrt(square) + EPSILON)
-        return next_state(objective, state, move, state.mean, square)
+        return advance_state(objective, state, move, state.mean, square)
 
 
 def initial_state(point: Point) -> AdaptiveState:
@@ -78,7 +78,7 @@ def initial_state(point: Point) -> AdaptiveState:
     return AdaptiveState(point, 0, point.weights, nothing, nothing)
 
 
-def next_state(
+def advance_state(
     objective: PenalizedObjective,
     state: AdaptiveState,
     move: np.ndarray,

@@ -61,7 +61,7 @@ def test_modes_of_mode_chains_increase_errors(seed: int, monkeypatch: pytest.Mon
         return found.converged and bool(off.any())
 
     assert not is_overclaimed()
-    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    monkeypatch.setattr(chains, "MODE_CHAIN_WORK", 0)
     assert is_overclaimed()
 
 
@@ -69,7 +69,7 @@ def test_chains_draw_the_same_with_and_without_mode_chains(monkeypatch: pytest.M
     """Mode chains are in no average: they change only standard errors and warm-up."""
     network = agreement(6, 0.1, 0.3)
     found = run_chains(network, Gibbs(), seed=5, precision=0.0, max_samples=2_000)
-    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    monkeypatch.setattr(chains, "MODE_CHAIN_WORK", 0)
     alone = run_chains(network, Gibbs(), seed=5, precision=0.0, max_samples=2_000)
     assert found.num_warmup == alone.num_warmup
     assert found.num_samples == alone.num_samples == 2_000
@@ -78,7 +78,7 @@ def test_chains_draw_the_same_with_and_without_mode_chains(monkeypatch: pytest.M
 
 def test_a_chain_is_held_against_others_that_start_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without mode search a single chain found only its own mode and was marked as converged."""
-    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    monkeypatch.setattr(chains, "MODE_CHAIN_WORK", 0)
     problem = lapis.build_problem(
         lapis.parse("t = {1, ..., 12}\nP(t)\n0.3 P(x) <=> P(y)\n0.1 P(x)"), None, ["P"]
     )
@@ -99,7 +99,7 @@ def test_what_no_chain_has_entered_is_as_doubtful_as_what_parts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All chains were in two of three topics: the third had 0.0004 ± 0.001 instead of 0.26."""
-    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    monkeypatch.setattr(chains, "MODE_CHAIN_WORK", 0)
     model = "page = {1, ..., 6}\ntopic = {X, Y, Z}\nC(page, topic!)\n0.8 C(p, t) ^ C(q, t)"
     problem = lapis.build_problem(lapis.parse(model), None, ["C"])
     network, atoms = ground(problem), unknown_atoms(problem)

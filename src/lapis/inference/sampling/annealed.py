@@ -96,9 +96,12 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
         rng = np.random.default_rng((seed, len(beta)))
         now = run_round(plan, core, beta, streams, rng)
         used += NUM_RUNS * (len(beta) - 1)
-        if best is None or estimate_mean(now.log_weight)[1] <= estimate_mean(best.log_weight)[1]:
+        if (
+            best is None
+            or estimate_log_mean(now.log_weight)[1] <= estimate_log_mean(best.log_weight)[1]
+        ):
             best = now
-        _, error, _ = estimate_mean(best.log_weight)
+        _, error, _ = estimate_log_mean(best.log_weight)
         if options.progress is not None:
             event = Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}")
             options.progress(event)
@@ -172,7 +175,7 @@ def draw_start_worlds(
     return worlds
 
 
-def estimate_mean(log_weight: np.ndarray) -> tuple[float, float, float]:
+def estimate_log_mean(log_weight: np.ndarray) -> tuple[float, float, float]:
     """Return the log of the mean weight, its standard error and the effective number of runs."""
     runs = len(log_weight)
     peak = float(log_weight.max())
@@ -207,7 +210,7 @@ def summarize_round(
 ) -> Annealed:
     """Estimate marginals and counts from the last worlds, resampled by weight in groups."""
     network, base = reduction.network, reduction.network.num_base_atoms
-    log_mean, error, ess = estimate_mean(found.log_weight)
+    log_mean, error, ess = estimate_log_mean(found.log_weight)
     groups = np.array_split(np.arange(len(found.log_weight)), GROUPS)
     share, estimates = [], []
     for group in groups:

@@ -72,7 +72,7 @@ class ClusterSampler:
     name: str = "cluster"
 
     def prepare(self, network: Network) -> ClusterPlan:
-        return build_couplings(Gibbs().prepare(network))
+        return find_cluster_couplings(Gibbs().prepare(network))
 
     def start(self, plan: ClusterPlan, chain: int, rng: np.ndarray) -> np.ndarray:
         return Gibbs().start(plan.gibbs, chain, rng)
@@ -99,7 +99,7 @@ class ClusterSampler:
         self, plan: ClusterPlan, state: ClusterState, weights: np.ndarray
     ) -> tuple[ClusterPlan, ClusterState]:
         after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
-        return build_couplings(after), state._replace(gibbs=chain)
+        return find_cluster_couplings(after), state._replace(gibbs=chain)
 
     def counts(self, state: ClusterState) -> np.ndarray:
         return Gibbs().counts(state.gibbs)
@@ -133,17 +133,17 @@ class ClusterPlan(NamedTuple):
         return float(own) + sweep_work(self.gibbs, others[atom_unit])
 
 
-def build_couplings(plan: GibbsPlan) -> ClusterPlan:
+def find_cluster_couplings(plan: GibbsPlan) -> ClusterPlan:
     """Compute the couplings of a Gibbs plan's network."""
     pairs = find_pairs(plan.network, plan.graph)
     single = plan.units.single
     plain = (single >= 0) & pairs.plain[np.maximum(single, 0)] if len(single) else single >= 0
     order = np.flatnonzero(~plain).astype(np.int32)
     freeze = -np.sign(pairs.coupling) * np.expm1(-2.0 * np.abs(pairs.coupling))
-    return ClusterPlan(plan, pairs, find_neighbours(pairs), single[plain], order, freeze)
+    return ClusterPlan(plan, pairs, list_neighbours(pairs), single[plain], order, freeze)
 
 
-def find_neighbours(pairs: PairCouplings) -> Neighbours:
+def list_neighbours(pairs: PairCouplings) -> Neighbours:
     """List each pair at both of its atoms."""
     atom = np.concatenate((pairs.one, pairs.other))
     order = np.argsort(atom, kind="stable")

@@ -204,7 +204,7 @@ def summarize_runs(
     runs = tree_runs(reduction.tree)
     cores = min(num_cores(), max(1, len(runs)))
 
-    def judge_share(core: int) -> list[RunSummary]:
+    def summarize_share(core: int) -> list[RunSummary]:
         work = allocate_work(reduction, cut.pieces)
         return [
             summarize_answers(
@@ -217,14 +217,14 @@ def summarize_runs(
             for run in runs[core::cores]
         ]
 
-    def judge_clauses(clauses: np.ndarray) -> RunSummary:
+    def summarize_clauses(clauses: np.ndarray) -> RunSummary:
         found = answer_clauses(reduction, cut.pieces, clauses)
         return summarize_answers(reduction.network, cut, found, mean, stderr)
 
     with ThreadPoolExecutor(cores) as pool:
-        shares = list(pool.map(judge_share, range(cores)))
+        shares = list(pool.map(summarize_share, range(cores)))
         yield from (shares[run % cores][run // cores] for run in range(len(runs)))
-        yield from pool.map(judge_clauses, clause_runs(reduction.kept_clause))
+        yield from pool.map(summarize_clauses, clause_runs(reduction.kept_clause))
 
 
 def summarize_answers(
