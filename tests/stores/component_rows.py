@@ -1,4 +1,4 @@
-"""A network as rows of a parcel, as engines would deliver them."""
+"""A network as the rows of a parcel, as engines deliver them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lapis.stores.grounding.stored_atoms import AT_MOST_ONE, DEFINITION, EXACTLY
 
 
 def write_columns(network: Network, width: int) -> dict[str, np.ndarray]:
-    """A network as columns of such rows, long ones in pieces of `width` literals."""
+    """Write a network as columns of rows, long rows in pieces of `width` literals."""
     start, literal = network.clause_start, network.literal.astype(np.int64)
     blocks, members = network.block_start, network.block_atom.astype(np.int64)
     definitions, others = network.definition_start, network.definition_literal.astype(np.int64)
@@ -36,7 +36,7 @@ def cut_rows(
     times: np.ndarray,
     width: int,
 ) -> dict[str, np.ndarray]:
-    """Rows of any length as pieces of `width` literals."""
+    """Split rows of any length into pieces of `width` literals."""
     length = np.diff(start)
     pieces = -(-length // width)
     row = np.repeat(np.arange(len(length)), pieces)

@@ -1,4 +1,4 @@
-"""Stores that tests share: opening one takes longer than most tests do."""
+"""Stores that tests share: opening one takes longer than most tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How inference on an engine is held to the oracle and to other engines."""
+"""Comparison of inference on an engine with the oracle and with other engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lapis.stores.components.answers import infer_on_store, map_on_store
 from lapis.stores.components.packing import StoreLimits
 from strategies import Case
 
-# Every component a parcel of its own, every edge contracted there, no process started.
+# One parcel for each component, all edges contracted on the engine, no worker process.
 TINY = StoreLimits(parcel_literals=4, few_edges=0, jobs=1)
 
 
@@ -47,13 +47,13 @@ def map_there(
 
 
 def limits_on(url: str, limits: StoreLimits) -> StoreLimits:
-    """The limits without what an engine with tasks refuses."""
+    """Return the limits without the options that an engine with tasks refuses."""
     has_tasks = url.startswith(("local", "spark", "sc:"))
     return replace(limits, jobs=None) if has_tasks else limits
 
 
 def check_case(url: str, case: Case) -> None:
-    """log Z, marginals, expected counts and the most likely world are the oracle's."""
+    """Compare log Z, marginals, expected counts and the most likely world with the oracle."""
     model = lapis.parse(case.model)
     try:
         expected = oracle.infer(model, case.facts, case.query)
@@ -82,7 +82,7 @@ def check_case(url: str, case: Case) -> None:
 
 
 def same_answers(one: Answer, other: Answer) -> None:
-    """Equal to the last bit, sampled or not."""
+    """Assert that answers are equal to the last bit, sampled or not."""
     assert one.atoms == other.atoms
     assert (one.method, one.exact, one.log_partition) == (
         other.method,
@@ -104,7 +104,7 @@ Friends(person, person)
 
 
 def circles(sizes: Sequence[int]) -> str:
-    """Friendships within circles of people, every one with three others in his."""
+    """Generate friendships inside circles of people; each person has three friends there."""
     facts = []
     for circle, size in enumerate(sizes):
         names = [f"P{circle}_{place}" for place in range(size)]

@@ -1,4 +1,4 @@
-"""Parcels: rows in any order, in pieces, packed in any way, give the answers of the network."""
+"""Parcels give the answers of the network: rows in any order, in pieces, packed in any way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shuffled(network: Network, rng: np.random.Generator, width: int = 3) -> Parc
 
 
 def tied(network: Network) -> np.ndarray:
-    """The base atoms that some row mentions, auxiliary atoms' definitions included."""
+    """Return the base atoms of all rows and definitions."""
     used = np.concatenate(
         (np.abs(network.literal) - 1, network.block_atom, np.abs(network.definition_literal) - 1)
     )
@@ -47,7 +47,7 @@ def of_kind(answer: dict[str, np.ndarray], *kinds: int) -> tuple[np.ndarray, np.
 
 
 def side_by_side(one: ParcelRows, other: ParcelRows, offset: int) -> ParcelRows:
-    """Two parcels as one, the atoms of the second behind those of the first."""
+    """Join two parcels, with the atoms of the second after those of the first."""
     moved = np.where(other.literal == 0, 0, other.literal + offset * np.sign(other.literal))
     piece = np.where(other.piece < 0, -1, other.piece + offset)
     second = other._replace(literal=moved, piece=piece)
@@ -111,7 +111,7 @@ def test_the_order_of_rows_does_not_show(width: int) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "gibbs", "mcsat"])
 def test_a_component_draws_the_same_numbers_in_any_company(method: str) -> None:
-    """Memory for a table of 2^14 entries: `auto` samples the 24 atoms that all want to agree."""
+    """With memory for a table of 2^14 entries, `auto` samples the 24 coupled atoms."""
     rng = np.random.default_rng(0)
     crowd = agreement(24, 0.02, 0.1)
     weights = np.concatenate((crowd.weights, random_network(rng).weights))
@@ -138,7 +138,7 @@ def test_a_component_draws_the_same_numbers_in_any_company(method: str) -> None:
 
 
 def broken_symmetry(network: Network) -> Network:
-    """Every clause with a count of its own, so that no two atoms can change places."""
+    """Give every clause a different count, so that no two atoms are exchangeable."""
     from dataclasses import replace
 
     return replace(network, coefficient=1.0 + np.arange(network.num_clauses) / 1000)
@@ -170,7 +170,7 @@ def test_a_row_true_in_every_world_counts() -> None:
 
 
 def test_auxiliary_atoms_of_auxiliary_atoms_follow_them() -> None:
-    """2 ⇔ 0 ∨ 1 and 3 ⇔ ¬2, and nothing else but the definitions."""
+    """2 ⇔ 0 ∨ 1 and 3 ⇔ ¬2, without other clauses."""
     rows = ParcelRows(
         np.array([0, DEFINITION, DEFINITION, DEFINITION]),
         np.array([-1, 2, 2, 3]),

@@ -1,4 +1,4 @@
-"""Counts on every engine are those in memory, from files and from tables in place."""
+"""Counts on every engine equal those in memory, from files and from tables of the engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def expected(model: lapis.Model) -> dict[str, tuple[int, int]]:
 
 
 class Place:
-    """An engine with the facts in tables of the user's."""
+    """An engine with the facts in tables of the user."""
 
     def __init__(self, url: str, schema: str) -> None:
         self.url, self.schema = url, schema
@@ -73,7 +73,7 @@ def place(
     elif request.param == "postgresql":
         schema = "public"
     tables = {name.lower(): frame for name, frame in frames().items()}
-    # While this store is open, those opened beside it use its session of Spark.
+    # While this store is open, further stores use its session of Spark.
     with open_store(url) as store:
         for name, columns in tables.items():
             store.load(name, columns)
@@ -203,7 +203,7 @@ def test_spark_reads_folders_of_parquet_files(
 
 
 def write_parquet(folder: Path) -> None:
-    """Friends is partitioned by its last column, as other tools write it; the rest are files."""
+    """Write Friends partitioned by its last column, as other tools do, and the rest as files."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""Inference in tasks of Spark: the answers of other engines."""
+"""Inference in tasks of Spark: the answers equal those of other engines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOLDEN = [
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[None]:
-    """One Spark for all tests here: a store works in a session beside the active one."""
+    """Open one Spark for all tests here: a store works in a new session beside the active one."""
     store = SparkStore(MASTER)
     yield
     store.close()
@@ -48,7 +48,7 @@ def test_answers_in_a_folder_are_written_by_tasks(
 
     from lapis.stores.components import answers
 
-    monkeypatch.delattr(answers, "write_parquet")  # what takes rows through this process
+    monkeypatch.delattr(answers, "write_parquet")  # which fetches rows into this process
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
     folder = tmp_path / "world"
     told = lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")

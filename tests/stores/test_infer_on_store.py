@@ -1,4 +1,4 @@
-"""Inference on engines: the oracle's answers, and the same from all of them."""
+"""Inference on engines: answers of the oracle, equal on all engines."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_only_engines_read_is_refused_without_one() -> None:
 
 
 def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Path) -> None:
-    """Belief propagation is wrong by nobody knows how much; an atom alone is exact."""
+    """The error of belief propagation is unknown; an isolated atom is exact."""
     import pyarrow.parquet
 
     model = lapis.parse(CIRCLES + "Tall(person)\n")
@@ -171,7 +171,7 @@ SAMPLED = StoreLimits(parcel_literals=150, jobs=1)
 
 
 def sampled(url: str, limits: StoreLimits = SAMPLED) -> lapis.Answer:
-    """Circles of 12 to 20, sampled: too little memory is given for tables."""
+    """Sample circles of 12 to 20: there is not enough memory for exact tables."""
     data = circles([12, 15, 16, 20])
     return infer_there(
         url, CIRCLES, data, ["Smokes"], limits, method="gibbs", max_samples=400, seed=3
@@ -199,7 +199,7 @@ def test_two_processes_of_which_one_dies_give_what_one_gives(
 
 
 def die_once(rows: ParcelRows, request: SolveRequest) -> dict[str, np.ndarray]:
-    """Solves a parcel, unless nobody has died yet."""
+    """Solve a parcel; the first call kills its process."""
     died = Path(os.environ["LAPIS_TEST_DIED"])
     if not died.exists():
         died.touch()
@@ -362,7 +362,7 @@ def test_a_table_that_cannot_be_left_is_refused_before_the_work(
 def test_only_an_answer_is_replaced_by_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
-    """Facts that are read, by their name or in a query, survive a target that is called so too."""
+    """A target with the name of a table of facts is refused."""
     import duckdb
 
     model = lapis.parse(CIRCLES)
@@ -378,7 +378,7 @@ def test_only_an_answer_is_replaced_by_an_answer(
         try:
             for url, place in kept.items():
                 toml = str(tmp_path / f"{url.partition(':')[0]}.toml")
-                # DuckDB takes both names for the same.
+                # Names in DuckDB are case-insensitive.
                 for name in ("Friends", "friends")[: 1 + url.startswith("duckdb")]:
                     asked = {"tables": toml, "engine": url, "output": f"table:{name}"}
                     with monkeypatch.context() as patch:
@@ -401,8 +401,8 @@ def test_only_an_answer_is_replaced_by_an_answer(
             server.execute('DROP TABLE IF EXISTS "answers"')
 
 
-def test_data_on_an_engine_is_asked_there_and_nowhere_else() -> None:
-    """A second engine would have no effect, and a world that is here no engine."""
+def test_data_on_an_engine_takes_no_other_engine() -> None:
+    """A second engine is refused, and so are worlds in memory next to worlds on an engine."""
     model = lapis.parse(CIRCLES)
     with open_store("duckdb") as store:
         pairs = store.load("pairs", {"one": np.arange(3), "other": np.arange(1, 4)})
@@ -443,7 +443,7 @@ def test_a_most_likely_world_there_is_the_one_here(url: str) -> None:
 
 
 def test_facts_in_place_are_not_fetched(url: str) -> None:
-    """Friendships in a table of the engine; only the answer comes back."""
+    """Friendships are in a table of the engine; only the answer is fetched."""
     from lapis.stores import open_tables
 
     data = lapis.Database.parse(circles([5, 4]))

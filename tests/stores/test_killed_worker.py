@@ -1,4 +1,4 @@
-"""A worker that is killed in the middle of a hundred thousand components changes nothing."""
+"""Killing a worker among a hundred thousand components does not change the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUM_COMPONENTS = 100_000
 
 
 def load_components(store: Store) -> PackedComponents:
-    """Rings of 12 to 20 atoms with chords: 100,000 components, no two with the same counts."""
+    """Load rings of 12 to 20 atoms with chords: 100,000 components with different counts."""
     rng = np.random.default_rng(0)
     size = rng.integers(12, 21, NUM_COMPONENTS)
     first = np.concatenate(([0], np.cumsum(size)[:-1]))
@@ -62,11 +62,11 @@ def solve_all(store: Store, packed: PackedComponents) -> dict[str, np.ndarray]:
 
 
 def executors() -> list[int]:
-    """The processes of a local cluster's workers: descendants of this one."""
+    """Return the worker processes of a local cluster: descendants of this process."""
     parent = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name, in parentheses, may hold anything; the state and the parent follow.
+            # The name, in parentheses, may contain any text; the state and the parent follow.
             parent[int(process.name)] = int(
                 (process / "stat").read_text().rpartition(")")[2].split()[1]
             )

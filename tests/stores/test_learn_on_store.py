@@ -1,4 +1,4 @@
-"""Learning on an engine: the weights of memory, bit for bit, and what an engine cannot do said."""
+"""Learning on an engine: the weights of memory, bit for bit, and refused options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_weights_are_those_of_memory(name: str, request: pytest.FixtureReque
     model = lapis.parse(MODEL)
     worlds = [random_world(0), random_world(1, 17)]
     objectives = ["pseudo", "weighted-pseudo"]
-    if name not in QUICK_STORES:  # hundreds of statements, each of which is a job there
+    if name not in QUICK_STORES:  # hundreds of statements, and each is a Spark job
         del worlds[1], objectives[1]
     engine = store_url(name, request)
     for objective in objectives:

@@ -1,4 +1,4 @@
-"""Tables of a store as facts: constants numbered there, counts and weights as from files."""
+"""Tables of a store as facts: codes of constants, counts and weights as from files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_constants_of_the_model_come_first(store: Store) -> None:
 
 
 def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) -> None:
-    """As where tables are read: 3.0 beside integers is the integer 3, and NaN is missing."""
+    """As in files, 3.0 is the integer 3 next to integers, and NaN is missing."""
     model = lapis.parse("n = {2, 3}\nP(n)\nQ(n)\n1 P(x) => Q(x)")
     with ScratchTables(store) as scratch:
         reals = scratch.load({"x": np.array([3.0, -4.0, 2.5])})
@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said(store: Store, columns: dict[str, np.ndarray], mes
     assert caught.value.message == message
 
 
-# Words that Python, or an engine, takes for numbers; and numbers that no double holds.
+# Texts that Python or an engine reads as numbers, and numbers outside the range of doubles.
 PLAIN = """5 -7 +5 .5 5. 00012 1e5 1E-5 1e100 1.5e300 -2.5e-310 4.9e-324 2e-324 1e400 -1e400 1e-400
 12e4567 -12e45678901 0e99999 3e-99999 1e0000000005 1.7976931348623159e308 9007199254740993 inf -Inf
 +Infinity nan NaN -nan 1_000 1e1_0 1__0 ٣ ３ ½ ² 0x10 0b1 1d 1f 1.5D e5 . - + -- +-5 --5 1e 1e+ true
@@ -179,7 +179,9 @@ def test_a_name_is_the_number_that_it_is_in_memory(store: Store) -> None:
         found = fetch_all(store, f"SELECT i, {value} AS n FROM {names} ORDER BY i")
         known = fetch_number(store, f"SELECT count({value}) AS n FROM {names}")
     np.testing.assert_array_equal(found["n"].astype(np.float64), here)
-    assert known == np.isfinite(here).sum() + np.isinf(here).sum()  # NaN would be the largest
+    assert (
+        known == np.isfinite(here).sum() + np.isinf(here).sum()
+    )  # NaN is the largest number of some engines
 
 
 @pytest.mark.parametrize("width", [np.int8, np.int16, np.int32])
@@ -195,7 +197,7 @@ def test_integers_may_fill_their_columns(store: Store, width: type[np.signedinte
 
 
 def test_integers_may_be_wider_than_64_bits() -> None:
-    """In a column, or as a constant of the model beside a column that is not so wide."""
+    """In a column, or as a constant of the model next to a narrower column."""
     model = lapis.parse(f"Smokes(person)\n1 Smokes(x)\n1 Smokes({2**70})")
     with open_store("duckdb") as store:
         for kind, top in (("UBIGINT", 2**64 - 1), ("HUGEINT", 2**100), ("BIGINT", 2**63 - 1)):
@@ -215,7 +217,7 @@ def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
 
 @pytest.mark.parametrize(("last", "scanned"), [(4, 1), (5, 2)])
 def test_one_column_that_has_all_integers_is_listed_alone(last: int, scanned: int) -> None:
-    """The others are only asked for their ends; where one is beyond, all are listed."""
+    """Only the ranges of the other columns are read; all are listed if one is outside."""
     model = lapis.parse(MODEL)
     listed: list[str] = []
     with open_store("duckdb") as store:
@@ -267,7 +269,7 @@ def test_a_table_that_cannot_be_read_is_named(store: Store, text: str) -> None:
     "text", ["uuid()", "nextval('lapis.number')", "3 * nextval('lapis.number')"]
 )
 def test_rows_that_change_while_they_are_read_are_noticed(text: str) -> None:
-    """Constants are read first: a row that came later would be lost, or be of another constant."""
+    """Constants are read first: a later row would be lost, or have a wrong constant."""
     with open_store("duckdb") as store:
         store.execute("CREATE SEQUENCE lapis.number")
         data = open_tables(store, {"Smokes": f"SELECT {text} AS a FROM range(4)"})
@@ -280,7 +282,7 @@ def test_rows_that_change_while_they_are_read_are_noticed(text: str) -> None:
 
 
 def test_money_is_read_as_it_is_written(postgres_url: str) -> None:
-    """The driver gives it as integers, which it is not there."""
+    """The driver returns integers, but the engine cannot cast the column to one."""
     with open_store(postgres_url) as store:
         data = open_tables(store, {"Price": "SELECT a::money AS a FROM (VALUES (1.5), (20)) t(a)"})
         model = lapis.parse("Price(amount)\n1 Price(x)")

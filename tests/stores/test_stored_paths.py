@@ -1,4 +1,4 @@
-"""Clauses scored on a store: the classes and scores of memory, to the last digit."""
+"""Clauses scored on a store: classes and scores equal those of memory, to the last digit."""
 
 from __future__ import annotations
 

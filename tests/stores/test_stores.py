@@ -1,4 +1,4 @@
-"""What every store promises, and what it leaves behind when things go wrong."""
+"""The protocol of every store, and cleaning up after failures."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def test_a_failed_statement_says_why_and_leaves_no_table(store: Store) -> None:
     store.drop("half")
 
 
-def test_an_error_among_later_batches_is_said(store: Store) -> None:
-    """What comes in batches may fail in the middle, when a first part has been read."""
+def test_an_error_in_a_later_batch_is_raised(store: Store) -> None:
+    """A fetch may fail after its first batches were read."""
     size = 1_100_000
     numbers = store.dialect.numbers.format(size=size)
     wrong = f"CASE WHEN i < {size - 5} THEN '1' ELSE 'x' END"
@@ -124,7 +124,7 @@ def test_an_error_among_later_batches_is_said(store: Store) -> None:
     assert caught.value.code == "engine-failed"
 
 
-# Minutes of work for the main thread, if it took any of it.
+# Minutes of work if the main thread runs a part of it.
 LONG = {
     "postgresql": "SELECT pg_sleep(60)::TEXT AS n",
     "duckdb": "SELECT count(*) AS n FROM range(3000000) a, range(100000) b "
@@ -136,8 +136,8 @@ LONG = {
 def test_ctrl_c_ends_a_statement_as_it_ends_anything(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    """It is cancelled at once, whoever works at it, and nothing is left of it."""
-    # Processes of pytest-xdist do not hear Ctrl-C.
+    """The statement is cancelled at once in any thread, and leaves nothing."""
+    # Processes of pytest-xdist do not receive Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(partial(signal.signal, signal.SIGINT, before))
     long = LONG[name]
@@ -187,7 +187,7 @@ def test_what_cannot_be_published_is_refused_beforehand(postgres_url: str) -> No
 
 
 def test_a_schema_of_the_users_that_is_called_like_ours_stays(postgres_url: str) -> None:
-    names = ["lapis_2024", "lapis_99999999999999999999"]  # the second is no number of a lock
+    names = ["lapis_2024", "lapis_99999999999999999999"]  # the second name has no number of a lock
     with open_store(postgres_url) as store:
         for name in names:
             store.execute(f"CREATE SCHEMA {name}")
@@ -199,7 +199,7 @@ def test_a_schema_of_the_users_that_is_called_like_ours_stays(postgres_url: str)
                 store.execute(f"DROP SCHEMA {name}")
 
 
-def test_who_may_not_create_a_schema_is_told_why_one_is_needed(postgres_url: str) -> None:
+def test_a_missing_right_to_create_schemas_is_explained(postgres_url: str) -> None:
     with open_store(postgres_url) as store:
         store.execute("CREATE ROLE reader LOGIN")
         try:
@@ -324,7 +324,7 @@ def test_a_table_that_spark_replaces_is_dropped_last(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.spark
-def test_databases_whose_lease_is_over_are_dropped_by_the_next(
+def test_databases_with_an_expired_lease_are_dropped_by_the_next_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with open_store("local[2]") as store:
@@ -342,7 +342,7 @@ def test_databases_whose_lease_is_over_are_dropped_by_the_next(
                 assert beside._schema in listed
                 assert killed not in listed
                 assert {alive, other, theirs, store._schema} <= set(listed)
-                monkeypatch.setattr(spark, "LEASE", -60)  # a lease that is over at once
+                monkeypatch.setattr(spark, "LEASE", -60)  # expires at once
                 beside._renew()
                 assert spark.find_forgotten(store.session) == [beside._schema]
         finally:
@@ -360,7 +360,7 @@ def test_a_lease_is_renewed_until_its_end() -> None:
 
 
 @pytest.mark.spark
-def test_another_spark_is_not_taken_for_the_one_asked_for() -> None:
+def test_a_second_spark_master_is_refused() -> None:
     with open_store("local[2]"), pytest.raises(LapisError) as caught:
         open_store("local-cluster[2,1,1024]")
     assert str(caught.value) == (

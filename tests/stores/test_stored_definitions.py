@@ -1,4 +1,4 @@
-"""Quantifiers over unknown atoms, and long clauses, ground on engines: the oracle's answers."""
+"""Quantifiers over unknown atoms, and long clauses, on engines: compared with the oracle."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PEOPLE = "Knows(A,B) Knows(B,C) Student(C) !Professor(C) Advises(A,C) !Advises(C
 
 
 def test_quantifiers_in_every_place(quick: str) -> None:
-    """Below another one, negated, hard, over conjunctions, repeated by several rows."""
+    """Nested, negated, hard, over conjunctions, and in several rules."""
     question = COURSES, PEOPLE, ["Professor", "Student", "Advises"]
     here = lapis.infer(
         lapis.parse(COURSES), lapis.Database.parse(PEOPLE), question[2], method="enumerate"
@@ -86,7 +86,7 @@ def test_quantifiers_in_every_place(quick: str) -> None:
 
 @pytest.mark.spark
 def test_spark_grounds_quantifiers_as_others_do() -> None:
-    """In place, as an auxiliary atom, and over a conjunction."""
+    """Replaced by literals, as an auxiliary atom, and over a conjunction."""
     model = "P(t)\nQ(t, t)\n0.3 P(x) => EXIST y (P(y) ^ Q(x, y))\n-0.4 !(EXIST y Q(x, y))"
     question = model, "t = {A, B}\nQ(A, B)", ["P", "Q"]
     limits = StoreLimits(jobs=1)
@@ -108,8 +108,8 @@ def test_a_clause_of_twelve_literals_over_partly_known_predicates(quick: str) ->
     assert there.log_partition == pytest.approx(here.log_partition)
 
 
-def test_instances_that_nothing_asks_for_are_not_ground() -> None:
-    """A hundred people, two of them asked about: two disjunctions of a hundred literals."""
+def test_instances_that_occur_in_no_row_are_not_ground() -> None:
+    """A hundred people, two of them in the query: two disjunctions of a hundred literals."""
     model = lapis.parse(
         "Asked(person)\nLikes(person, person)\n-1 Likes(x, y)\n2 Asked(x) => EXIST y Likes(x, y)"
     )

@@ -1,4 +1,4 @@
-"""Marginals and most likely worlds of facts that stay in tables of an engine."""
+"""Marginals and most likely worlds of facts in tables of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes counted on a store: the same arrays as in memory, whatever the model."""
+"""Classes counted on a store equal those in memory, for random models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_classes(problem: Problem, name: str) -> DifferenceClasses | BlockClasse
 
 
 def assert_same(found: DifferenceClasses | BlockClasses, expected: object) -> None:
-    """Array for array, so that sums over classes are taken in the same order."""
+    """Compare array by array: sums over classes must have the same order."""
     assert type(found) is type(expected)
     for field in fields(found):
         np.testing.assert_array_equal(
