@@ -1,15 +1,14 @@
-"""A world whose atoms flip one at a time, with exact counts kept up to date.
+"""A world whose atoms flip one at a time, with exact counts that are updated incrementally.
 
-`FlippingWorld.delta` is the change of every count if an atom flipped; `FlippingWorld.flip` flips
-it; `FlippingWorld.visit` does so, or draws, for many atoms one after the other without coming back
-to Python. All look at the groundings around the atom only (`lapis.counting.nested_loops`), so
-count-based samplers never need a ground network.
+`FlippingWorld.delta` returns the change of every count if an atom flips; `flip` flips it; `look`,
+`flip_all` and `draw` process many atoms in one kernel call. Only the groundings around an atom are
+counted (`nested_loops`), so count-based samplers need no ground network.
 
-Derived atoms are kept as atoms of their own, together with their witness counts. Flipping a base
-atom changes witness counts; a derived atom whose count becomes zero or stops being zero flips in
-turn, in the order of definitions. Each single flip changes the counts by the difference of
-`counting.differences` with all other atoms, derived ones too, held where they are, so the
-changes of the whole cascade just add up, however deep the quantifiers are nested.
+Derived atoms are stored like base atoms, together with their witness counts. Flipping a base atom
+changes witness counts; a derived atom whose count becomes zero or positive flips in turn, in the
+order of definitions. Each single flip changes the counts by the difference of
+`counting.differences` with all other atoms, also derived ones, fixed. So the changes of the whole
+cascade add up, however deep the quantifiers are nested.
 
 Numbers are int64. What a flip can change is bounded when its loops are written, by the sizes of the
 domains; where that, or the number of atoms, passes 2⁶², all arrays hold Python's integers and the
@@ -21,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from lapis.counting.complete_world import base_world, count_witnesses
 from lapis.counting.differences.signed_conjunctions import (
@@ -54,10 +54,10 @@ from lapis.counting.nested_loops import (
 )
 from lapis.counting.nested_loops_kernel import (
     END,
+    NO_ROOM_FOR_ATOMS,
+    NO_ROOM_FOR_DIFFERENCES,
+    NO_ROOM_FOR_FLIPS,
     NUM_WITNESSES,
-    ROOM_FOR_ATOMS,
-    ROOM_TO_FOLLOW,
-    ROOM_TO_NOTE,
     SHORTAGE,
     contains_atom,
     insert_keys,
@@ -72,14 +72,14 @@ from lapis.relational.conjunction import Scope
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Extension
 
-MOST_LOOPS = 100_000  # that follow witnesses: they are compiled in half a minute
-LEAST_TO_FOLLOW = 64  # flips and witnesses after a flip, and derived atoms that have some
+MOST_LOOPS = 100_000  # over witnesses: they are compiled in half a minute
+LEAST_FLIPS = 64  # flips and witnesses after a flip, and derived atoms that have some
 
 Parts = Sequence[tuple[str, np.ndarray]]  # predicates with atoms of theirs, int32[n, arity]
 
 
 class Change(NamedTuple):
-    """What a flip changes: difference[i] more true groundings of weight_id[i]."""
+    """The effect of a flip: difference[i] more true groundings of weight_id[i]."""
 
     weight_id: tuple[int, ...]  # increasing
     difference: tuple[int, ...]  # nonzero
@@ -87,9 +87,9 @@ class Change(NamedTuple):
 
 
 class FlippingWorld:
-    """Truth of all atoms, and n_w for every weight w.
+    """The truth of all atoms, and n_w for every weight w.
 
-    `violated_rules` are the hard rules that were violated at the start.
+    `violated_rules` are the hard rules that the initial world violates.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -109,7 +109,7 @@ class FlippingWorld:
     def __init__(self, problem: Problem, *, world: Mapping[str, np.ndarray] | None = None) -> None:
         self._features = problem.normal_form.features
         self._definitions = problem.normal_form.definitions
-        _require_followable(self._definitions)
+        _refuse_many_loops(self._definitions)
         self._domains = problem.domains
         self._keys = number_weights(problem)
         interpretation = base_world(problem, world)
@@ -138,10 +138,10 @@ class FlippingWorld:
         )
         self._writer = LoopWriter([END])
         self._entries: dict[str, tuple[int, int]] = {}
-        self._room_to_follow = LEAST_TO_FOLLOW
+        self._flip_capacity = LEAST_FLIPS
         self._state: FlipState | None = None
         self._program: LoopProgram | None = None
-        self._budget = 0  # visits until counts are added up
+        self._budget = 0  # visits until changes must be added to the counts
         hard = [feature for feature in self._features if feature.hard]  # some of one rule
         violations = [count_violations(feature, interpretation) for feature in hard]
         broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
@@ -153,12 +153,12 @@ class FlippingWorld:
 
     @property
     def counts(self) -> np.ndarray:
-        """int64[num_weights], true groundings of each weight; object beyond 64 bits."""
+        """The true groundings of each weight, int64[num_weights]; object beyond 64 bits."""
         return narrow_integers(self._all_counts()[:-1])
 
     @property
     def violations(self) -> int:
-        """Violated groundings of hard rules."""
+        """The number of violated groundings of hard rules."""
         return -int(self._all_counts()[-1])
 
     def _all_counts(self) -> np.ndarray:
@@ -171,32 +171,32 @@ class FlippingWorld:
         return bool(to_python_function(contains_atom)(relations.arrays[1], atom))
 
     def true_rows(self, predicate: str) -> np.ndarray:
-        """int32[n, arity], the true atoms, in no order that means anything."""
+        """Return int32[n, arity], the true atoms, in arbitrary order."""
         return self._relations.rows(predicate)
 
     def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
-        """How the counts would change if the atom flipped. The world stays as it is."""
+        """Return how the counts change if the atom flips, without flipping it."""
         return self._change(self._visit_one(LOOK, predicate, arguments))
 
     def flip(self, predicate: str, arguments: Sequence[int]) -> Change:
-        """Flips the atom, and returns how the counts have changed."""
+        """Flip the atom and return how the counts change."""
         return self._change(self._visit_one(FLIP, predicate, arguments))
 
     def look(self, parts: Parts) -> AtomVisits:
-        """The differences of atoms. The world stays as it is."""
+        """Return the differences of atoms without flipping them."""
         return self._visit(LOOK, parts, None, None, True)
 
     def flip_all(self, parts: Parts) -> None:
-        """Flips atoms one after the other."""
+        """Flip atoms one after the other."""
         self._visit(FLIP, parts, None, None, False)
 
     def draw(
         self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool = False
     ) -> AtomVisits:
-        """Gives atoms, one after the other, the value 1 where w · d + noise > 0, else 0.
+        """Set atoms, one after the other, to 1 if w · d + noise > 0, else to 0.
 
-        With noise float64[n] of a logistic distribution this is Gibbs sampling. A value that breaks
-        more hard groundings than the other is never taken. With `noted`, differences are kept.
+        With logistic noise float64[n] this is Gibbs sampling. A value that violates more hard
+        groundings than the other is never taken. With `noted`, differences are returned.
         """
         return self._visit(DRAW, parts, weights, noise, noted)
 
@@ -210,11 +210,11 @@ class FlippingWorld:
         noise: np.ndarray,  # float64[num_atoms + num_blocks]
         noted: bool = False,
     ) -> tuple[AtomVisits, BlockVisits]:
-        """Gives blocks, one after the other, the value v with the largest w · d(v) + noise.
+        """Set blocks, one after the other, to the value v with the largest w · d(v) + noise.
 
-        d(v) is what the value adds to the empty block, which is the last value of each. With noise
-        of a Gumbel distribution this is Gibbs sampling. Values that break more hard groundings than
-        another are never taken.
+        d(v) is what the value adds to the empty block, which is the last value of each. With Gumbel
+        noise this is Gibbs sampling. A value that violates more hard groundings than another is
+        never taken.
         """
         taken, score = np.zeros(len(start) - 1, np.int64), np.zeros_like(noise)
         hard = np.zeros(len(noise), self._relations.word)
@@ -258,7 +258,7 @@ class FlippingWorld:
             np.empty(16 * number if noted else 0, relations.word),
         )
         given = nothing if weights is None else weights
-        flips = np.arange(number + 1)  # at most, up to each visit
+        flips = np.arange(number + 1)  # upper bound of the flips before each visit
         if blocks is not None:
             number = len(blocks.taken)
             flips = blocks.start + np.arange(number + 1)
@@ -266,14 +266,14 @@ class FlippingWorld:
         while done < number:
             least = int(flips[done + 1] - flips[done])
             if self._budget < least:
-                self._add_up(least)
-            if relations.word is object and visits.atom.dtype != object:
+                self._flush_changes(least)
+            if relations.wide and visits.atom.dtype != object:
                 atom, value = visits.atom.astype(object), visits.value.astype(object)
                 visits = visits._replace(atom=atom, value=value)
                 if blocks is not None:
                     blocks = blocks._replace(hard=blocks.hard.astype(object))
             end = int(np.searchsorted(flips, flips[done] + self._budget, "right")) - 1
-            what = (*relations.arrays, self._made_program(), self._made_state(), given, visits)
+            what = (*relations.arrays, self._get_program(), self._get_state(), given, visits)
             if blocks is None:
                 stopped = run_kernel(visit_atoms, relations.wide, mode, *what, done, end)
             else:
@@ -289,15 +289,15 @@ class FlippingWorld:
         return visits
 
     def _make_room(self, visits: AtomVisits) -> AtomVisits:
-        """Where a kernel stopped for the lack of it."""
-        level = self._made_state().level
+        """Enlarge the arrays for which a kernel stopped."""
+        level = self._get_state().level
         shortage, level[SHORTAGE] = level[SHORTAGE], 0
-        if shortage == ROOM_FOR_ATOMS:
+        if shortage == NO_ROOM_FOR_ATOMS:
             self._relations.grow()
-        if shortage == ROOM_TO_FOLLOW:
-            self._room_to_follow *= 2
-            self._add_up()
-        if shortage == ROOM_TO_NOTE:
+        if shortage == NO_ROOM_FOR_FLIPS:
+            self._flip_capacity *= 2
+            self._flush_changes()
+        if shortage == NO_ROOM_FOR_DIFFERENCES:
             more = np.zeros_like(visits.column), np.zeros_like(visits.value)
             return visits._replace(
                 column=np.concatenate([visits.column, more[0]]),
@@ -305,15 +305,15 @@ class FlippingWorld:
             )
         return visits
 
-    def _add_up(self, least: int = 1) -> None:
-        """Add what has moved to the counts, and make a new state, for `least` flips and more."""
+    def _flush_changes(self, least: int = 1) -> None:
+        """Add the changes to the counts and reset the state, for at least `least` further flips."""
         if self._state is not None:
             self._counts = _narrow_counts(self._counts.astype(object) + self._state.moved)
             there = self._state.derived >= 0
             self._witnesses = self._state.derived[there], self._state.witnesses[there]
             self._state = None
-        # What may have moved before counts are added up stays below 2⁶².
-        flips = self._room_to_follow if self._definitions else 1
+        # Changes must stay below 2⁶² until they are added to the counts.
+        flips = self._flip_capacity if self._definitions else 1
         self._budget = LARGEST_KEY // (self._writer.bound * flips)
         if self._relations.wide:
             self._budget = LARGEST_KEY
@@ -321,7 +321,7 @@ class FlippingWorld:
             self._relations.widen()
             self._program, self._budget = None, LARGEST_KEY
 
-    def _made_program(self) -> LoopProgram:
+    def _get_program(self) -> LoopProgram:
         if self._program is None:
             entry = np.zeros((len(self._types), 2), np.int64)
             for name, own in self._entries.items():
@@ -337,9 +337,9 @@ class FlippingWorld:
             )
         return self._program
 
-    def _made_state(self) -> FlipState:
+    def _get_state(self) -> FlipState:
         if self._state is None:
-            word, room = self._relations.word, self._room_to_follow
+            word, room = self._relations.word, self._flip_capacity
             size = self._keys.num_weights + 1
             atoms, numbers = (each.astype(word) for each in self._witnesses)
             places = 2 * room
@@ -368,10 +368,10 @@ class FlippingWorld:
         return self._state
 
     def _write_loops(self, predicate: str) -> None:
-        """Write the loops around the atoms of a predicate, and around what may follow."""
+        """Write the loops around the atoms of a predicate and of the derived predicates."""
         if predicate in self._entries:
             return
-        self._add_up()
+        self._flush_changes()
         self._program, self._budget = None, 0
         target = FlipTarget(self._predicates[predicate], {}, self._domains)
         writer = self._writer
@@ -404,7 +404,7 @@ class FlippingWorld:
         target: FlipTarget,
         result: CountOutput,
     ) -> None:
-        """What the differences are together: much of what clauses of one formula say cancels."""
+        """Compile the sum of the differences: terms of clauses of one formula often cancel."""
         if not differences:
             return
         types = {**target.types, **differences[0].variables}  # the atom fills the first slots
@@ -415,14 +415,14 @@ class FlippingWorld:
         compiler.compile(signed, result)
 
 
-def _require_followable(definitions: Sequence[Definition]) -> None:
-    """Raise TooLarge where flips would touch too many cubes: each literal looks for the others."""
+def _refuse_many_loops(definitions: Sequence[Definition]) -> None:
+    """Raise TooLarge if the definitions need too many loops: for each literal, over the others."""
     loops = sum(len(cube.literals) ** 2 for each in definitions for cube in each.cubes)
     if loops > MOST_LOOPS:
         number = max(len(definition.cubes) for definition in definitions)
         raise TooLarge(
-            f"a quantified part of a formula falls into {number:,} conjunctions, too many to see "
-            "what each atom changes in it",
+            f"a quantified part of a formula has {number:,} conjunctions, too many for differences "
+            "of single atoms",
             code="too-many-clauses",
             hint="introduce a predicate for a part of it, defined by a hard equivalence",
         )
@@ -433,11 +433,11 @@ def _most_witnesses(definition: Definition, domains: Mapping[str, Domain]) -> in
 
 
 def _narrow_counts(counts: np.ndarray) -> np.ndarray:
-    """Python integers as int64 where as much again can be added to them."""
+    """Narrow to int64 if doubling cannot overflow."""
     is_small = all(-LARGEST_KEY <= count <= LARGEST_KEY for count in counts.tolist())
     return counts.astype(np.int64) if is_small else counts
 
 
-def _concatenate(arrays: Sequence[np.ndarray], kind: Any) -> np.ndarray:
-    """One array of all; `kind` is that of none."""
+def _concatenate(arrays: Sequence[np.ndarray], kind: DTypeLike) -> np.ndarray:
+    """Concatenate arrays; `kind` is the type of an empty result."""
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, kind), *arrays])

@@ -1,9 +1,8 @@
-"""Visit atoms one after the other: what each changes, whether it flips, and what follows.
+"""Visit atoms or blocks one after the other, compute their differences and flip or draw them.
 
-Without derived atoms nothing follows, and an atom is looked at before it flips, if it does. With
-them it is flipped with all that follows, and all is undone where it does not stay so.
-
-Visit blocks one after the other: each is emptied, its values are weighed, and it gets one.
+Without derived atoms the difference of an atom is computed before it flips. With derived atoms the
+atom flips together with the derived atoms that change, and the flips are undone if it is rejected.
+A block is emptied, the difference of each value is computed, and one value is chosen.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.nested_loops_kernel import (
+    NO_ROOM_FOR_ATOMS,
+    NO_ROOM_FOR_DIFFERENCES,
+    NO_ROOM_FOR_FLIPS,
     NUM_CHANGED,
     NUM_FLIPS,
     NUM_TOUCHED,
-    ROOM_FOR_ATOMS,
-    ROOM_TO_FOLLOW,
-    ROOM_TO_NOTE,
     SHORTAGE,
     contains_atom,
     find_place,
@@ -29,56 +28,56 @@ from lapis.counting.nested_loops_kernel import (
 )
 from lapis.runtime.kernels import entry, inner
 
-LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are positive together
+LOOK, FLIP, DRAW = 0, 1, 2  # flip never, always, or by score and noise
 LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
 class LoopProgram(NamedTuple):
-    """The loops around atoms of all predicates that were visited."""
+    """The loops around the atoms of all visited predicates."""
 
     code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
     number: np.ndarray  # float64[...], of constants that are compared
-    entry: np.ndarray  # int64[num_predicates, 2], where loops start around false and true atoms
+    entry: np.ndarray  # int64[num_predicates, 2], start of the loops of false and of true atoms
     definition: np.ndarray  # int64[num_definitions], derived predicates in order
 
 
 class FlipState(NamedTuple):
-    """What kernels work on while they look at an atom, and what has moved since."""
+    """Work arrays of the kernels, and the changes of the counts since the last flush."""
 
     value: np.ndarray  # word[num_slots], of variables
     total: np.ndarray  # word[num_registers]
     cursor: np.ndarray  # int64[num_cursors], of loops
     change: np.ndarray  # word[num_weights + 1], by a flip; the last is of hard rules
     is_changed: np.ndarray  # bool[num_weights + 1]
-    changed: np.ndarray  # int64[num_weights + 1], those that are
+    changed: np.ndarray  # int64[num_weights + 1], the changed weights
     moved: np.ndarray  # word[num_weights + 1], by all flips so far
-    level: np.ndarray  # int64[5]: how full the others are, and what was short
+    level: np.ndarray  # int64[5], fill levels and the reason why a kernel stopped
     flip_predicate: np.ndarray  # int64[room]
     flip: np.ndarray  # word[room], atoms that were flipped since a visit began
     touched_predicate: np.ndarray  # int64[room]
-    touched: np.ndarray  # word[room], derived atoms whose witnesses changed,
-    touched_number: np.ndarray  # word[room], by so many
+    touched: np.ndarray  # word[room], derived atoms whose witness counts changed
+    touched_number: np.ndarray  # word[room], the changes of the witness counts
     derived: np.ndarray  # word[num_places], derived atoms in an open-addressing table
     witnesses: np.ndarray  # word[num_places], of each
 
 
 class AtomVisits(NamedTuple):
-    """Atoms in the order of visits, and what was seen."""
+    """Atoms in the order of visits, and the results."""
 
     predicate: np.ndarray  # int64[n]
     atom: np.ndarray  # word[n]
     noise: np.ndarray  # float64[n], or empty
     truth: np.ndarray  # bool[n], before
     flipped: np.ndarray  # bool[n]
-    probability: np.ndarray  # float64[n], P(true | rest), where drawn
-    start: np.ndarray  # int64[n + 1], where differences begin; empty if not asked for
+    probability: np.ndarray  # float64[n], P(true | rest) of drawn atoms
+    start: np.ndarray  # int64[n + 1], starts of the differences; empty if they are not recorded
     column: np.ndarray  # int64[...], weights, and the number of weights for all hard rules
     value: np.ndarray  # word[...], n(atom = 1) − n(atom = 0)
 
 
 @entry
 def visit_atoms(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
-    """Visit atoms from `begin` on; returns where it stopped, `end` unless something is short."""
+    """Visit atoms from `begin` on; return the next one, `end` unless an array is full."""
     for number in range(begin, end):
         predicate, atom = visits.predicate[number], visits.atom[number]
         truth = contains_atom(relations, atom)
@@ -112,7 +111,7 @@ def visit_atoms(mode, layout, relations, program, state, weights, visits, begin,
 
 @inner
 def score_change(state, weights):  # type: ignore[no-untyped-def]
-    """What a flip adds to the score, and to the hard groundings that hold."""
+    """Return the change of the score, and of the satisfied hard groundings."""
     score, hard = 0.0, len(state.change) - 1
     for at in range(state.level[NUM_CHANGED]):
         weight = state.changed[at]
@@ -123,7 +122,7 @@ def score_change(state, weights):  # type: ignore[no-untyped-def]
 
 @inner
 def accept_flip(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
-    """Let the flip that was followed be: what it changes has moved."""
+    """Accept the flip of `propagate_flip` and add its changes to `moved`."""
     if len(program.definition) == 0:
         toggle_atom(layout, relations, predicate, atom)
     for at in range(state.level[NUM_CHANGED]):
@@ -133,10 +132,10 @@ def accept_flip(layout, relations, program, state, predicate, atom):  # type: ig
 
 @inner
 def propagate_flip(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
-    """Add up what a flip changes; where something may follow, flip, and let it follow."""
+    """Compute the changes of a flip; with derived atoms, flip the atom and those that change."""
     if len(program.definition) == 0:
         if not has_room(layout, relations, predicate):
-            state.level[SHORTAGE] = ROOM_FOR_ATOMS
+            state.level[SHORTAGE] = NO_ROOM_FOR_ATOMS
             return
         _add_changes(layout, relations, program, state, predicate, atom)
         _shell_sort(state.changed, state.level[NUM_CHANGED])
@@ -159,10 +158,10 @@ def propagate_flip(layout, relations, program, state, predicate, atom):  # type:
 def _flip_one(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
     level = state.level
     if not has_room(layout, relations, predicate):
-        level[SHORTAGE] = ROOM_FOR_ATOMS
+        level[SHORTAGE] = NO_ROOM_FOR_ATOMS
         return
     if level[NUM_FLIPS] == len(state.flip):
-        level[SHORTAGE] = ROOM_TO_FOLLOW
+        level[SHORTAGE] = NO_ROOM_FOR_FLIPS
         return
     _add_changes(layout, relations, program, state, predicate, atom)
     toggle_atom(layout, relations, predicate, atom)
@@ -172,7 +171,7 @@ def _flip_one(layout, relations, program, state, predicate, atom):  # type: igno
 
 @inner
 def _add_changes(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
-    """What flipping one atom changes, all others as they are."""
+    """Add the changes of flipping one atom with all others fixed."""
     rest, arity = atom - layout.offset[predicate], layout.arity[predicate]
     for position in range(arity - 1, -1, -1):
         state.value[1 + position] = rest % layout.size[predicate, position]
@@ -201,10 +200,10 @@ def clear_changes(state):  # type: ignore[no-untyped-def]
 
 @inner
 def record_differences(state, visits, number, sign):  # type: ignore[no-untyped-def]
-    """Keep the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
+    """Record the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
     end = visits.start[number]
     if end + state.level[NUM_CHANGED] > len(visits.column):
-        state.level[SHORTAGE] = ROOM_TO_NOTE
+        state.level[SHORTAGE] = NO_ROOM_FOR_DIFFERENCES
         return
     for at in range(state.level[NUM_CHANGED]):
         weight = state.changed[at]
@@ -216,7 +215,7 @@ def record_differences(state, visits, number, sign):  # type: ignore[no-untyped-
 
 @inner
 def _shell_sort(numbers, length):  # type: ignore[no-untyped-def]
-    """Shell's sort: scores are summed in one order, however the loops went."""
+    """Sort (Shell sort), so that scores are summed in the same order for all loop orders."""
     gap = 1
     while gap < length:
         gap = 3 * gap + 1
@@ -231,22 +230,22 @@ def _shell_sort(numbers, length):  # type: ignore[no-untyped-def]
 
 
 class BlockVisits(NamedTuple):
-    """Blocks in the order of visits, and what was seen; the last value of each is to be empty."""
+    """Blocks in the order of visits, and the results; the last value of each is the empty block."""
 
     start: np.ndarray  # int64[num_blocks + 1], of their atoms
     is_exact: np.ndarray  # bool[num_blocks], may not be empty
     noise: np.ndarray  # float64[num_atoms + num_blocks], of values
-    taken: np.ndarray  # int64[num_blocks], values
-    score: np.ndarray  # float64[num_atoms + num_blocks], −inf where hard rules forbid it
-    hard: np.ndarray  # word[num_atoms + num_blocks], hard groundings that hold, less those if empty
+    taken: np.ndarray  # int64[num_blocks], the chosen values
+    score: np.ndarray  # float64[num_atoms + num_blocks], −inf if hard rules exclude the value
+    hard: np.ndarray  # word[num_atoms + num_blocks], satisfied hard groundings minus those if empty
 
 
 @entry
 def visit_blocks(layout, relations, program, state, weights, visits, blocks, begin, end, resumes):  # type: ignore[no-untyped-def]
-    """Visit blocks from `begin` on; returns where it stopped, `end` unless something is short.
+    """Visit blocks from `begin` on; return the next one, `end` unless an array is full.
 
-    The block where it stopped may have lost its value: to go on there, `resumes` is to be true. Of
-    the visits, `truth` is that before, and differences are those from the empty block.
+    The block at which it stops may be empty by then: `resumes` must be true to continue with it. In
+    `visits`, `truth` is that before the visit, and differences are from the empty block.
     """
     for block in range(begin, end):
         first, last = blocks.start[block], blocks.start[block + 1]
@@ -278,7 +277,7 @@ def visit_blocks(layout, relations, program, state, weights, visits, blocks, beg
 
 @inner
 def _flip_visited(layout, relations, program, state, visits, at):  # type: ignore[no-untyped-def]
-    """Flip an atom for good; or nothing, where something is short."""
+    """Flip an atom, unless an array is full."""
     predicate, atom = visits.predicate[at], visits.atom[at]
     if state.level[SHORTAGE] == 0:
         propagate_flip(layout, relations, program, state, predicate, atom)
@@ -291,7 +290,7 @@ def _flip_visited(layout, relations, program, state, visits, at):  # type: ignor
 
 @inner
 def _choose_value(blocks, block):  # type: ignore[no-untyped-def]
-    """The value with the best noisy score of those that break the fewest hard groundings."""
+    """Choose the best noisy score among the values that violate the fewest hard groundings."""
     first, last = blocks.start[block] + block, blocks.start[block + 1] + block
     blocks.score[last], blocks.hard[last] = 0.0, 0
     if not blocks.is_exact[block]:

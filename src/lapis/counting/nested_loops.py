@@ -1,41 +1,39 @@
-"""Count the groundings around one atom: nested loops over indexes, compiled once per rule.
+"""Count the groundings around one atom by nested loops over indexes.
 
-The flipped atom gives values to the positions of a conjunction (`lapis.relational.conjunction`).
-What is left is counted by the recursion
+The flipped atom binds the positions of a conjunction (`relational.conjunction`). The groundings of
+the other variables are counted by the recursion
 
-    count(atoms) = Π over parts that share no unknown variable of
+    count(atoms) = Π over parts that share no unbound variable of
                    Σ over the matches of one atom of the part of count(the rest)
 
-where an atom whose unknown variables nothing else needs is counted by the size of its index
-bucket, and a single unknown variable by going through the smallest of its buckets. The choice of
-atoms depends only on which variables are known, so each conjunction becomes a stretch of a program
-when it is first used: numbers that say what to loop over, test, multiply and add, which one kernel
-runs (`counting/nested_loops_kernel.py`). Time is proportional to the tuples around the atom; atoms
-that must be false and stand alone have been expanded away beforehand, so no loop runs over a
-domain, but for numeric comparisons without a relation to restrict them.
+An atom whose unbound variables occur nowhere else is counted by the size of its index bucket, and a
+single unbound variable by a loop over the smallest of its buckets. The choice of atoms depends only
+on which variables are bound. So each conjunction is compiled on first use to a sequence of
+instructions (loop, test, multiply, add), which one kernel interprets (`nested_loops_kernel`). Time
+is proportional to the tuples around the atom. False atoms with variables that no true atom binds
+are expanded by inclusion–exclusion beforehand, so that loops over whole domains occur only for
+numeric comparisons without a relation.
 
-Before, each conjunction was a tree of closures over dictionaries of sets: simpler, and 22 to 36
-times slower (`benchmarks/flipping.py`). A kernel for each conjunction would save the interpreting,
-but every new rule would be compiled for a second.
+What did not work: a tree of closures over dictionaries of sets for each conjunction was 22 to 36
+times slower (`benchmarks/flipping.py`). A kernel for each conjunction would need no interpreter,
+but a second of compilation for every rule.
 
-The true atoms of all predicates, with an index for every access pattern in use.
-
-An atom is one number, an offset of its predicate plus the mixed-radix value of its arguments, and
-so is a bucket: an offset of the index plus the value of the arguments it is by. One table then
-holds all atoms and one all buckets (`counting/nested_loops_kernel.py`). Rows are shared by
-all predicates. A kernel cannot make arrays longer: it stops where there is no room, and `grow`
-builds them twice as long.
+`IndexedRelations` stores the true atoms of all predicates with an index for every access pattern in
+use. An atom is one number: the offset of its predicate plus the mixed-radix value of its arguments.
+A bucket is the offset of its index plus the value of the indexed arguments. One hash table holds
+all atoms and one all buckets; rows are shared by all predicates. Kernels cannot enlarge arrays:
+they stop if an array is full, and `grow` doubles it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,12 +53,14 @@ from lapis.relational.conjunction import (
 )
 from lapis.relational.elimination import group_connected
 
-ONE = 0  # the register that is always 1
-NOTHING = 0  # the slot that is always 0
+T = TypeVar("T")
+
+ONE = 0  # the register with constant value 1
+ZERO = 0  # the slot with constant value 0
 
 
 class Jump:
-    """A place in a program that is known once the code before it is written."""
+    """A position in a program that is set once the code before it is written."""
 
     def __init__(self) -> None:
         self.at = -1
@@ -72,7 +72,7 @@ Key = list[Word]  # a linear form of slots: constant, number of terms, slot and 
 
 @dataclass
 class LoopWriter:
-    """A program as it is written, and how much its kernel needs."""
+    """A program under construction, and the sizes of the work arrays that it needs."""
 
     code: list[Word] = field(default_factory=list)
     numbers: list[np.ndarray] = field(default_factory=list)  # float64[...], of constants
@@ -80,14 +80,14 @@ class LoopWriter:
     num_slots: int = 1
     num_registers: int = 1
     num_cursors: int = 1
-    bound: int = 1  # what one atom can change, at most
+    bound: int = 1  # largest change of a count by one atom
     _read: dict[object, int] = field(default_factory=dict)
 
     def put(self, *words: Word) -> None:
         self.code += words
 
     def here(self, jump: Jump | None = None) -> Jump:
-        """A jump to what is written next."""
+        """Return a jump to the next instruction."""
         jump = jump or Jump()
         jump.at = len(self.code)
         return jump
@@ -96,7 +96,7 @@ class LoopWriter:
         return [word.at if isinstance(word, Jump) else word for word in self.code]
 
     def keep_numbers(self, key: object, values: np.ndarray) -> int:
-        """Where the numbers of constants stand, which are kept once for each key."""
+        """Store the numbers of constants once for each key, and return their position."""
         if key not in self._read:
             self._read[key] = self.num_numbers
             self.numbers.append(values.astype(np.float64))
@@ -105,7 +105,7 @@ class LoopWriter:
 
 
 class CountOutput(NamedTuple):
-    """Where counts go: offset + Σ stride · output is a weight, or a derived atom."""
+    """The target of counts: offset + Σ stride · output is a weight, or a derived atom."""
 
     outputs: tuple[str, ...]
     offset: int
@@ -114,7 +114,7 @@ class CountOutput(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """What is still to be matched."""
+    """The atoms and tests that are not matched yet."""
 
     true: tuple[RelationAtom, ...]
     false: tuple[RelationAtom, ...]
@@ -131,22 +131,22 @@ class _Task(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopCompiler:
-    """Writes conjunctions as code over indexed relations."""
+    """Compiles conjunctions to code over indexed relations."""
 
     scope: Scope
-    known: frozenset[str]  # variables that have values, in the first slots
+    known: frozenset[str]  # variables bound by the atom, in the first slots
     relations: IndexedRelations
     types: Mapping[str, tuple[str, ...]]  # of each predicate's arguments
     writer: LoopWriter
 
     def compile(self, conjunctions: Iterable[Conjunction], result: CountOutput) -> None:
-        """Write code that adds up the groundings around an atom."""
+        """Write code that sums the groundings around an atom."""
         self.writer.num_slots = max(self.writer.num_slots, 1 + len(self.scope.types))
         for each in expand_negatives(conjunctions, self.scope, self._stands_alone):
             _Conjunction(self, result).write(each)
 
     def _stands_alone(self, conjunction: Conjunction, negative: Negative) -> bool:
-        """Whether a false atom or x ≠ y is a filter on no true atom's matches."""
+        """Return whether no true atom binds the variables of a false atom or of x ≠ y."""
         if isinstance(negative, Test):
             types = {self.scope.types[name] for name in negative.variables}
             if negative.numeric or len(types) > 1:
@@ -155,25 +155,25 @@ class LoopCompiler:
         return bool(unknown) and not any(unknown <= atom.variables for atom in conjunction.true)
 
     def slot(self, name: str) -> int:
-        """Where a variable's constant stands."""
+        """Return the slot of a variable."""
         return 1 + list(self.scope.types).index(name)
 
     def size(self, name: str) -> int:
         return len(self.scope.domains[self.scope.types[name]])
 
     def code_of(self, term: SimpleTerm, kind: str) -> int:
-        """Of a constant; −1 if it is of another type."""
+        """Return the code of a constant; −1 if it has another type."""
         return self.scope.domains[kind].index.get(term.name, -1)
 
     def is_possible(self, atom: RelationAtom) -> bool:
-        """Whether its constants are of the right types."""
+        """Return whether the atom's constants have the right types."""
         pairs = zip(atom.terms, self.types[atom.relation], strict=True)
         return all(isinstance(t, Variable) or self.code_of(t, kind) >= 0 for t, kind in pairs)
 
     def key(
         self, offset: int, terms: Sequence[SimpleTerm], kinds: Sequence[str], strides: Sequence[int]
     ) -> Key:
-        """offset + Σ stride · term."""
+        """Return the linear form offset + Σ stride · term."""
         pairs: list[Word] = []
         for term, kind, stride in zip(terms, kinds, strides, strict=True):
             if isinstance(term, Variable):
@@ -191,16 +191,16 @@ class LoopCompiler:
 
 
 class _Access(NamedTuple):
-    """An index by an atom's known terms."""
+    """An index by an atom's bound terms."""
 
     key: Key  # of the bucket
     link: int
-    fresh: list[tuple[int, int]]  # position and slot of the others
+    fresh: list[tuple[int, int]]  # position and slot of the unbound terms
 
 
 @dataclass
 class _Conjunction:
-    """Writes one conjunction; registers and cursors are its own."""
+    """Compiles one conjunction with its own registers and cursors."""
 
     compiler: LoopCompiler
     result: CountOutput
@@ -250,7 +250,7 @@ class _Conjunction:
         emit: Key,
         nothing: Jump,
     ) -> None:
-        """Loops until the outputs in `free` are known, then counts."""
+        """Write loops that bind the outputs in `free`, then the count."""
         wanted = [name for name in free if name not in known]
         if not wanted:
             register = self._count(task, known, nothing)
@@ -262,7 +262,7 @@ class _Conjunction:
             return
         atoms = [atom for atom in task.true if atom.variables & set(wanted)]
         if atoms:
-            # Outputs that no known variable leads to are reached through atoms that one does.
+            # If no atom of an output has a bound variable, start with another atom of its part.
             (part,) = (each for each in _split_independent(task, known) if atoms[0] in each.true)
             nearest = max(atoms, key=lambda atom: len(atom.variables & known))
             is_near = bool(nearest.variables & known)
@@ -280,10 +280,7 @@ class _Conjunction:
         self._emit(task, known, free, factor, emit, again)
 
     def _count(self, task: _Task, known: frozenset[str], nothing: Jump) -> int:
-        """The register with the number of assignments of the unknown variables that match.
-
-        Where there are none it jumps to `nothing`.
-        """
+        """Write the count of matching assignments; return its register, jump to `nothing` if 0."""
         task = self._test(task, known, nothing)
         product = ONE
         for part in _split_independent(task, known):
@@ -296,7 +293,7 @@ class _Conjunction:
         return product
 
     def _count_part(self, task: _Task, known: frozenset[str]) -> int:
-        """A part whose unknown variables hang together."""
+        """Write the count of a part that is connected through unbound variables."""
         end = Jump()
         if not task.true:  # only comparisons are left
             register = self._clear()
@@ -324,7 +321,7 @@ class _Conjunction:
         return register
 
     def _is_one_set(self, task: _Task, known: frozenset[str]) -> bool:
-        """Whether one variable is left, and every atom is a set of its values."""
+        """Return whether one unbound variable is left, and every atom is a set of its values."""
         return (
             not task.tests
             and len(task.variables - known) == 1
@@ -332,7 +329,7 @@ class _Conjunction:
         )
 
     def _count_set(self, task: _Task, known: frozenset[str]) -> int:
-        """|∩ true buckets ∖ ∪ false buckets|."""
+        """Write the count |∩ true buckets ∖ ∪ false buckets|."""
         register = self._new_register()
         (name,) = task.variables - known
         atoms = (*task.true, *task.false)
@@ -341,14 +338,14 @@ class _Conjunction:
         for atom in atoms:
             if atom in task.true:
                 key, link, ((position, _),) = self._access(atom, known)
-            else:  # is never gone through
+            else:  # never iterated over
                 key, link, position = [0, 0], 0, 0
             own = self.compiler.atom_key(atom)
             self.writer.put(3 + len(key) + len(own), link, position, *key, *own)
         return register
 
     def _test(self, task: _Task, known: frozenset[str], fail: Jump) -> _Task:
-        """Tests what the known variables decide; returns the rest of the task."""
+        """Write the tests over bound variables; return the rest of the task."""
         for atoms, expected in ((task.true, 1), (task.false, 0)):
             for atom in atoms:
                 if atom.variables <= known:
@@ -379,13 +376,13 @@ class _Conjunction:
             what = scope.types[term.name] if is_variable else term
             offset = test.condition.offset if side else 0
             key = (what, is_variable, None if test.numeric else kinds[0], offset)
-            slot = self.compiler.slot(term.name) if is_variable else NOTHING
+            slot = self.compiler.slot(term.name) if is_variable else ZERO
             sides += (self.writer.keep_numbers(key, values[side]), slot)
         operator = ops.OPERATORS.index(test.condition.operator)
         self.writer.put(ops.COMPARE, fail, operator, int(test.expected), *sides)
 
     def _loop_constants(self, name: str, end: Jump) -> Jump:
-        """Binds a variable to each constant of its type in turn; where to go on with the next."""
+        """Write a loop over the constants of a variable; return the jump to the next one."""
         cursor, slot = self._new_cursor(), self.compiler.slot(name)
         self.writer.put(ops.START, cursor)
         again = self.writer.here()
@@ -393,7 +390,7 @@ class _Conjunction:
         return again
 
     def _loop_matches(self, access: _Access, end: Jump) -> Jump:
-        """Binds the atom's unknown variables to each matching tuple in turn."""
+        """Write a loop over the matching tuples of an atom; return the jump to the next one."""
         cursor = self._new_cursor()
         self.writer.put(ops.OPEN, cursor, *access.key)
         again = self.writer.here()
@@ -430,7 +427,7 @@ class _Conjunction:
 
 
 def _unknown_positions(atom: RelationAtom, known: frozenset[str]) -> list[int]:
-    """The positions of an atom's unknown variables."""
+    """Return the positions of an atom's unbound variables."""
     return [
         place
         for place, term in enumerate(atom.terms)
@@ -439,7 +436,7 @@ def _unknown_positions(atom: RelationAtom, known: frozenset[str]) -> list[int]:
 
 
 def _split_independent(task: _Task, known: frozenset[str]) -> list[_Task]:
-    """The parts of the task that share no unknown variable."""
+    """Split the task into parts that share no unbound variable."""
     singles = [
         *(_Task((atom,), (), ()) for atom in task.true),
         *(_Task((), (atom,), ()) for atom in task.false),
@@ -455,7 +452,7 @@ LEAST_ROWS = 32
 
 
 class AtomNumbering(NamedTuple):
-    """How atoms and buckets are numbered; `word` is int64, object in wide worlds."""
+    """The numbering of atoms and buckets; `word` is int64, object in wide worlds."""
 
     offset: np.ndarray  # word[num_predicates], of atoms
     arity: np.ndarray  # int64[num_predicates]
@@ -466,9 +463,9 @@ class AtomNumbering(NamedTuple):
 
 
 class Relations(NamedTuple):
-    atom: np.ndarray  # word[num_places], −1 where there is none
+    atom: np.ndarray  # word[num_places], −1 if the place is free
     row: np.ndarray  # int32[num_places], of the atom there
-    bucket: np.ndarray  # word[num_bucket_places], −1 where there is none
+    bucket: np.ndarray  # word[num_bucket_places], −1 if the place is free
     head: np.ndarray  # int32[num_bucket_places], its first row, or −1
     size: np.ndarray  # word[num_bucket_places], its number of rows
     argument: np.ndarray  # int32[num_rows, max_arity], object in wide worlds
@@ -479,11 +476,11 @@ class Relations(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Atoms of a predicate by some of their arguments."""
+    """An index of a predicate's atoms by some of their arguments."""
 
     link: int
     offset: int
-    strides: tuple[int, ...]  # of the arguments that it is by, in their order
+    strides: tuple[int, ...]  # of the indexed arguments, in their order
 
 
 class IndexedRelations:
@@ -502,24 +499,25 @@ class IndexedRelations:
             end += prod(each)
         self.wide = end > LARGEST_KEY
         self._indexes: dict[str, dict[tuple[int, ...], Index]] = {name: {} for name in sizes}
-        self._num_buckets = 0  # that there may be
+        self._num_buckets = 0  # possible ones
         self._least_rows, self._least_buckets = LEAST_ROWS, LEAST_ROWS
         self._rows = dict(rows)
         self._arrays: tuple[AtomNumbering, Relations] | None = None
 
     @property
-    def word(self) -> Any:
-        return object if self.wide else np.int64
+    def word(self) -> np.dtype[np.generic]:
+        """The type of numbers: int64, or Python integers."""
+        return np.dtype(object if self.wide else np.int64)
 
     def atoms(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """word[n], the numbers of atoms int32[n, arity]."""
+        """Return word[n], the numbers of atoms int32[n, arity]."""
         found = np.full(len(rows), self.offset[name], self.word)
         for column, stride in zip(rows.T, self.strides[name], strict=True):
             found += column.astype(self.word) * stride
         return found
 
     def index(self, name: str, positions: tuple[int, ...]) -> Index:
-        """Kept up to date from now on."""
+        """Return the index by these positions, created on first use and updated from then on."""
         own = self._indexes[name]
         if positions not in own:
             sizes = [self.sizes[name][position] for position in positions]
@@ -531,12 +529,12 @@ class IndexedRelations:
         return own[positions]
 
     def widen(self) -> None:
-        """Hold all numbers as Python's integers."""
+        """Store all numbers as Python integers."""
         self._unbuild()
         self.wide = True
 
     def grow(self) -> None:
-        """Make room, where it was little."""
+        """Double the array that is full."""
         layout, relations = self.arrays
         few_buckets = (
             relations.level[NUM_BUCKETS] + layout.num_links.max() > len(relations.bucket) // 2
@@ -548,7 +546,7 @@ class IndexedRelations:
             self._least_rows *= 2
 
     def rows(self, name: str) -> np.ndarray:
-        """int32[n, arity], the true atoms, in no order that means anything."""
+        """Return int32[n, arity], the true atoms, in arbitrary order."""
         if self._arrays is None:
             return self._rows[name]
         relations, sizes = self._arrays[1], self.sizes[name]
@@ -614,8 +612,8 @@ class IndexedRelations:
         return layout, relations
 
 
-def run_kernel(kernel: Any, wide: bool, *arguments: Any) -> Any:
-    """Call a kernel, as a Python function where numbers are wide."""
+def run_kernel(kernel: Callable[..., T], wide: bool, *arguments: object) -> T:
+    """Call a kernel, as a Python function if numbers are wide."""
     if not wide:
         return kernel(*arguments)
     with np.errstate(all="ignore"):
@@ -623,13 +621,13 @@ def run_kernel(kernel: Any, wide: bool, *arguments: Any) -> Any:
 
 
 @functools.cache
-def to_python_function(kernel: Any) -> FunctionType:
-    """The Python function of a kernel: numba has no integers beyond 64 bits.
+def to_python_function(kernel: Callable[..., T]) -> Callable[..., T]:
+    """Return the Python function of a kernel, since numba has no integers beyond 64 bits.
 
-    The kernels that it calls are Python functions too, whereas `kernel.py_func` calls compiled
-    ones.
+    The kernels that it calls become Python functions too; those that `kernel.py_func` calls would
+    be compiled.
     """
-    function = kernel.py_func
+    function: FunctionType = vars(kernel)["py_func"]
     names = {
         name: to_python_function(value) if hasattr(value, "py_func") else value
         for name, value in function.__globals__.items()

@@ -1,8 +1,9 @@
-"""Run a program of nested loops (`counting/nested_loops.py`) around one atom.
+"""Interpret a program of nested loops (`nested_loops`) around one atom.
 
-A program is a list of words. Each instruction is its code, then what stands below; `key` is a
+A program is a list of words. Each instruction is its code and the operands listed below; `key` is a
 linear form of the variables' values: a constant, the number of terms, and a slot and a stride for
-each. Slot 0 is always 0, register 0 always 1. Jumps are where a test fails or a loop ends.
+each. Slot 0 is always 0, register 0 always 1. `jump` is the next instruction if a test fails or a
+loop ends.
 
     MEMBER   expected, jump, key          the atom is, or is not, true
     EQUAL    jump, key                    the form is 0
@@ -24,14 +25,13 @@ each. Slot 0 is always 0, register 0 always 1. Jumps are where a test fails or a
     JUMP     jump
     END
 
-Atoms that come and go in flat arrays: membership by hashing, buckets as linked lists.
+The true atoms are stored in flat arrays: hash tables for membership, linked lists for buckets.
+Hash tables use open addressing with linear probing; their size is a power of two and they are at
+most half full. An atom is removed by moving the following entries back (Knuth, The Art of Computer
+Programming, vol. 3, section 6.4, algorithm R), so there are no tombstones. Empty buckets stay.
 
-Tables are open-addressing with linear probing, a power of two long and at most half full; an atom
-is taken out by moving back what stands behind it (Knuth 6.4, algorithm R), so that there are no
-tombstones and tables never need cleaning. A bucket stays when its last atom has gone.
-
-In wide worlds, where numbers may pass 64 bits, arrays hold Python's integers and all this runs as
-Python functions; so nothing here is cast to a width.
+In wide worlds, where numbers may exceed 64 bits, arrays hold Python integers and these functions
+run as Python functions; so there are no casts to a width.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ OPERATORS = ("=", "!=", "<", ">", "<=", ">=")
 
 # Entries of the state's `level`.
 NUM_CHANGED, NUM_FLIPS, NUM_TOUCHED, NUM_WITNESSES, SHORTAGE = 0, 1, 2, 3, 4
-# What a kernel stopped for the lack of.
-ROOM_FOR_ATOMS, ROOM_TO_FOLLOW, ROOM_TO_NOTE = 1, 2, 3
+# Reasons why a kernel stopped.
+NO_ROOM_FOR_ATOMS, NO_ROOM_FOR_FLIPS, NO_ROOM_FOR_DIFFERENCES = 1, 2, 3
 
 
 @inner
 def evaluate_form(code, at, value):  # type: ignore[no-untyped-def]
-    """The value of the linear form at a place of the program."""
+    """Return the value of the linear form at a position of the program."""
     total = code[at]
     for term in range(at + 2, at + 2 + 2 * code[at + 1], 2):
         total += value[code[term]] * code[term + 1]
@@ -61,13 +61,13 @@ def evaluate_form(code, at, value):  # type: ignore[no-untyped-def]
 
 @inner
 def skip_form(code, at):  # type: ignore[no-untyped-def]
-    """Where the linear form ends."""
+    """Return the end of the linear form."""
     return at + 2 + 2 * code[at + 1]
 
 
 @inner
 def run_program(program, relations, state, sign, at):  # type: ignore[no-untyped-def]
-    """Add what the program finds, times the sign, to the state's changes."""
+    """Run the program and add its counts, times the sign, to the state's changes."""
     code, number = program.code, program.number
     value, total, cursor = state.value, state.total, state.cursor
     while True:
@@ -144,7 +144,7 @@ def run_program(program, relations, state, sign, at):  # type: ignore[no-untyped
         elif kind == WITNESS:
             found = sign * code[at + 1] * total[code[at + 2]]
             if not _add_witnesses(state, code[at + 3], evaluate_form(code, at + 4, value), found):
-                state.level[SHORTAGE] = ROOM_TO_FOLLOW
+                state.level[SHORTAGE] = NO_ROOM_FOR_FLIPS
                 return
             at = skip_form(code, at + 4)
         else:
@@ -153,7 +153,7 @@ def run_program(program, relations, state, sign, at):  # type: ignore[no-untyped
 
 @inner
 def _count_intersection(code, at, value, total, relations):  # type: ignore[no-untyped-def]
-    """Count a set of constants: go through the smallest bucket, ask for the other atoms."""
+    """Count a set of constants: iterate over the smallest bucket and test the other atoms."""
     inside, end, first = code[at + 3], at + 5, at + 5
     smallest, chosen, row, fewest = 0, first, -1, -1
     for which in range(code[at + 4]):
@@ -195,7 +195,7 @@ def _count_intersection(code, at, value, total, relations):  # type: ignore[no-u
 
 @inner
 def _compare_numbers(operator, left, right):  # type: ignore[no-untyped-def]
-    """Whether two numbers compare so; what is no number compares with nothing."""
+    """Compare two numbers; every comparison with NaN is false."""
     if operator == 0:
         return left == right
     if operator == 1:
@@ -220,7 +220,7 @@ def _add_weight(state, weight, number):  # type: ignore[no-untyped-def]
 
 @inner
 def _add_witnesses(state, predicate, atom, number):  # type: ignore[no-untyped-def]
-    """False if there is no room."""
+    """Change the witness count of a derived atom; return False if an array is full."""
     level, touched = state.level, state.level[NUM_TOUCHED]
     if touched == len(state.touched) or 2 * (level[NUM_WITNESSES] + 1) > len(state.derived):
         return False
@@ -241,7 +241,7 @@ FREE_ROWS, NUM_BUCKETS = 0, 1  # entries of `level`
 
 @inner
 def find_place(table, key):  # type: ignore[no-untyped-def]
-    """Where a key stands, or the free place where it would."""
+    """Return the place of a key, or the free place for it."""
     mask = len(table) - 1
     place = (key * GOLDEN >> 32) & mask
     while table[place] != key and table[place] >= 0:
@@ -256,14 +256,14 @@ def contains_atom(relations, atom):  # type: ignore[no-untyped-def]
 
 @inner
 def has_room(layout, relations, predicate):  # type: ignore[no-untyped-def]
-    """Whether an atom of the predicate can come in."""
+    """Return whether an atom of the predicate can be inserted."""
     buckets = relations.level[NUM_BUCKETS] + layout.num_links[predicate]
     return relations.level[FREE_ROWS] > 0 and 2 * buckets <= len(relations.bucket)
 
 
 @inner
 def toggle_atom(layout, relations, predicate, atom):  # type: ignore[no-untyped-def]
-    """Put an atom in that is not there, take it out if it is."""
+    """Insert an atom, or remove it if it is there."""
     place = find_place(relations.atom, atom)
     level, argument = relations.level, relations.argument
     if relations.atom[place] >= 0:
@@ -322,7 +322,7 @@ def _unlink(layout, relations, predicate, link, row):  # type: ignore[no-untyped
 
 @inner
 def _remove_key(table, row, place):  # type: ignore[no-untyped-def]
-    """Empty a place, and let what stands behind it stay in reach of where it belongs."""
+    """Empty a place and move later keys back, so that probing still finds them."""
     mask = len(table) - 1
     hole, at = place, (place + 1) & mask
     while table[at] >= 0:
@@ -336,14 +336,14 @@ def _remove_key(table, row, place):  # type: ignore[no-untyped-def]
 
 @entry
 def insert_atoms(layout, relations, predicate, atoms):  # type: ignore[no-untyped-def]
-    """Put in atoms that are not there, word[n], for which there is room."""
+    """Insert new atoms, word[n]; there must be room for them."""
     for number in range(len(atoms)):
         toggle_atom(layout, relations, predicate, atoms[number])
 
 
 @entry
 def insert_keys(table, number, keys, numbers):  # type: ignore[no-untyped-def]
-    """Put keys with their numbers into a table that has room for them."""
+    """Insert keys with their numbers into a table; there must be room for them."""
     for at in range(len(keys)):
         place = find_place(table, keys[at])
         table[place], number[place] = keys[at], numbers[at]
