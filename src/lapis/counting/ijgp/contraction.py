@@ -1,22 +1,20 @@
-"""Σ over some variables of a product of tables: the one operation of message passing.
+"""Compute Σ over some variables of a product of tables, the operation of message passing.
 
 A cluster's message is Σ_eliminated Π tables, where some tables are complements (default ≠ 0).
-Multiplying them out would make complements dense, so the product is kept in factored form as
-long as possible:
+Multiplying them would make complements dense, so the product stays factored as long as possible:
 
-1. Tables over kept variables only are passed on as they are; the rest falls apart into groups
-   connected through eliminated variables, and each group gives one table. The answer is the
-   *product* of the pieces.
-2. Within a group, variables are eliminated one at a time over sparse tables. A complement all of
-   whose variables a sparse table binds is looked up at that table's rows. A complement that
-   nothing binds is split, c = d + (c − d), into a constant and a sparse table: the answer is the
-   *sum* over the branches (inclusion–exclusion, but only where needed).
-3. The branches are put together: over one variable as a vector, over more as (default, rows). Only
-   a sum such as p(x) + q(y) has neither form; it is listed in full, within a limit.
+1. Tables over kept variables only are returned unchanged. The others are grouped by shared
+   eliminated variables, and each group gives one table. The result is the *product* of the pieces.
+2. Within a group, variables are eliminated one at a time over sparse tables. A complement whose
+   variables are all bound by a sparse table is looked up at that table's rows. Any other complement
+   c with default d is split into a constant and a sparse table, c = d + (c − d); the result is the
+   *sum* over the branches (inclusion–exclusion, only if needed).
+3. The branches are added: over one variable as a vector, over more as (default, rows). Only a sum
+   such as p(x) + q(y) has neither form; it is listed in full, within a limit.
 
-Looking up comes before splitting because splitting subtracts: Σ_x u(x) − Σ_{x ∈ R(y)} u(x) loses
-digits when R(y) holds almost all of u. Whether such a difference is zero is therefore decided on
-integers, by the support pass of `propagation`, never on these floats.
+Looking up is preferred, because splitting subtracts: Σ_x u(x) − Σ_{x ∈ R(y)} u(x) loses digits if
+R(y) contains almost all of u. Therefore the support pass of `propagation` decides on integers
+whether such a difference is zero, never these floats.
 """
 
 from __future__ import annotations
@@ -50,10 +48,10 @@ Sizes = Sequence[int]  # domain size of each variable of the network
 def sum_product(
     tables: Iterable[MessageTable], variables: Iterable[int], keep: Iterable[int], sizes: Sizes
 ) -> list[MessageTable]:
-    """Pieces whose product is Σ over `variables` − `keep` of Π tables.
+    """Return pieces whose product is Σ over `variables` − `keep` of Π tables.
 
-    A variable that no table mentions counts with its domain size. All tables are over
-    `variables`; the pieces are over distinct subsets of `keep`, the number (scope ()) among them.
+    A variable that no table mentions contributes its domain size. All tables are over `variables`;
+    the pieces are over distinct subsets of `keep`, including a number (scope ()).
     """
     kept = frozenset(keep)
     pieces: list[MessageTable] = []
@@ -69,13 +67,13 @@ def sum_product(
 
 
 def sum_all(tables: Iterable[MessageTable], variables: Iterable[int], sizes: Sizes) -> float:
-    """Σ over all variables of Π tables."""
+    """Return Σ over all variables of Π tables."""
     (piece,) = sum_product(tables, variables, (), sizes)
     return float(piece.values[0])
 
 
 def to_dense(pieces: Iterable[MessageTable], scope: Scope, sizes: Sizes) -> np.ndarray:
-    """float64[sizes of scope], the product of the pieces written out."""
+    """Return float64[sizes of scope], the product of the pieces as a dense array."""
     shape = tuple(sizes[each] for each in scope)
     check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)
     array = np.ones(shape)
@@ -105,9 +103,9 @@ def _sum_component(tables: list[MessageTable], kept: frozenset[int], sizes: Size
 def _send_through(
     table: MessageTable, outer: Scope, vectors: Mapping[int, MessageTable], sizes: Sizes
 ) -> MessageTable:
-    """Σ over all but at most one variable of one table times vectors: most messages are that.
+    """Sum one table times vectors over all but at most one variable, the most frequent message.
 
-    `_eliminate_variables` would give the same, one variable and one grouping of rows at a time.
+    `_eliminate_variables` gives the same result more slowly, one variable at a time.
     """
     sparse = table.above_default if table.default else table
     inner = [each for each in table.scope if each not in outer]
@@ -160,7 +158,7 @@ def _eliminate_variables(branch: _Branch, sizes: Sizes, terms: list[MessageTable
 
 
 def _uncovered(branch: _Branch, variable: int) -> list[MessageTable]:
-    """The complements with `variable` that the sparse tables with `variable` do not bind."""
+    """List the complements with `variable` that the sparse tables with `variable` do not bind."""
     bound = {each for table in branch.sparse if variable in table.scope for each in table.scope}
     return [
         each
@@ -177,7 +175,7 @@ def _elimination_cost(branch: _Branch, variable: int) -> tuple[int, int, int]:
 
 
 def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
-    """Sum out a variable whose complements are all covered."""
+    """Sum out a variable whose complements are all bound by sparse tables."""
     vectors = dict(branch.vectors)
     weight = vectors.pop(variable, None)
     todo = branch.todo - {variable}
@@ -209,7 +207,7 @@ def _sum_variable_product(
     covered: list[MessageTable],
     weight: MessageTable | None,
 ) -> MessageTable:
-    """Σ over `variable` of the product; `covered` tables are bound by the others."""
+    """Return Σ over `variable` of the product; the others bind the `covered` tables."""
     first, *others = tables
     if weight is not None and not others and not covered and len(first.scope) == 2:
         return send_vector(first, weight)
@@ -223,7 +221,7 @@ def _sum_variable_product(
 
 
 def _multiply_out(branch: _Branch) -> MessageTable:
-    """The product of sparse tables over kept variables as one sparse table."""
+    """Multiply sparse tables over kept variables to one sparse table."""
     product = scalar_table(branch.factor)
     for table in branch.sparse:
         product = join_tables(product, table)
@@ -234,7 +232,7 @@ def _multiply_out(branch: _Branch) -> MessageTable:
 
 
 def _add_tables(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> MessageTable:
-    """Σ of sparse tables over parts of `scope`, as one table over `scope`."""
+    """Add sparse tables over subsets of `scope` to one table over `scope`."""
     shape = tuple(sizes[each] for each in scope)
     if len(terms) == 1 and terms[0].scope == scope:
         return terms[0]
@@ -255,7 +253,7 @@ def _add_tables(terms: list[MessageTable], scope: Scope, sizes: Sizes) -> Messag
 
 
 def _broadcast(table: MessageTable, scope: Scope) -> np.ndarray:
-    """The table as an array that broadcasts over the sizes of `scope`."""
+    """Return the table as an array that broadcasts over the sizes of `scope`."""
     array = np.full(table.num_cells, table.default)
     array[table.codes] = table.values
     size = table.size

@@ -1,11 +1,12 @@
-"""Estimated counts of a model's formulas in a world, kept up to date as the world changes.
+"""Estimated counts of a model's formulas in a world, updated as the world changes.
 
 A feature's count is constant·N + Σ_clauses (N − solutions of the clause's cube), N its number of
-groundings; with per-constant weights (+x) the same for each constant, where the solutions with
-x = c are the estimated total times the belief in c of the cluster that holds the plus variables.
+groundings. With a weight for each constant (+x) the same holds for each constant, where the
+solutions with x = c are the estimated total times the belief in c of the cluster with the plus
+variables.
 
-Every estimate is kept within what is certain: between 0 and the least number of solutions that
-the tables of a single cluster allow. A diagnostic says when that was necessary.
+Every estimate is clipped to certain bounds: 0 and the smallest number of solutions that the tables
+of a single cluster allow. A diagnostic (`bounded`) reports clipping.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ClauseDiagnostics:
     iterations: float  # updates per message
     converged: bool
     exact: bool
-    bounded: bool  # the estimate was cut to a certain bound
+    bounded: bool  # the estimate was clipped to a certain bound
     ibound: int
     clusters: tuple[tuple[str, ...], ...]  # the variables of each cluster
 
@@ -54,14 +55,14 @@ class FeatureEstimate:
 
 @dataclass(frozen=True)
 class MeasuredError:
-    """Exact counts next to the estimates, by weight id."""
+    """Exact counts and the errors of the estimates, by weight id."""
 
     exact: tuple[int, ...]
     relative_true: np.ndarray  # float64[num_weights], |estimate − exact| / exact
 
     @property
     def largest(self) -> float:
-        """The largest relative error of a count of true groundings."""
+        """The largest relative error of a count."""
         return float(self.relative_true.max(initial=0.0))
 
 
@@ -121,7 +122,7 @@ class CubeCounter:
     def with_atom(self, predicate: str, row: np.ndarray, value: bool) -> CubeCounter:
         """Return a counter of the world with one atom set, which starts from these messages.
 
-        It is this counter where the cube does not depend on the atom.
+        It is this counter if the cube does not depend on the atom.
         """
         changes = [
             (number, code, float(value == pattern.positive))
@@ -137,7 +138,7 @@ class CubeCounter:
         return other
 
     def solutions(self) -> float:
-        """The estimated number of groundings in which the cube is true."""
+        """Estimate the number of groundings in which the cube is true."""
         propagation = self._propagation
         self.bounded = False
         if propagation is None or self._is_void():
@@ -149,12 +150,12 @@ class CubeCounter:
             self.bounded = log_count > bound
             log_count = min(log_count, bound)
         count = math.exp(log_count)
-        # An exact count is an integer; only the floats on the way to it are not.
+        # An exact count is an integer up to rounding.
         count = float(round(count)) if self.is_exact else count
         return count * self.network.multiplicity
 
     def solutions_by_plus(self) -> np.ndarray:
-        """float64[sizes of the plus variables], the solutions for each of their values."""
+        """Estimate float64[sizes of the plus variables], the solutions for each of their values."""
         total = self.solutions()
         if not self._plus_scope or total == 0.0 or self._propagation is None:
             return np.full(self._plus_shape, total / max(1, math.prod(self._plus_shape)))
@@ -185,7 +186,7 @@ class CubeCounter:
         """Draw a grounding in which the cube is true, by the values of its variables.
 
         `plus` are the values of the plus variables. Variables that the cube does not mention are
-        left out. None where the messages lead to no such grounding.
+        left out. None if the draw fails.
         """
         if self._propagation is None or self._is_void():
             return None
@@ -214,7 +215,7 @@ class CubeCounter:
         )
 
     def _is_void(self) -> bool:
-        """Whether a literal or condition without variables is false."""
+        """Return whether a literal or condition without variables is false."""
         assert self._propagation is not None
         return any(not each.scope and not each.values[0] for each in self._propagation.tables)
 
@@ -222,9 +223,8 @@ class CubeCounter:
 class IjgpCounter:
     """Counts in one world after another, reusing join graphs and messages.
 
-    `count` takes a whole world; `update` then changes one atom of it at a time. A `branch` goes
-    on from the same messages and leaves the counter it came from as it is: counters of cubes are
-    replaced, never changed.
+    `count` takes a whole world; `update` then changes one atom at a time. A `branch` continues from
+    the same messages without changing its origin: counters of cubes are replaced, never modified.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class IjgpCounter:
         self._solutions: dict[tuple[int, int], np.ndarray] = {}
 
     def count(self, world: Mapping[str, np.ndarray]) -> IjgpEstimate:
-        """Estimates in a world given by its true tuples (int32[num_true, arity] per predicate)."""
+        """Estimate the counts in a world, given by its true tuples int32[num_true, arity]."""
         base = build_interpretation(self._predicates, self.domains, world)
         self._world = add_derived(base, self.normal_form.definitions)
         self._counters = [
@@ -259,12 +259,12 @@ class IjgpCounter:
         return self._estimate()
 
     def update(self, predicate: str, row: Iterable[int], value: bool) -> IjgpEstimate:
-        """Set one ground atom; only clauses that mention it pass messages again."""
+        """Set one ground atom and estimate again; only clauses that mention it send messages."""
         self.assign(predicate, row, value)
         return self._estimate()
 
     def assign(self, predicate: str, row: Iterable[int], value: bool) -> None:
-        """Set one ground atom; messages are passed when a count is asked for."""
+        """Set one ground atom; messages are sent when a count is computed."""
         if self._world is None:
             raise LapisError("no world has been counted yet", code="no-world")
         atom = np.asarray(tuple(row), np.int32)
@@ -273,20 +273,20 @@ class IjgpCounter:
             self._update_derived(self._world, set_atom(self._world, predicate, atom, value))
 
     def branch(self) -> IjgpCounter:
-        """Return a counter that goes on from the same world and the same messages."""
+        """Return a counter that continues from the same world and the same messages."""
         other = copy(self)
         other._counters = [list(counters) for counters in self._counters]
         other._solutions = dict(self._solutions)
         return other
 
     def change_since(self, other: IjgpCounter) -> tuple[np.ndarray, np.ndarray]:
-        """M(this world) − M(the other's), for a branch of the other.
+        """Compute M(this world) − M(other's world), for a branch of the other.
 
-        Returns the weights whose counts differ, int64[k], and the differences, float64[k].
+        Return the weights whose counts differ, int64[k], and the differences, float64[k].
         """
         weight, value = [np.empty(0, np.int64)], [np.empty(0)]
         for rule, pairs in enumerate(zip(self._counters, other._counters, strict=True)):
-            # N − false of each clause: what is no longer false has become true.
+            # A clause's count is N − false, so differences of false groundings change sign.
             changes = [
                 other.false_groundings(rule, clause) - self.false_groundings(rule, clause)
                 for clause, (mine, theirs) in enumerate(zip(*pairs, strict=True))
@@ -300,7 +300,7 @@ class IjgpCounter:
         return np.concatenate(weight), np.concatenate(value)
 
     def counts(self) -> np.ndarray:
-        """float64[num_weights], the estimates in the world as it is."""
+        """Return float64[num_weights], the estimates in the current world."""
         return self._estimate().count
 
     def sample_false(
@@ -310,14 +310,14 @@ class IjgpCounter:
         return self._counters[feature][clause].sample(plus, rng)
 
     def false_groundings(self, feature: int, clause: int) -> np.ndarray:
-        """float64[sizes of the plus variables], in which a clause of a feature is false."""
+        """Estimate the groundings in which a clause is false, float64[sizes of plus variables]."""
         if (feature, clause) not in self._solutions:
             found = self._counters[feature][clause].solutions_by_plus()
             self._solutions[feature, clause] = found
         return self._solutions[feature, clause]
 
     def _update_derived(self, before: Interpretation, base: Interpretation) -> None:
-        """Carry a change of the base predicates over to the derived ones."""
+        """Update the derived predicates after a change of the base predicates."""
         self._world = add_derived(base, self.normal_form.definitions)
         for definition in self.normal_form.definitions:
             name = definition.predicate.name
@@ -336,7 +336,7 @@ class IjgpCounter:
                         self._solutions.pop((rule, clause), None)
 
     def _rebuild(self, predicate: str, world: Interpretation) -> None:
-        """Start afresh the clauses with a predicate of which nearly everything changed."""
+        """Create new counters for the clauses with a predicate that changed almost completely."""
         for rule, feature in enumerate(self.normal_form.features):
             for number, clause in enumerate(feature.clauses):
                 if any(literal.predicate == predicate for literal in clause.literals):
@@ -381,9 +381,9 @@ def count_ijgp(
     *,
     measure_error: bool = False,
 ) -> IjgpEstimate:
-    """Estimated true groundings of every weight in the world with these true tuples.
+    """Estimate the true groundings of every weight in the world with these true tuples.
 
-    With `measure_error` the exact counts are computed too, and the estimate's `error` compares.
+    With `measure_error` exact counts are computed too, for the estimate's `error`.
     """
     counter = IjgpCounter(normal_form, model, domains, settings)
     estimate = counter.count(relations)
@@ -401,7 +401,7 @@ def compare_with_exact(
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
 ) -> MeasuredError:
-    """Count exactly and compare. A count of zero is off by 0 or by infinity."""
+    """Count exactly and compare; for an exact count of 0 the relative error is 0 or infinite."""
     exact, _ = count_true_groundings(normal_form, model, domains, relations)
     difference = np.abs([float(e) - float(t) for e, t in zip(estimate, exact, strict=True)])
     scale = np.array([float(each) for each in exact])
@@ -413,7 +413,7 @@ def compare_with_exact(
 def new_cube_counter(
     feature: Feature, clause: Clause, world: Interpretation, settings: IjgpSettings
 ) -> CubeCounter:
-    """A counter of the groundings in which a clause is false."""
+    """Create a counter of the groundings in which a clause is false."""
     cube = negate_clause(clause)
     return CubeCounter(cube, feature.variables, feature.plus, world, settings)
 
@@ -427,13 +427,13 @@ def num_weights(feature: Feature, domains: Mapping[str, Domain]) -> int:
 
 
 def plus_shape(feature: Feature, domains: Mapping[str, Domain]) -> tuple[int, ...]:
-    """Sizes of the plus variables' domains; () without any, so that there is one weight."""
+    """Return the sizes of the plus variables' domains; () means one weight."""
     types = dict(feature.variables)
     return tuple(len(domains[types[name]]) for name in feature.plus)
 
 
 def set_atom(world: Interpretation, predicate: str, row: np.ndarray, value: bool) -> Interpretation:
-    """The world with one ground atom of a base predicate made true or false."""
+    """Return the world with one ground atom of a base predicate set."""
     extension = world.relations[predicate]
     present = (extension.tuples == row).all(axis=1)
     if present.any() == value:
@@ -445,7 +445,7 @@ def set_atom(world: Interpretation, predicate: str, row: np.ndarray, value: bool
 
 
 def _changed_atoms(old: Extension, new: Extension) -> list[tuple[np.ndarray, bool]]:
-    """The atoms whose truth changed, with their new value."""
+    """List the atoms whose truth changed, with their new value."""
     before, after = set(map(tuple, old.tuples.tolist())), set(map(tuple, new.tuples.tolist()))
     return [
         (np.asarray(row, np.int32), (row in after) != new.complemented)

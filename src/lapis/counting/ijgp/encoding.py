@@ -1,17 +1,18 @@
-"""A clause and a world as a constraint network over the clause's logical variables.
+"""Encode a clause and a world as a constraint network over the clause's logical variables.
 
-The groundings that make a clause false are those that satisfy the cube of its negated parts, so
+The groundings in which a clause is false are those in which the cube of its negated parts is true:
 
     #true groundings = N − #solutions of the cube's network
 
-(Venugopal, Sarkhel and Gogate 2015; Sarkhel et al. 2016, "Background"). The network has a variable
-for each logical variable that the clause mentions and one 0/1 table for each literal and condition:
+(Venugopal, Sarkhel and Gogate 2015, "Just Count the Satisfied Groundings: Scalable Local-Search and
+Sampling Based Inference in MLNs"). The network has a variable for each logical variable of the
+clause and one 0/1 table for each literal and condition:
 
     clause literal ¬R(x̄)   cube literal  R(x̄)   table R       default 0, true tuples 1
     clause literal  R(x̄)   cube literal ¬R(x̄)   table 1 − R   default 1, true tuples 0
 
-Constants and repeated variables select tuples; a condition of the clause must come out false.
-Variables that the clause does not mention only multiply the number of solutions.
+Constants and repeated variables select tuples; a condition of the clause must be false. Variables
+that the clause does not mention only multiply the number of solutions.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from lapis.relational.interpretation import Extension, Interpretation
 
 @dataclass(frozen=True)
 class LiteralPattern:
-    """How a tuple of the predicate becomes an assignment of the literal's variables."""
+    """The mapping from tuples of the predicate to assignments of the literal's variables."""
 
     predicate: str
     positive: bool  # in the cube
@@ -54,13 +55,13 @@ class LiteralPattern:
     names: tuple[str, ...]  # the variables, in the order of the scope
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
-        """int64[≤ num_rows], increasing: the assignments at which the atom is one of the rows."""
+        """Return int64[≤ num_rows], increasing: the assignments whose atom is one of the rows."""
         chosen = select_rows(self.terms, rows)
         columns = [chosen.column(name) for name in self.names]
         return sort_distinct(pack_codes(columns, self.shape, len(chosen)))
 
     def table(self, extension: Extension) -> MessageTable:
-        """R or 1 − R for the predicate's extension."""
+        """Return the table R or 1 − R of the predicate's extension."""
         codes = self.codes(extension.tuples)
         inside = 1.0 if self.positive != extension.complemented else 0.0
         outside = 1.0 - inside
@@ -82,24 +83,24 @@ class ConstraintNetwork:
     multiplicity: int  # Π of the domain sizes of the variables that the cube does not mention
 
     def scopes(self) -> list[Scope]:
-        """Of the literals, then of the conditions."""
+        """Return the scopes of the literals, then of the conditions."""
         return [each.scope for each in self.literals] + [each.scope for each in self.conditions]
 
     def tables(self, world: Interpretation) -> list[MessageTable]:
-        """The literals' tables in a world, then the conditions' tables."""
+        """Return the literals' tables in a world, then the conditions' tables."""
         known = world.relations
         return [*(each.table(known[each.predicate]) for each in self.literals), *self.conditions]
 
 
 def negate_clause(clause: Clause) -> Cube:
-    """The cube of a clause; its conditions are kept as they are, to come out *false*."""
+    """Negate the literals of a clause; its conditions are unchanged and must be *false*."""
     return Cube(tuple(literal.negate() for literal in clause.literals), clause.conditions)
 
 
 def encode_cube(
     cube: Cube, variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> ConstraintNetwork:
-    """The network of a cube from `negate_clause`; `variables` are all that multiply the count."""
+    """Encode a cube from `negate_clause`; `variables` are all variables of the rule."""
     domains = world.domains
     used = {
         term.name
@@ -158,7 +159,7 @@ def constant_code(constant: Constant, domain: Domain) -> int:
 def _encode_condition(
     condition: Condition, index: Mapping[str, int], domains: Mapping[str, Domain]
 ) -> MessageTable:
-    """1 where the condition is false; `domains` are those of the variables."""
+    """Return the table that is 1 if the condition is false, given the domains of variables."""
     test = Test(condition, expected=False)
     names = tuple(sorted(test.variables, key=index.__getitem__))
     scope = tuple(index[name] for name in names)
@@ -175,7 +176,7 @@ def _encode_condition(
     fails = test_rows(test, grid, domains)
     if len(names) < 2:
         return full_table(scope, shape, fails.astype(np.float64))
-    # An order comparison has no small side; list the smaller one.
+    # Neither side of an order comparison is small; list the smaller one.
     rarer = 2 * int(np.count_nonzero(fails)) > len(fails)
     codes = np.flatnonzero(fails != rarer)
     inside = 0.0 if rarer else 1.0
@@ -183,7 +184,7 @@ def _encode_condition(
 
 
 def _has_few_matches(test: Test, domains: Mapping[str, Domain]) -> bool:
-    """Whether only the equal pairs are told apart from all others."""
+    """Return whether the test separates the equal pairs from all others."""
     if test.condition.operator == "=":
         return True
     numbers = (domains[name].numeric for name in test.variables) if test.numeric else ()

@@ -1,25 +1,25 @@
-"""Join graphs by the mini-bucket schematic, bounded by i.
+"""Build join graphs of clusters with at most i variables by the mini-bucket schematic.
 
-Variables are ordered, each table waits in the bucket of its first variable in that order, and
-the buckets are processed in turn (Mateescu, Kask, Gogate and Dechter 2010, section 3.2). A bucket
-is partitioned into *mini-buckets*; each becomes a cluster, sends a message over its remaining
-variables to a later bucket, and is chained to the bucket's other mini-buckets by the bucket's
-variable. So the clusters that contain a variable always form a tree along the arcs that carry it
-(running intersection): every variable is counted once.
+Variables are ordered, each table is placed in the bucket of its first variable in that order, and
+the buckets are processed in turn (Mateescu, Kask, Gogate and Dechter 2010, "Join-Graph Propagation
+Algorithms", section 3.2). A bucket is partitioned into *mini-buckets*. Each becomes a cluster,
+sends a message over its remaining variables to a later bucket, and is linked to the bucket's other
+mini-buckets by the bucket's variable. So the clusters of a variable form a tree along the arcs that
+carry it (running intersection), and every variable is counted once.
 
-Convention: i is the largest number of variables of a cluster, and of a separator. A literal with
-more than i variables keeps a cluster of its own size, and a separator with more than i variables
-is split into separators of i. Two exceptions cost nothing: a table whose variables all occur in
-another table shares its cluster, and a mini-bucket takes whatever does not enlarge it. Hence
-IJGP(1) is belief propagation with one variable a message and the literals as factors. When i
-exceeds the treewidth, no bucket is partitioned, the graph is a tree, and propagation is exact.
+i is the largest number of variables of a cluster and of a separator. A literal with more than i
+variables keeps a cluster of its own size, and a separator with more than i variables is split into
+separators of i. Two exceptions are free: a table whose variables all occur in another table shares
+its cluster, and a mini-bucket takes every item that does not enlarge it. Hence IJGP(1) is belief
+propagation with the literals as factors and one variable in each message. If i exceeds the
+treewidth, no bucket is partitioned, the graph is a tree, and propagation is exact.
 
-Variables with one weight for each constant (+x) come last and are not counted towards i: the
-answer needs their joint table anyway, and clusters that keep them amount to conditioning on
-each constant. Counting them would tie the estimates of all constants together through averages.
+Variables with a weight for each constant (+x) come last and do not count towards i: the result
+needs their joint table anyway, and clusters with them condition on each constant. Otherwise the
+estimates of different constants would influence each other through averages.
 
-The order is min-fill. If it needs more than i and the clause has few variables, the best order is
-searched for over subsets of variables, so that "i > treewidth" is the true treewidth.
+The order is min-fill. If its width exceeds i and the clause has few variables, an optimal order is
+searched over subsets of variables, so that "i > treewidth" refers to the true treewidth.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SEARCH_LIMIT = 10  # variables, for the search over 2^n subsets
 @dataclass(frozen=True, slots=True)
 class Cluster:
     scope: Scope
-    tables: tuple[int, ...]  # indices of the network's tables that live here
+    tables: tuple[int, ...]  # indices of the network's tables in this cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class JoinGraph:
 
     @cached_property
     def is_tree(self) -> bool:
-        """Whether no two paths join the same clusters (a forest also counts)."""
+        """Whether the graph has no cycle (it may be a forest)."""
         touching: list[set[int]] = [set() for _ in self.clusters]
         for number, arc in enumerate(self.arcs):
             touching[arc.left].add(number)
@@ -69,7 +69,7 @@ class JoinGraph:
 
 @dataclass(slots=True)
 class _Item:
-    """What waits in a bucket: tables of the network, or the message of an earlier cluster."""
+    """An entry of a bucket: tables of the network, or the message of an earlier cluster."""
 
     scope: frozenset[int]
     tables: tuple[int, ...]
@@ -85,7 +85,7 @@ class _MiniBucket:
 def build_join_graph(
     scopes: Sequence[Scope], ibound: int, num_variables: int, plus: Scope = ()
 ) -> JoinGraph:
-    """Clusters for tables over `scopes` (those over no variable are left out).
+    """Build clusters for tables over `scopes`; tables over no variable are left out.
 
     One cluster contains all of `plus`.
     """
@@ -120,10 +120,10 @@ def build_join_graph(
 
 
 def _merge_subsumed(graph: JoinGraph) -> JoinGraph:
-    """Clusters that are no more than a separator join the neighbour they share it with.
+    """Merge each cluster whose scope is a separator into the neighbour at that separator.
 
-    The arcs that carry a variable still form a tree, and fixed points stay the same: such a
-    cluster's belief is its neighbour's, summed.
+    The arcs of a variable still form a tree, and fixed points do not change: the belief of such a
+    cluster is a marginal of its neighbour's.
     """
     clusters = dict(enumerate(graph.clusters))
     arcs = list(graph.arcs)
@@ -158,7 +158,7 @@ def _merge_subsumed(graph: JoinGraph) -> JoinGraph:
 
 
 def _absorb_scopes(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
-    """One item for each maximal scope, with all tables that fit into it."""
+    """Create one item for each maximal scope, with all tables over subsets of it."""
     wanted = {frozenset(scope) for scope in (*scopes, plus) if scope}
     maximal = [scope for scope in wanted if not any(scope < other for other in wanted)]
     maximal.sort(key=sorted)
@@ -173,7 +173,7 @@ def _absorb_scopes(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
 def _partition_bucket(
     items: list[_Item], ibound: int, counted: frozenset[int]
 ) -> list[_MiniBucket]:
-    """First fit, largest scopes first."""
+    """Partition a bucket by first fit, largest scopes first."""
     minis: list[_MiniBucket] = []
     for item in sorted(items, key=lambda each: (-len(each.scope), sorted(each.scope))):
         for mini in minis:
@@ -190,7 +190,7 @@ def _partition_bucket(
 def _split_separator(
     rest: Sequence[int], ibound: int, counted: frozenset[int]
 ) -> Iterable[frozenset[int]]:
-    """The separators of a message: as it is, or in parts of i variables."""
+    """Yield the separators of a message: the whole scope, or parts of i variables."""
     inner = [variable for variable in rest if variable in counted]
     plus = [variable for variable in rest if variable not in counted]
     if not rest:
@@ -205,7 +205,7 @@ def _split_separator(
 def order_variables(
     scopes: Iterable[Scope], ibound: int, num_variables: int, plus: Scope = ()
 ) -> tuple[int, ...]:
-    """Variables in order of elimination, `plus` last."""
+    """Return the variables in order of elimination, `plus` last."""
     neighbours: dict[int, set[int]] = {
         variable: set() for variable in range(num_variables) if variable not in plus
     }
@@ -222,7 +222,7 @@ def order_variables(
 
 
 def _min_fill(neighbours: dict[int, set[int]]) -> tuple[tuple[int, ...], int]:
-    """Eliminate next the variable that connects the fewest new pairs; also the induced width."""
+    """Return the min-fill order (fewest new neighbour pairs first) and its induced width."""
     graph = {variable: set(adjacent) for variable, adjacent in neighbours.items()}
     order: list[int] = []
     width = 0
@@ -244,13 +244,13 @@ def _min_fill(neighbours: dict[int, set[int]]) -> tuple[tuple[int, ...], int]:
 
 
 def _search_order(neighbours: dict[int, set[int]]) -> tuple[tuple[int, ...], int]:
-    """An order of least induced width.
+    """Find an order of least induced width.
 
     width(S) = min over v ∈ S, eliminated last, of max(width(S − v), degree of v after S − v).
     """
 
     def degree(variable: int, gone: frozenset[int]) -> int:
-        """Variables that `variable` reaches through eliminated ones."""
+        """Count the variables that `variable` reaches through eliminated ones."""
         seen, stack = {variable}, [variable]
         while stack:
             for other in neighbours[stack.pop()] - seen:

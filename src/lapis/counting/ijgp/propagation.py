@@ -1,4 +1,4 @@
-"""Message passing on a join graph: supports first, then values, then the solution count.
+"""Message passing on a join graph: supports, then values, then the solution count.
 
 Cluster a sends cluster b, over their separator S,
 
@@ -9,30 +9,30 @@ is estimated by the Bethe–Kikuchi free energy of the join graph,
 
     log Z = Σ_clusters log Σ_C Π tables · Π messages  −  Σ_arcs log Σ_S m_ab · m_ba,
 
-in which every message occurs once with each sign, so normalisation cancels. On a tree messages
-go to a root only, each once, and log Z is what arrives there, scales included: it is exact.
+in which every message occurs once with each sign, so that normalisation cancels. On a tree each
+message towards the root is sent once, and log Z at the root, including scales, is exact.
 
-**Supports.** First the same messages are passed with 0/1 entries and integer sums: which values
-can still be part of a solution. This is constraint propagation, it only ever removes values, and
-sums of 0/1 tables below 2^53 are exact in floating point. An empty support proves that the count
-is zero. Afterwards zeros are known, so rounding in the values cannot create or destroy one.
+**Supports.** The same messages are sent first with 0/1 entries and integer sums, to find the values
+that can be part of a solution. This is constraint propagation: it only removes values, and sums of
+0/1 tables below 2^53 are exact in floating point. An empty support proves that the count is zero.
+Since the zeros are known, rounding cannot create or remove one.
 
-**Schedule.** On a tree, messages are computed in the order of their dependencies. With cycles the
-next message is the one whose inputs have changed most since it was last computed (residual
-scheduling, Elidan et al. 2006; we bound the residual by the sum of input changes as Sutton and
-McCallum 2007 do, since computing it exactly costs as much as sending the message).
+**Schedule.** On a tree, messages are sent in the order of their dependencies. With cycles the next
+message is the one whose inputs have changed most since it was last computed (residual scheduling,
+Elidan, McGraw and Koller 2006, "Residual Belief Propagation"). The residual is bounded by the sum
+of input changes (Sutton and McCallum 2007, "Improved Dynamic Schedules for Belief Propagation"),
+since computing it exactly costs as much as sending the message.
 
-**Reuse.** When a table changes in one entry, all messages stay and only those that leave its
-cluster are due; the residuals decide how far the change travels. log Z is stationary at a fixed
-point, so messages that are off by ε put it off by ε² only, and a change below the tolerance need
-not travel. A removed tuple can only shrink supports, and does not if the messages that leave its
-cluster stay positive beyond doubt. An added tuple leaves them as they are if its cluster's
-outgoing messages support its projections already: any set of values that supports itself with
-the tuple then does so without it. Otherwise supports are computed afresh, because values that
-lost support along a cycle would never regain it by themselves.
+**Reuse.** If one entry of a table changes, all messages are kept and only those that leave its
+cluster are due; the residuals decide how far the change spreads. log Z is stationary at a fixed
+point, so an error ε of messages gives an error of order ε², and changes below the tolerance are not
+sent on. A removed tuple can only shrink supports, and does not if the messages that leave its
+cluster stay positive beyond rounding. An added tuple leaves supports unchanged if its cluster's
+outgoing messages already support its projections. Otherwise supports are computed again, because
+values that lost support along a cycle would not regain it.
 
-Sending messages both ways on trees as well, tried first, made the exact count of WebKB's link
-triangle take 13 s instead of 0.02 s: the way back needs tables over pairs of pages.
+What did not work: sending messages in both directions on trees took 13 s instead of 0.02 s for the
+exact count of WebKB's link triangle, since the way back needs tables over pairs of pages.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ Message = dict[
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
 _ROUNDING = 1e-12  # bounds the error of a sum of numbers up to 1, for each of them
-_SMALLEST = 1e-18  # of a supported entry, relative to the message's largest
-_NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up convergence
+_SMALLEST = 1e-18  # smallest supported entry, relative to the message's largest
+_NEGLIGIBLE = 1e-6  # entries this far below the largest do not delay convergence
 
 
 @dataclass(frozen=True, slots=True)
 class IjgpSettings:
-    """How counts are estimated."""
+    """Settings of IJGP(i)."""
 
     ibound: int = 2  # largest number of variables of a cluster
     tolerance: float = 1e-4  # largest relative change of a message at convergence
@@ -89,7 +89,7 @@ class IjgpSettings:
 
 
 class Propagation:
-    """The messages of one network on its join graph; kept between worlds."""
+    """The messages of one network on its join graph, reused between worlds."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Propagation:
         settings: IjgpSettings,
         output: Scope = (),
     ) -> None:
-        """`output` are the variables that `belief` will be asked for."""
+        """Start with supports and all messages due; `output` are the variables of `belief`."""
         self.graph = graph
         self.sizes = sizes
         self.tables = list(tables)
@@ -117,7 +117,7 @@ class Propagation:
         self._output_cluster = next(
             (n for n, each in enumerate(graph.clusters) if set(each.scope).issuperset(output)), 0
         )
-        # All messages, or on a tree those towards the roots, each after what it is computed from.
+        # All messages, or on a tree those towards the roots, in order of dependence.
         self._roots, self._sent = self._direct_to_roots(bool(output)) if graph.is_tree else ([], [])
         if not graph.is_tree:
             self._sent = list(range(len(self._sender)))
@@ -131,10 +131,10 @@ class Propagation:
         self._support: list[Message] = [{} for _ in self._sender]
         self._message: list[Message] = [{} for _ in self._sender]
         self._due: dict[int, float] = {}  # message -> bound on its change
-        self._log_cluster: dict[int, float] = {}  # log Σ_C of the clusters known to be current
+        self._log_cluster: dict[int, float] = {}  # log Σ_C of the clusters that are up to date
         self._log_separator: dict[int, float] = {}
         self._log_bound: dict[int, float] = {}
-        self._log_scale: dict[int, float] = {}  # by which a message was divided, on a tree
+        self._log_scale: dict[int, float] = {}  # log of the divisor of each message, on a tree
         self._shrunk: set[int] = set()  # clusters that lost tuples since supports were computed
         self.num_updates = 0
         self.converged = True
@@ -143,11 +143,11 @@ class Propagation:
 
     @property
     def num_iterations(self) -> float:
-        """Message updates of the last run, as a multiple of the number of messages."""
+        """The message updates of the last run, as a multiple of the number of messages."""
         return self.num_updates / max(1, len(self._sent))
 
     def branch(self) -> Propagation:
-        """Return a propagation with the same tables and messages that changes by itself."""
+        """Return an independent copy with the same tables and messages."""
         other = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, list | dict | set):
@@ -155,7 +155,7 @@ class Propagation:
         return other
 
     def assign(self, changes: Iterable[tuple[int, int, float]]) -> None:
-        """Set entries (table, code, value); `run` then brings the messages up to date."""
+        """Set entries (table, code, value); `run` then updates the messages."""
         revived = False
         for table, code, value in changes:
             old = float(self.tables[table].lookup(np.array([code]))[0])
@@ -202,7 +202,7 @@ class Propagation:
             self.converged = max(self._due.values(), default=0.0) <= self.tolerance
 
     def residual(self) -> float:
-        """The largest relative change that computing a message again would make."""
+        """Return the largest relative change if a message were computed again."""
         changes = [0.0]
         for number in [] if self.is_empty else self._sent:
             pieces = {each.scope: each for each in self._compute(number, self._message)}
@@ -211,7 +211,7 @@ class Propagation:
         return max(changes)
 
     def log_count(self) -> float:
-        """log Z of the current messages; −inf if the supports prove that there is no solution."""
+        """Return log Z of the current messages; −inf if the supports exclude all solutions."""
         if self.is_empty:
             return -math.inf
         is_tree = self.graph.is_tree
@@ -233,7 +233,7 @@ class Propagation:
         )
 
     def log_upper_bound(self) -> float:
-        """log min over clusters of (solutions of its own tables · assignments of the rest)."""
+        """Return log min over clusters of (solutions of its tables · assignments of the rest)."""
         log_sizes = [math.log(size) if size else -math.inf for size in self.sizes]
         for number, cluster in enumerate(self.graph.clusters):
             if number not in self._log_bound:
@@ -244,17 +244,17 @@ class Propagation:
         return min(self._log_bound.values(), default=0.0)
 
     def belief(self, scope: Scope) -> list[MessageTable]:
-        """Pieces whose product is proportional to the solutions by value of `output` variables."""
+        """Return pieces whose product is proportional to the solutions by value of `scope`."""
         number = self._output_cluster
         tables = self._gather(number, self._message)
         return sum_product(tables, self.graph.clusters[number].scope, scope, self.sizes)
 
     def sample(self, rng: np.random.Generator, given: Mapping[int, int]) -> dict[int, int] | None:
-        """Draw a solution that has some values given; None where the messages lead to none.
+        """Draw a solution with some values given; None if no solution is found.
 
         Clusters are visited outward from the roots, and each variable is drawn from its cluster's
-        belief given the variables before it. On a tree every solution is equally likely and one is
-        found; with cycles, as far as the beliefs are right.
+        belief given the variables before it. On a tree solutions are uniform; with cycles the
+        distribution depends on the accuracy of the beliefs.
         """
         value = dict(given)
         for number in self._outward_clusters():
@@ -272,7 +272,7 @@ class Propagation:
         return value if all(self._allows(table, value) for table in self.tables) else None
 
     def _point(self, variable: int, value: int) -> MessageTable:
-        """1 at one value of a variable, 0 elsewhere."""
+        """Return the table that is 1 at one value of a variable, 0 elsewhere."""
         values = np.zeros(self.sizes[variable])
         values[value] = 1.0
         return full_table((variable,), (self.sizes[variable],), values)
@@ -282,7 +282,7 @@ class Propagation:
         return bool(table.lookup(pack_codes(columns, table.shape, 1))[0])
 
     def _outward_clusters(self) -> list[int]:
-        """All clusters, each after a neighbour nearer to a root, if it has one."""
+        """List all clusters, each after a neighbour that is nearer to a root."""
         order: dict[int, None] = {}
         for root in (*self._roots, self._output_cluster, *range(len(self.graph.clusters))):
             waiting = [] if root in order or root >= len(self.graph.clusters) else [root]
@@ -298,7 +298,7 @@ class Propagation:
         return merge_scopes(self.tables[each] for each in self.graph.clusters[cluster].tables)
 
     def _restart(self) -> None:
-        """Supports from scratch, values equal to supports, every message due."""
+        """Compute supports again, set values to supports, and mark every message as due."""
         self.is_empty = False
         self._shrunk.clear()
         self._support = [{} for _ in self._sender]
@@ -312,8 +312,8 @@ class Propagation:
     def _check_shrunk(self) -> None:
         """Shrink supports after tuples were removed, if any can have changed.
 
-        The messages that leave the cluster are due anyway. Where their supported entries stay
-        clear of rounding, no support is lost.
+        The messages that leave the cluster are due anyway. If their supported entries exceed
+        rounding errors, no support is lost.
         """
         for cluster in [] if self.is_empty else sorted(self._shrunk):
             scope = set(self.graph.clusters[cluster].scope)
@@ -336,10 +336,10 @@ class Propagation:
         self._shrunk.clear()
 
     def _shrink_supports(self, due: Iterable[int], touched: Iterable[int]) -> None:
-        """Pass 0/1 messages until no support changes, and restrict the values to them.
+        """Send 0/1 messages until no support changes, and restrict the values to them.
 
-        `due` are the messages to begin with, `touched` the clusters whose tables changed. Sets
-        `is_empty` once a cluster has no assignment left.
+        `due` are the first messages, `touched` the clusters whose tables changed. Set `is_empty` if
+        a cluster has no assignment left.
         """
         queue = dict.fromkeys(due)
         unchecked = set(touched)
@@ -359,7 +359,7 @@ class Propagation:
                 for follower in self._followers(number):
                     queue[follower] = None
                     self._due[follower] = math.inf
-        # What a tree's other clusters exclude, their messages tell the root.
+        # On a tree the roots receive the exclusions of all other clusters.
         for number in unchecked.intersection(self._roots) if self.graph.is_tree else unchecked:
             tables = self._gather(number, self._support)
             count = sum_all(tables, self.graph.clusters[number].scope, self.sizes)
@@ -371,7 +371,7 @@ class Propagation:
         return cells < _EXACT_SUM
 
     def _is_supported(self, cluster: int, table: int, code: int) -> bool:
-        """Whether all messages that leave the cluster allow what they share with the tuple."""
+        """Return whether the messages that leave the cluster support the tuple's projections."""
         changed = self.tables[table]
         values = dict(
             zip(changed.scope, np.unravel_index(np.array([code]), changed.shape), strict=True)
@@ -405,7 +405,7 @@ class Propagation:
             self._due[follower] = self._due.get(follower, 0.0) + change * (1.0 - damping)
 
     def _compute(self, number: int, messages: Sequence[Message]) -> list[MessageTable]:
-        """m_ab from the other messages, as pieces; not normalised."""
+        """Compute m_ab from the other messages, as pieces that are not normalised."""
         sender = self._sender[number]
         tables = self._gather(sender, messages, without=number ^ 1)
         scope = self.graph.clusters[sender].scope
@@ -414,7 +414,7 @@ class Propagation:
     def _gather(
         self, cluster: int, messages: Sequence[Message], without: int | None = None
     ) -> list[MessageTable]:
-        """A cluster's tables and the messages into it."""
+        """Collect a cluster's tables and the messages into it."""
         arrived = [number for number in self._incoming[cluster] if number != without]
         return [
             *self._own[cluster],
@@ -422,17 +422,17 @@ class Propagation:
         ]
 
     def _forget(self, number: int) -> None:
-        """Drop the sums that a changed message enters."""
+        """Drop the cached sums that depend on a changed message."""
         self._log_cluster.pop(self._receiver[number], None)
         self._log_separator.pop(number // 2, None)
 
     def _priority(self, number: int) -> tuple[float, int]:
-        """Largest residual first; among equals in order of elimination, then back."""
+        """Rank by residual; equal ones in order of elimination, then backward."""
         rank = number if number % 2 == 0 else 2 * len(self._sender) - number
         return self._due[number], -rank
 
     def _followers(self, number: int) -> list[int]:
-        """The messages that are computed from a message."""
+        """List the messages that depend on a message."""
         return [each for each in self._outgoing[self._receiver[number]] if each != number ^ 1]
 
     def _cluster_sum(self, number: int) -> float:
@@ -441,10 +441,10 @@ class Propagation:
         return max(value, _SMALLEST**2)
 
     def _direct_to_roots(self, has_output: bool) -> tuple[list[int], list[int]]:
-        """A root for each tree of the forest, and the messages that lead to it, leaves first.
+        """Choose a root for each tree, and list the messages towards the roots, leaves first.
 
-        The output's cluster is a root; elsewhere the cluster with the most neighbours, whose
-        tables then need not be summed down to separators.
+        The output's cluster is a root; in other trees it is the cluster with the most neighbours,
+        whose tables then need not be summed to separators.
         """
         clusters = self.graph.clusters
         roots: list[int] = []
@@ -468,23 +468,23 @@ class Propagation:
 
 
 def _indicate_support(table: MessageTable, is_exact: bool) -> MessageTable:
-    """1 where a sum of 0/1 tables is positive; sums too large to be exact count as positive."""
+    """Return 1 where a sum of 0/1 tables is positive, or too large to be exact."""
     if not is_exact:
         return table.with_values(np.ones(len(table.values)), 1.0 if table.default else 0.0)
     return table.with_values((table.values > 0.5).astype(np.float64), float(table.default > 0.5))
 
 
 def _is_above_rounding(table: MessageTable, support: MessageTable, noise: float) -> bool:
-    """Whether every supported entry of a message is too large to be a rounding error."""
+    """Return whether every supported entry of a message exceeds the rounding error."""
     _, (values, allowed) = align_tables([table, support])
     explicit = bool((values[allowed > 0.0] > noise).all())
     return explicit and (table.is_full or not support.default or table.default > noise)
 
 
 def _restrict_message(message: Message, support: Message) -> tuple[Message, float]:
-    """Normalised to a largest value of 1, zero outside the support and positive inside it.
+    """Normalise to a maximum of 1, zero outside the support and positive inside it.
 
-    Also the log of the number by which it was divided.
+    Also return the log of the divisor.
     """
     restricted: Message = {}
     log_scale = 0.0
@@ -509,7 +509,7 @@ def _restrict_message(message: Message, support: Message) -> tuple[Message, floa
 
 
 def _relative_change(old: Message, new: Message) -> float:
-    """The largest relative change of an entry; infinite where the messages' forms differ."""
+    """Return the largest relative change of an entry; infinite if the scopes differ."""
     if old.keys() != new.keys():
         return math.inf if new else 0.0
     largest = 0.0
@@ -522,7 +522,7 @@ def _relative_change(old: Message, new: Message) -> float:
 
 
 def _damp_message(old: Message, new: Message, damping: float) -> Message:
-    """damping · old + (1 − damping) · new."""
+    """Return damping · old + (1 − damping) · new."""
     blended: Message = {}
     for scope, table in new.items():
         codes, (before, after) = align_tables([old[scope], table])
