@@ -12,7 +12,12 @@ import stand_in_learners as learners
 
 import lapis
 from lapis.data.database import Database
-from lapis.evaluation.cross_validation import CrossValidation, Learner, cross_validate, spread
+from lapis.evaluation.cross_validation import (
+    CrossValidation,
+    Learner,
+    cross_validate,
+    summarize_folds,
+)
 from lapis.evaluation.score import score_worlds
 from lapis.runtime.progress import Progress
 
@@ -259,10 +264,10 @@ def test_folders_are_left_out_where_files_differ(names: list[str], shown: list[s
 
 
 def test_spread() -> None:
-    assert spread([]) == (None, None, 0)
-    assert spread([None, 2.0]) == (2.0, None, 1)
-    assert spread([1.0, None, 3.0]) == (2.0, pytest.approx(math.sqrt(2)), 2)
-    assert spread([1.0, -math.inf]) == (-math.inf, None, 2)
+    assert summarize_folds([]) == (None, None, 0)
+    assert summarize_folds([None, 2.0]) == (2.0, None, 1)
+    assert summarize_folds([1.0, None, 3.0]) == (2.0, pytest.approx(math.sqrt(2)), 2)
+    assert summarize_folds([1.0, -math.inf]) == (-math.inf, None, 2)
 
 
 def test_a_rule_too_large_to_ground_does_not_end_the_evaluation() -> None:

@@ -304,7 +304,7 @@ def test_what_is_said_of_predictions_without_any_is_refused(
     with pytest.raises(lapis.LapisError) as refused:
         lapis.score(lapis.parse("P(t)\n1 P(x)"), lapis.Database.parse("P(A)"), **options)
     assert str(refused.value) == (
-        f"{label} is about predictions, and nothing is predicted\n"
+        f"{label} is for predictions, and nothing is predicted\n"
         "    name the predicates to predict (-q P,Q)"
     )
 

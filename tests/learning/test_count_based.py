@@ -599,7 +599,7 @@ def test_errors() -> None:
     with pytest.raises(LapisError, match="num_steps must be at least 1"):
         count_objective(examples, parameters, num_steps=0)
     broken, shared = build(HARD, ("P(A) P(B) t = {C}",))
-    with pytest.raises(LapisError, match="the data break the hard rule"):
+    with pytest.raises(LapisError, match="the data violate the hard rule"):
         count_objective(broken, shared)
     with pytest.raises(LapisError, match="hard rules need exact counts"):
         count_objective(*build(HARD, BOTH), ijgp=IjgpSettings())

@@ -1,14 +1,10 @@
-"""Folds of a cross-validation, learned and scored one by one or in processes side by side.
+"""Cross-validation: for each fold, learn on the other databases and predict in its own.
 
-Ctrl-C ends the worker processes and keeps the finished folds. Without processes a learner that was
-stopped says so itself, and its half-learned fold is dropped.
+Reported are the scores of each fold, their mean and standard deviation, and the measures of all
+held-out atoms pooled. Pooling gives every atom the same weight, the mean every fold.
 
-Cross-validation: learn on some databases, predict in the others, for each fold.
-
-Every fold learns on what the others hold and is scored on its own databases. Reported are each
-fold, the mean and standard deviation over folds, and the measures of all held-out atoms pooled.
-Pooling weighs every atom the same, the mean every fold; where folds differ in size the two
-differ.
+Folds run one by one or in parallel processes. Ctrl-C ends the processes and keeps the finished
+folds; a fold that was stopped is dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
-from lapis.runtime.progress import Progress, Report, Stop, StopCallback
+from lapis.runtime.progress import Progress, Report, Stop, StopCallback, report_progress
 
 if TYPE_CHECKING:
     import threading
@@ -45,30 +41,30 @@ if TYPE_CHECKING:
 
 
 class LearnerOutput(NamedTuple):
-    """What a learner gives back."""
+    """The result of a learner."""
 
     model: Model
-    account: Mapping[str, Any]  # how it went, for the report
-    interrupted: bool = False  # stopped by the user: not what it would have been
+    account: Mapping[str, Any]  # objective, optimiser, convergence: for the report
+    interrupted: bool = False  # stopped by the user
 
 
 @dataclass(frozen=True)
 class FoldTask:
-    """One fold: what to learn, from what, and what to test on."""
+    """One fold: model, data, query and options."""
 
     number: int  # from 1
     model: Model
     train: tuple[Database, ...]
     test: tuple[Database, ...]
     query: tuple[str, ...]  # predicted in the test
-    learned_query: tuple[str, ...]  # predicted while learning; none: learning is generative
+    learned_query: tuple[str, ...]  # predicted in learning; empty for generative learning
     unobserved: tuple[str, ...] = ()
     only_listed: bool = False
     learn_options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     inference: InferenceOptions = field(default_factory=InferenceOptions)
     scoring: Mapping[str, Any] = field(default_factory=dict)  # further keywords of `score_worlds`
-    stop: Stop | None = None  # within this process
+    stop: Stop | None = None  # of this process
 
 
 Learner = Callable[[FoldTask], LearnerOutput]
@@ -97,7 +93,7 @@ class FoldResult:
 
 
 def learn_fold(task: FoldTask) -> LearnerOutput:
-    """The learner of the library."""
+    """Learn the weights of a fold by `learn_weights`."""
     from lapis.learning.learn import learn_weights
 
     options = LearnOptions(
@@ -107,14 +103,14 @@ def learn_fold(task: FoldTask) -> LearnerOutput:
         only_listed=task.only_listed,
     )
     fit = learn_weights(task.model, task.train, task.learned_query, options, stop=task.stop)
-    said = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
+    names = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
     warnings = [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)]
-    account = {**{name: getattr(fit, name) for name in said}, "warnings": warnings}
+    account = {**{name: getattr(fit, name) for name in names}, "warnings": warnings}
     return LearnerOutput(fit.model, account, fit.interrupted)
 
 
 def run_fold(task: FoldTask, learn: Learner) -> FoldResult | None:
-    """Learn on the rest, score the held-out databases; None if the user stopped it."""
+    """Learn on the training databases and score the test databases; None if stopped."""
     began = time.perf_counter()
     learned = learn(task)
     learned_at = time.perf_counter()
@@ -144,7 +140,7 @@ def run_fold(task: FoldTask, learn: Learner) -> FoldResult | None:
 def run_one_by_one(
     tasks: Sequence[FoldTask], learn: Learner, stop: Stop
 ) -> Generator[FoldResult, None, None]:
-    """Folds as they finish; raises KeyboardInterrupt where the user stopped one."""
+    """Yield folds as they finish; raises KeyboardInterrupt if one was stopped."""
     for task in tasks:
         try:
             fold = None if stop() else run_fold(replace(task, stop=stop), learn)
@@ -158,7 +154,7 @@ def run_one_by_one(
 def run_side_by_side(
     tasks: Sequence[FoldTask], learn: Learner, num_jobs: int, stop: Stop
 ) -> Generator[FoldResult, None, None]:
-    """Folds as they finish, `num_jobs` at a time; the first error ends all."""
+    """Yield folds as they finish, `num_jobs` at a time; the first error ends all."""
     with worker_pool(min(num_jobs, len(tasks))) as pool:
         running = {pool.submit(run_fold, task, learn): task for task in tasks}
         for finished in as_completed(running, stop):
@@ -168,7 +164,12 @@ def run_side_by_side(
             except LapisError as error:
                 raise name_fold(error, task) from None
             except BrokenProcessPool:
-                raise name_fold(process_ended(), task) from None
+                ended = LapisError(
+                    "a process ended before its fold was done",
+                    code="process-ended",
+                    hint="out of memory? use one job, or data in fewer folds",
+                )
+                raise name_fold(ended, task) from None
             except Exception as error:
                 error.add_note(f"in fold {task.number}")
                 raise
@@ -177,15 +178,8 @@ def run_side_by_side(
             yield fold
 
 
-def process_ended() -> LapisError:
-    return LapisError(
-        "a process ended before its fold was done",
-        code="process-ended",
-        hint="out of memory? use one job, or data in fewer folds",
-    )
-
-
 def name_fold(error: LapisError, task: FoldTask) -> LapisError:
+    """Add the number and the databases of a fold to an error."""
     tested = ", ".join(world.name for world in task.test)
     error.notes = (*error.notes, Note(f"in fold {task.number}, tested on {tested}"))
     return error
@@ -204,7 +198,7 @@ MEASURES = (
 PREDICATE_MEASURES = (
     "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
 )  # fmt: skip
-# One for all folds, or of data that is read once.
+# Options of `learn` that are not given for each fold.
 NOT_OF_FOLDS = (
     "checkpoint", "query", "unobserved", "only_listed", "random_state", "engine", "tables",
     "strict",
@@ -212,14 +206,14 @@ NOT_OF_FOLDS = (
 
 
 class FoldSpread(NamedTuple):
-    """Of a measure over the folds that have it."""
+    """Mean and standard deviation of a measure over the folds that have it."""
 
     mean: float | None
     sd: float | None  # of a sample (n − 1); None for fewer than two folds
     num_folds: int
 
 
-def spread(values: Sequence[float | None]) -> FoldSpread:
+def summarize_folds(values: Sequence[float | None]) -> FoldSpread:
     known = np.array([value for value in values if value is not None])
     if not len(known):
         return FoldSpread(None, None, 0)
@@ -230,24 +224,25 @@ def spread(values: Sequence[float | None]) -> FoldSpread:
 
 @dataclass(frozen=True, repr=False)
 class CrossValidation(Result):
-    """The folds that were finished, in order."""
+    """The finished folds, in order."""
 
     query: tuple[str, ...]
     folds: tuple[FoldResult, ...]
-    num_folds: int  # that were planned
+    num_folds: int  # finished or not
     interrupted: bool
 
     @property
     def exact(self) -> bool:
-        """Whether all predictions are."""
+        """Whether all predictions are exact."""
         return all(fold.score.exact for fold in self.folds)
 
     def spread(self, measure: str) -> FoldSpread:
-        """Mean and standard deviation of a measure over folds."""
-        return spread([getattr(fold.score, measure) for fold in self.folds])
+        """Compute mean and standard deviation of a measure over folds."""
+        return summarize_folds([getattr(fold.score, measure) for fold in self.folds])
 
     def predicate_spread(self, predicate: str, measure: str) -> FoldSpread:
-        return spread([getattr(fold.score.of(predicate), measure) for fold in self.folds])
+        parts = [fold.score.of(predicate) for fold in self.folds]
+        return summarize_folds([getattr(part, measure) for part in parts])
 
     @property
     def predictions(self) -> Predictions:
@@ -261,14 +256,14 @@ class CrossValidation(Result):
         return measure(self.predictions)
 
     def tested_on(self, fold: FoldResult) -> str:
-        """The databases a fold was tested on, without folders where that is clear."""
+        """Name the test databases of a fold, without folders if that is unambiguous."""
         names = {name for other in self.folds for name in other.test}
         short = {name: PurePath(name).name or name for name in names}
         clear = len(set(short.values())) == len(names)
         return ", ".join(short[name] if clear else name for name in fold.test)
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis evaluate --json`."""
+        """Return the JSON of `lapis evaluate --json`."""
         overall = {name: self.spread(name) for name in MEASURES}
         return {
             "query": list(self.query),
@@ -294,7 +289,7 @@ class CrossValidation(Result):
         }
 
     def columns(self) -> Columns:
-        """A row for each fold and predicate, and one for all predicates of a fold together."""
+        """Return a row for each fold and predicate, and one for all predicates of a fold."""
         rows = []
         for fold in self.folds:
             tested = self.tested_on(fold)
@@ -309,7 +304,7 @@ class CrossValidation(Result):
         return {name: [row.get(name) for row in rows] for name in names}
 
     def views(self) -> list[View]:
-        """A row for each fold, mean and spread, all atoms pooled; each predicate below."""
+        """Return a row for each fold, mean, deviation and pooled atoms; below, each predicate."""
         measures = tuple(MEASURE_HEADINGS.values())
         rows = [
             (
@@ -353,7 +348,7 @@ class CrossValidation(Result):
         )
 
     def caption(self) -> str:
-        """How the weights were learned and the predictions made."""
+        """Return how the weights were learned and the predictions made."""
         ways = dict.fromkeys(
             f"{fold.account['objective']}, {fold.account['optimizer']}, "
             f"prior {fold.account['prior']}"
@@ -384,7 +379,7 @@ class CrossValidation(Result):
         return found
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Precision–recall curves of the folds and pooled, and the calibration of all atoms."""
+        """Draw precision–recall curves of the folds and pooled, and the pooled calibration."""
         from lapis.evaluation.plots import plot_quality
 
         series = {
@@ -539,8 +534,7 @@ def cross_validate(
     num_jobs = min(len(tasks), jobs or num_cores())
     finished: list[FoldResult] = []
     began, halt = time.monotonic(), Stop(stop)
-    if progress is not None:
-        progress(Progress("folds", 0, len(tasks)))
+    report_progress(progress, Progress("folds", 0, len(tasks)))
     running = (
         run_one_by_one(tasks, learn, halt)
         if num_jobs == 1
@@ -549,10 +543,9 @@ def cross_validate(
     try:
         for fold in running:
             finished.append(fold)
-            if progress is not None:
-                text = f"tested on {', '.join(fold.test)}"
-                seconds = time.monotonic() - began
-                progress(Progress("folds", len(finished), len(tasks), seconds, text=text))
+            text, seconds = f"tested on {', '.join(fold.test)}", time.monotonic() - began
+            event = Progress("folds", len(finished), len(tasks), seconds, text=text)
+            report_progress(progress, event)
     except KeyboardInterrupt:
         halt.request()
     finally:
@@ -564,7 +557,7 @@ def cross_validate(
 
 
 def check_names(options: Mapping[str, Any]) -> None:
-    """Refuse learning options that are not those of `lapis.learn`, or not for folds."""
+    """Refuse learning options that `lapis.learn` does not have, or that folds do not take."""
     known = [
         option.name
         for option in options_of(LearnOptions)
@@ -577,7 +570,7 @@ def check_names(options: Mapping[str, Any]) -> None:
 def check_query(query: Sequence[str]) -> None:
     if not query:
         raise LapisError(
-            "cross-validation predicts something in the held-out data",
+            "cross-validation needs a query to predict in the held-out data",
             code="no-query",
             hint="name the predicates to predict (-q P,Q)",
         )

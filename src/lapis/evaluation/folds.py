@@ -1,19 +1,15 @@
-"""Which databases are learned from and which are tested on, in each round.
+"""Folds of a cross-validation: the training and test databases of each round.
 
-Several databases are independent worlds, so whole databases are held out. One database is a
-world in which everything may depend on everything; it can be cut only where nothing holds it
-together (`folds.py`).
+Several databases are independent worlds, so whole databases are held out. One database can be split
+only into parts that no fact connects.
 
-One database cut into worlds that nothing connects.
+Two constants are connected if a fact mentions both. Shared constants do not connect: those the
+model names, and those of types that have a weight for each constant (`+word`). Each connected
+component of the other constants belongs to one part, so no fact is lost and none is in two parts.
+Facts about shared constants only belong to every part.
 
-Two constants belong together if a fact mentions both. Constants that all worlds share do not
-connect: those the model names, and those of types that have a weight for each constant (`+word`),
-for a word means the same wherever it stands. What remains falls into connected components; each
-goes whole into one part, so no fact is lost and none is in two parts. Facts about shared
-constants only go into every part.
-
-Atoms between parts are gone. In the whole database they were false by the closed world; to
-count them in training or in test would let one see the other.
+Atoms between parts are dropped. In the whole database they are false by the closed world; counting
+them in training or test would leak information between parts.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from lapis.language.model import Model
 
 @dataclass(frozen=True)
 class Folds:
-    """Databases, and the positions of those that each round holds out."""
+    """Databases, and the positions of the test databases of each round."""
 
     databases: tuple[Database, ...]
     test: tuple[tuple[int, ...], ...]
@@ -53,10 +49,9 @@ def make_folds(
     leave_one_out: bool = False,
     random_state: int = 0,
 ) -> Folds:
-    """Hold out each database once, or one of `folds` groups of them drawn at random.
+    """Hold out each database once, or each of `folds` random groups; by default leave one out.
 
-    Neither given: leave one out. One database is split into `folds` parts if nothing connects
-    them.
+    One database is split into `folds` parts if nothing connects them.
 
     >>> data = [Database.parse(f"P({name})", name) for name in "ABCDE"]
     >>> from lapis.language import parse_model
@@ -97,7 +92,7 @@ SHARED = -1
 def split_database(
     model: Model, database: Database, query: Sequence[str], num_parts: int, random_state: int = 0
 ) -> list[Database]:
-    """The database in `num_parts` worlds of similar numbers of facts.
+    """Split a database into `num_parts` worlds of similar numbers of facts.
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("Friends(person, person)\\nSmokes(person)")
@@ -111,7 +106,7 @@ def split_database(
     shared = shared_constants(model, bound)
     refuse_shared_query(model, shared, query)
     component = connect_constants(bound, shared)
-    owner = {name: owners(relation, component) for name, relation in bound.relations.items()}
+    owner = {name: find_owners(relation, component) for name, relation in bound.relations.items()}
     num_facts = count_facts(owner, component)
     num_connected = int(np.count_nonzero(num_facts))
     if num_connected < num_parts:
@@ -125,12 +120,12 @@ def split_database(
             code="cross-validation",
             hint="give several databases, one for each independent world",
         )
-    part_of = deal(num_facts, num_parts, random_state)
-    return [cut(bound, component, owner, part_of, part) for part in range(num_parts)]
+    part_of = assign_parts(num_facts, num_parts, random_state)
+    return [take_part(bound, component, owner, part_of, part) for part in range(num_parts)]
 
 
 def shared_constants(model: Model, bound: Database) -> dict[str, np.ndarray]:
-    """bool[domain size] for each type: constants that do not connect those they occur with."""
+    """bool[domain size] for each type, the shared constants, which do not connect others."""
     with_weights = {dict(rule.variables)[name] for rule in model.rules for name in rule.plus}
     shared: dict[str, np.ndarray] = {}
     for name, domain in bound.domains.items():
@@ -140,7 +135,7 @@ def shared_constants(model: Model, bound: Database) -> dict[str, np.ndarray]:
 
 
 def connect_constants(bound: Database, shared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """int64[domain size] for each type: the component of each constant, or SHARED."""
+    """int64[domain size] for each type, the component of each constant, or SHARED."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -167,7 +162,7 @@ def connect_constants(bound: Database, shared: dict[str, np.ndarray]) -> dict[st
 
 
 def join_neighbours(places: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """int64[_, 2]: each argument of a fact with the last one before it that is not shared."""
+    """int64[_, 2], pairs of consecutive arguments of a fact that are not shared."""
     found = []
     last = None
     for place in places:
@@ -180,8 +175,8 @@ def join_neighbours(places: Sequence[np.ndarray]) -> list[np.ndarray]:
     return found
 
 
-def owners(relation: Relation, component: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """int64[num_rows] for true, false and unknown facts: their component, or SHARED."""
+def find_owners(relation: Relation, component: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """int64[num_rows] for true, false and unknown facts, their component, or SHARED."""
     found = []
     for _, rows in relation.stated():
         own = np.full(len(rows), SHARED)
@@ -192,11 +187,11 @@ def owners(relation: Relation, component: dict[str, np.ndarray]) -> list[np.ndar
 
 
 def refuse_shared_query(model: Model, shared: dict[str, np.ndarray], query: Sequence[str]) -> None:
-    """A query atom that belongs to no part would be learned from and tested on."""
+    """Refuse query atoms of shared constants, which would be in training and test."""
     for name in query:
         if all(shared[type_name].any() for type_name in model.predicates[name].types):
             raise LapisError(
-                f"the data cannot be split: atoms of {name!r} are about constants that all parts "
+                f"the data cannot be split: atoms of {name!r} have constants that all parts "
                 "share, so they would be both learned from and tested on",
                 code="cross-validation",
                 hint="give several databases, one for each independent world",
@@ -204,33 +199,33 @@ def refuse_shared_query(model: Model, shared: dict[str, np.ndarray], query: Sequ
 
 
 def count_facts(owner: dict[str, list[np.ndarray]], component: dict[str, np.ndarray]) -> np.ndarray:
-    """int64[num_components], facts of each."""
+    """int64[num_components], the number of facts of each."""
     size = max((int(labels.max(initial=-1)) for labels in component.values()), default=-1) + 1
     every = np.concatenate([np.empty(0, np.int64), *(o for group in owner.values() for o in group)])
     return np.bincount(every[every != SHARED], minlength=size)
 
 
-def deal(num_facts: np.ndarray, num_parts: int, random_state: int) -> np.ndarray:
-    """int64[num_components]: the part of each, the largest first to the emptiest part."""
+def assign_parts(num_facts: np.ndarray, num_parts: int, random_state: int) -> np.ndarray:
+    """int64[num_components], the part of each: the largest first, to the part of fewest facts."""
     shuffled = np.random.default_rng(random_state).permutation(len(num_facts))
     order = shuffled[np.argsort(-num_facts[shuffled], kind="stable")]
     part = np.empty(len(num_facts), np.int64)
     load = np.zeros(num_parts)
     for component in order:
         part[component] = np.argmin(load)
-        # A constant without facts weighs a little, so that these are spread too.
+        # Constants without facts count a little, so that they are distributed too.
         load[part[component]] += max(float(num_facts[component]), 1e-6)
     return part
 
 
-def cut(
+def take_part(
     bound: Database,
     component: dict[str, np.ndarray],
     owner: dict[str, list[np.ndarray]],
     part_of: np.ndarray,
     part: int,
 ) -> Database:
-    """The constants and facts of one part, and all that is shared."""
+    """Return the constants and facts of one part, and all shared ones."""
     domains: dict[str, Domain] = {}
     new_code: dict[str, np.ndarray] = {}
     for name, domain in bound.domains.items():
@@ -250,5 +245,5 @@ def cut(
 
 
 def belongs(own: np.ndarray, part_of: np.ndarray, part: int) -> np.ndarray:
-    """bool[...]: in the part, or shared."""
+    """bool[...], whether owners are the part or shared."""
     return (own == SHARED) | (np.append(part_of, -1)[own] == part)

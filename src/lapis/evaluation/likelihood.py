@@ -1,18 +1,16 @@
-"""How likely a model finds data: exactly, or one atom at a time.
+"""Likelihoods of data under a model.
 
-    log-likelihood           log P(facts) = log Z(facts known) − log Z(nothing known), exact also
-                             where some facts are unknown (they are summed out)
+    log-likelihood           log P(facts) = log Z(facts known) − log Z(nothing known); unknown facts
+                             are summed out
     pseudo-log-likelihood    Σ_g log P(g | all other atoms), a block counting as one variable
     weighted                 Σ_r (1/g_r) Σ_{g of r} log P(g | all other atoms) over predicates r
                              with g_r ground atoms (or blocks), so that large predicates do not
-                             drown small ones (Kok & Domingos 2005)
+                             dominate small ones (Kok & Domingos 2005)
 
-The second log Z is had by lifting, without grounding, or from the ground network. Where it is
-beyond both, annealed importance sampling estimates it, if that is asked for, and the log-likelihood
-has a standard error.
+The second log Z is computed by lifting or from the ground network. If both fail, method `ais`
+estimates it by annealed importance sampling, and the log-likelihood has a standard error.
 
-The pseudo-log-likelihood needs all ground atoms but never lists them: it is summed over difference
-classes.
+The pseudo-log-likelihood is summed over difference classes, so ground atoms are not listed.
 """
 
 from __future__ import annotations
@@ -29,35 +27,34 @@ from lapis.inference.plan import MAX_ELEMENTS
 from lapis.learning.examples import Example
 from lapis.problem.problem import Problem
 
-# Beyond these a network with every atom unknown takes long to build, and is rarely solved.
-MAX_OPEN_ATOMS = 2_000_000
-MAX_SMALL_ATOMS = 2_000
+MAX_OPEN_ATOMS = 2_000_000  # larger networks without evidence are not built
+MAX_SMALL_ATOMS = 2_000  # networks up to which grounding is tried before lifting
 NOT_LIFTABLE = "not-liftable"
-MAX_OPEN_MEMORY = 1 << 28  # bytes; used unless the caller gives a limit
+MAX_OPEN_MEMORY = 1 << 28  # bytes, unless the caller gives a limit
 
 
 class PredicateLikelihood(NamedTuple):
-    """Of one predicate in one world, or in several."""
+    """The pseudo-log-likelihood of one predicate in one world, or in several."""
 
     value: float
     num_variables: int  # ground atoms; blocks for a predicate that has them
 
 
 class LogLikelihood(NamedTuple):
-    """Of the facts of one example, or of several."""
+    """The log-likelihood of the facts of one example, or of several."""
 
     value: float
-    stderr: float | None = None  # None where it is exact
+    stderr: float | None = None  # None if exact
     methods: tuple[str, ...] = ("exact",)
 
 
 def log_likelihood(
     example: Example, options: InferenceOptions | None = None, method: str = "auto"
 ) -> LogLikelihood:
-    """log P(the facts of an example in which everything is asked).
+    """Compute log P(facts) of an example in which everything is asked.
 
-    Small networks are grounded first, large ones lifted first. Raises TooLarge where neither gives
-    it; with method `ais` it is estimated then.
+    Small networks are grounded first, large ones lifted first. If both fail it is estimated with
+    method `ais`, else TooLarge is raised.
     """
     options = options or InferenceOptions()
     if options.max_memory is None:
@@ -83,7 +80,7 @@ def ground_likelihood(example: Example, options: InferenceOptions) -> LogLikelih
 
 
 def lifted_likelihood(example: Example, options: InferenceOptions) -> LogLikelihood:
-    """Without grounding; only where nothing is hidden."""
+    """Compute the log-likelihood without grounding; hidden atoms are refused."""
     if example.has_hidden:
         raise TooLarge("a likelihood with hidden atoms cannot be lifted", code=NOT_LIFTABLE)
     from lapis.learning.objectives.lifted import count_data
@@ -109,13 +106,13 @@ def refuse_large(example: Example) -> None:
     num_atoms = num_ground_atoms(example.free)
     if num_atoms > MAX_OPEN_ATOMS:
         raise TooLarge(
-            f"the likelihood of {num_atoms:,} ground atoms together is beyond exact inference",
+            f"the likelihood of {num_atoms:,} ground atoms is too large for exact inference",
             code="too-large",
         )
 
 
 def add_log_likelihoods(worlds: list[LogLikelihood]) -> LogLikelihood:
-    """That of independent worlds together."""
+    """Add the log-likelihoods of independent worlds."""
     errors = [world.stderr for world in worlds if world.stderr is not None]
     return LogLikelihood(
         sum(world.value for world in worlds),
@@ -132,9 +129,9 @@ def num_ground_atoms(problem: Problem) -> int:
 
 
 def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
-    """The pseudo-log-likelihood of each predicate of complete data.
+    """Compute the pseudo-log-likelihood of each predicate of complete data.
 
-    Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
+    Raises LapisError if facts are unknown or violate a hard rule, TooLarge if there are too many
     classes of atoms.
     """
     from lapis.counting.differences.atom_classes import (
@@ -153,7 +150,7 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
         )
         broken = isinstance(classes, BlockClasses) and classes.broken_blocks > 0
         if classes.violated_rules or broken:
-            ground(problem)  # says which rule or block the data contradict, and where
+            ground(problem)  # raises, with the rule or block that the data violate
         value = pseudo_log_likelihood(classes, problem.weight_table.value).value
         found[name] = PredicateLikelihood(value, int(classes.multiplicity.sum()))
     return found
@@ -170,7 +167,7 @@ def refuse_open(problem: Problem) -> None:
 def add_pseudo_log_likelihoods(
     worlds: list[dict[str, PredicateLikelihood]],
 ) -> dict[str, PredicateLikelihood]:
-    """The same of several worlds together."""
+    """Add the pseudo-log-likelihoods of several worlds by predicate."""
     names = dict.fromkeys(name for world in worlds for name in world)
     return {
         name: PredicateLikelihood(
@@ -182,5 +179,5 @@ def add_pseudo_log_likelihoods(
 
 
 def weighted_sum(parts: Mapping[str, PredicateLikelihood]) -> float:
-    """Σ_r value_r / num_variables_r; a predicate without ground atoms adds nothing."""
+    """Compute Σ_r value_r / num_variables_r over predicates with ground atoms."""
     return sum(part.value / part.num_variables for part in parts.values() if part.num_variables)

@@ -1,22 +1,19 @@
-"""How good predicted probabilities are.
+"""Measures and curves of predicted probabilities.
 
     CLL    = mean over atoms of log P(atom = its true value)
     AP     = Σ_k (R_k − R_{k−1})·P_k, average precision: the area under the precision–recall steps
     AUC-PR by the trapezoid rule joins the same points with straight lines, from (0, P_1)
     Brier  = mean over atoms of (P(atom) − 1[atom])²
 
-over the distinct predicted probabilities in descending order, so that ties are one point. The
-trapezoid is what most papers on Markov logic report; it is too kind where points lie far apart,
-since precision is not linear in recall between them (Davis & Goadrich 2006). Average precision
-has no such fault and is called `auc_pr`. Recall is divided by last: the steps are whole numbers
-before, and a perfect ranking has an area of exactly 1.
+over the distinct predicted probabilities in descending order. Atoms with the same probability are
+one point; probabilities that agree to `TIE` are equal, since symmetric atoms are rounded
+differently. Most papers on Markov logic report the trapezoid. It is too large if points are far
+apart, since precision is not linear in recall between them (Davis & Goadrich 2006), so `auc_pr` is
+average precision. Recall is divided by last: before that the steps are whole numbers, and a perfect
+ranking has an area of exactly 1.
 
-Curves of predicted probabilities against the truth.
-
-Atoms with the same probability are one point of a precision–recall curve: no order among
-them is known, so none is made up. Exact inference rounds atoms that are alike differently, so
-probabilities that agree to `TIE` are the same. A calibration curve groups the atoms by
-probability and compares the mean prediction of a group with the fraction of it that is true.
+A calibration curve groups the atoms by probability and compares the mean prediction of a group with
+the fraction of it that is true.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import numpy as np
 
 
 def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float:
-    """Mean log-probability of the truth; −inf if something true was said to be impossible.
+    """Compute the mean log-probability of the truth; −inf if a true value has probability 0.
 
     log P(atom) = −log(1 + exp(−x)) by its log-odds x: no probability near 1 is subtracted from 1.
 
@@ -38,7 +35,7 @@ def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float
 
 
 def brier_score(probability: np.ndarray, truth: np.ndarray) -> float:
-    """Mean squared distance of the probabilities from 1 (true) and 0 (false).
+    """Compute the mean squared distance of the probabilities from 1 (true) and 0 (false).
 
     >>> brier_score(np.array([0.5, 0.0]), np.array([True, False]))
     0.125
@@ -47,40 +44,37 @@ def brier_score(probability: np.ndarray, truth: np.ndarray) -> float:
 
 
 def average_precision(probability: np.ndarray, truth: np.ndarray) -> float | None:
-    """Area under the precision–recall steps; None if nothing is true.
+    """Compute the area under the precision–recall steps; None if no atom is true.
 
     >>> average_precision(np.array([0.9, 0.8, 0.1]), np.array([True, False, True]))
     0.8333333333333333
     """
     if not truth.any():
         return None
-    _, hits, called = rank(probability, truth)
+    _, hits, called = rank_atoms(probability, truth)
     return float(np.diff(hits, prepend=0) @ (hits / called)) / int(hits[-1])
 
 
 def trapezoid_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
-    """Area under the straight lines between the points of the precision–recall curve.
+    """Compute the area under straight lines between the points of the precision–recall curve.
 
     >>> round(trapezoid_auc(np.array([0.9, 0.8, 0.1]), np.array([True, False, True])), 4)
     0.7917
     """
     if not truth.any():
         return None
-    _, hits, called = rank(probability, truth)
+    _, hits, called = rank_atoms(probability, truth)
     precision = hits / called
-    area = trapezoid(np.append(0, hits), np.append(precision[0], precision))
+    height = np.append(precision[0], precision)
+    area = float(np.sum(np.diff(hits, prepend=0) * (height[1:] + height[:-1]) / 2))
     return area / int(hits[-1])
 
 
-def trapezoid(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
-
-
-TIE = 1e-12  # relative
+TIE = 1e-12  # relative difference of equal probabilities
 
 
 class Ranking(NamedTuple):
-    """What is found when all atoms down to each distinct probability are called true."""
+    """True and predicted atoms for each threshold."""
 
     threshold: np.ndarray  # float64[num_points], distinct probabilities from the highest
     hits: np.ndarray  # int64[num_points], true atoms at or above it
@@ -94,7 +88,7 @@ class PrecisionRecall(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Equally wide groups of probabilities. Empty groups have no atoms and NaN means."""
+    """Groups of probabilities of equal width; empty groups have NaN means."""
 
     edge: np.ndarray  # float64[num_bins + 1]
     num_atoms: np.ndarray  # int64[num_bins]
@@ -103,13 +97,13 @@ class Calibration(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Σ num_atoms·|predicted − observed| / Σ num_atoms, the expected calibration error."""
+        """The expected calibration error, Σ num_atoms·|predicted − observed| / Σ num_atoms."""
         filled = self.num_atoms > 0
         gap = np.abs(self.predicted[filled] - self.observed[filled])
         return float(self.num_atoms[filled] @ gap / max(1, int(self.num_atoms.sum())))
 
 
-def rank(probability: np.ndarray, truth: np.ndarray) -> Ranking:
+def rank_atoms(probability: np.ndarray, truth: np.ndarray) -> Ranking:
     order = np.argsort(-probability, kind="stable")
     ranked = probability[order]
     drops = ranked[:-1] - ranked[1:] > TIE * ranked[:-1]
@@ -118,13 +112,13 @@ def rank(probability: np.ndarray, truth: np.ndarray) -> Ranking:
 
 
 def precision_recall(probability: np.ndarray, truth: np.ndarray) -> PrecisionRecall:
-    """Recall and precision at each distinct threshold.
+    """Compute recall and precision at each distinct threshold.
 
     >>> found = precision_recall(np.array([0.9, 0.8, 0.1]), np.array([True, False, True]))
     >>> found.recall.tolist(), found.precision.round(2).tolist()
     ([0.5, 0.5, 1.0], [1.0, 0.5, 0.67])
     """
-    ranking = rank(probability, truth)
+    ranking = rank_atoms(probability, truth)
     return PrecisionRecall(
         ranking.threshold,
         ranking.hits / max(1, int(truth.sum())),
@@ -135,7 +129,7 @@ def precision_recall(probability: np.ndarray, truth: np.ndarray) -> PrecisionRec
 def calibration_curve(
     probability: np.ndarray, truth: np.ndarray, num_bins: int = 10
 ) -> Calibration:
-    """Mean prediction and fraction true in `num_bins` equal parts of [0, 1]; 1 is in the last.
+    """Compute mean prediction and fraction true in `num_bins` equal parts of [0, 1].
 
     >>> found = calibration_curve(np.array([0.1, 0.2, 0.9]), np.array([False, True, True]), 2)
     >>> found.num_atoms.tolist(), found.predicted.round(2).tolist(), found.observed.tolist()

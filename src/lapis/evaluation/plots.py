@@ -1,4 +1,4 @@
-"""Pictures of predictions: precision against recall, and calibration (needs matplotlib)."""
+"""Plots of predictions: precision against recall, and calibration (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ Series = Predictions | Mapping[str, Predictions]
 
 MAIN_COLOUR, FAINT = "#2f5d8a", "#9aa5b1"
 COLOURS = ("#2f5d8a", "#c8553d", "#4f8a5b", "#8a6bb1", "#b8862b", "#3d8a8a", "#a04a7a", "#6b6b6b")
-MAX_NAMED = 8  # curves with a colour and a name of their own
+MAX_NAMED = 8  # curves with their own colour and name
 
 
 def plot_precision_recall(series: Series, to: Axes | str | Path | None = None) -> Axes:
-    """Precision–recall steps, whose area is the average precision; the dashed line is chance.
+    """Draw precision–recall steps, whose area is the average precision; dashed is chance.
 
     `series` is one set of predictions or several by name. `to` is the axes to draw on, the
     path of a picture to write, or None for a new figure.
     """
-    return draw(lambda axes: draw_precision_recall(as_mapping(series), axes), to, (5.2, 4.4))
+    return draw_on(lambda axes: draw_precision_recall(as_mapping(series), axes), to, (5.2, 4.4))
 
 
 def plot_calibration(
     series: Series, to: Axes | str | Path | None = None, num_bins: int = 10
 ) -> Axes:
-    """Fraction true against mean prediction, in groups; on the diagonal they agree.
+    """Draw the fraction of true atoms against the mean prediction, in groups of predictions.
 
-    The blocks behind show how many atoms each group has, on a logarithmic scale; the thin bars of
-    a single series how far chance alone moves a group of that size, √(p(1 − p)/n).
+    The bars show the number of atoms of each group, on a logarithmic scale. The error bars of a
+    single series show the standard deviation √(p(1 − p)/n) of a group of n atoms.
     """
-    return draw(lambda axes: draw_calibration(as_mapping(series), axes, num_bins), to, (5.6, 4.4))
+    return draw_on(
+        lambda axes: draw_calibration(as_mapping(series), axes, num_bins), to, (5.6, 4.4)
+    )
 
 
 def plot_quality(
     series: Mapping[str, Predictions], pooled: Predictions, path: str | Path | None = None
 ) -> Figure:
-    """Both pictures side by side: a precision–recall curve for each series, all calibrated."""
+    """Draw a precision–recall curve for each series beside the calibration of the pooled atoms."""
     figure = new_figure((10.4, 4.4), shown=path is None)
     left, right = figure.subplots(1, 2)
     draw_precision_recall(series, left, pooled)
@@ -57,9 +59,10 @@ def plot_quality(
     return figure
 
 
-def draw(
+def draw_on(
     paint: Callable[[Axes], None], to: Axes | str | Path | None, size: tuple[float, float]
 ) -> Axes:
+    """Call `paint` with the axes `to`, or with new ones of a figure that is shown or written."""
     if to is not None and not isinstance(to, str | Path):
         paint(to)
         return to
@@ -78,7 +81,7 @@ def as_mapping(series: Series) -> Mapping[str, Predictions]:
 def draw_precision_recall(
     series: Mapping[str, Predictions], axes: Axes, pooled: Predictions | None = None
 ) -> None:
-    """Each series in colour, unless there are too many; all of them pooled in black."""
+    """Draw each series in colour, or grey if there are many, and the pooled atoms in black."""
     coloured = len(series) <= MAX_NAMED
     for index, (name, predictions) in enumerate(series.items()):
         area = average_precision(predictions.rank, predictions.truth)
@@ -118,7 +121,7 @@ def draw_steps(
 def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: int) -> None:
     counts = axes.twinx()
     counts.set_zorder(axes.get_zorder() - 1)
-    axes.patch.set_visible(False)  # the blocks stand behind
+    axes.patch.set_visible(False)  # the bars are behind
     axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls="--")
     total = np.zeros(num_bins, np.int64)
     edge = np.arange(num_bins + 1) / num_bins

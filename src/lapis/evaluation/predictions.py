@@ -1,9 +1,8 @@
 """Predicted probabilities of atoms whose truth is known.
 
-The facts of the query predicates are hidden, predicted from the rest of the data, and kept
-beside the truth. Logarithms are taken of log-odds, which are exact where inference is, however
-sure it is, and where it sampled say no more than the samples can (`lapis.inference.marginals`).
-Rankings go by the same where they are exact, and by the shares of the samples where they are not.
+The facts of the query predicates are hidden and predicted from the rest of the data. Log-likelihood
+and rankings use log-odds, which keep their precision for probabilities near 0 and 1
+(`lapis.inference.marginals`). Sampled atoms are ranked by their share of the samples.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from lapis.results.result import MAX_ROWS, View
 if TYPE_CHECKING:
     from lapis.inference.marginals import InferenceOptions, Marginals
 
-TIE = 1e-9  # of log-odds, relative: atoms that are alike are rounded differently
+TIE = 1e-9  # relative difference of equal log-odds: symmetric atoms are rounded differently
 
 
 @dataclass(frozen=True, repr=False)
 class Predictions(AtomResult):
-    """Atoms of one or several worlds, one world after the other."""
+    """Predicted atoms of one or several worlds, one world after the other."""
 
     predicates: tuple[str, ...]
     predicate: np.ndarray  # int64[num_atoms], position in `predicates`
-    probability: np.ndarray  # float64[num_atoms], as found
+    probability: np.ndarray  # float64[num_atoms]
     log_odds: np.ndarray  # float64[num_atoms]
     truth: np.ndarray  # bool[num_atoms]
-    stderr: np.ndarray  # float64[num_atoms], 0 where exact, NaN where unknown
+    stderr: np.ndarray  # float64[num_atoms], 0 if exact, NaN if unknown
     asked: Atoms
 
     @property
@@ -49,35 +48,35 @@ class Predictions(AtomResult):
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """float64[num_atoms], 1, 2, … from the least likely; the same where atoms are equally so.
+        """float64[num_atoms], 1, 2, … from the least likely; ties have the same rank.
 
-        A probability rounds to 1 where log-odds still tell which of two atoms is more likely.
+        Ranks are by log-odds, which differ also between probabilities that round to 1.
         """
         with np.errstate(divide="ignore"):
             shares = np.log(self.probability) - np.log1p(-self.probability)
         odds = np.where(self.stderr == 0.0, self.log_odds, shares)
         order = np.argsort(odds, kind="stable")
         low, high = odds[order][:-1], odds[order][1:]
-        with np.errstate(invalid="ignore"):  # between two that are certain
+        with np.errstate(invalid="ignore"):  # inf − inf of two certain atoms
             rises = high - low > TIE * np.maximum(1.0, np.minimum(np.abs(low), np.abs(high)))
         rank = np.empty(len(odds))
         rank[order] = 1.0 + np.cumsum(np.append(False, rises)[: len(odds)])
         return rank
 
     def take(self, chosen: np.ndarray) -> Predictions:
-        """The atoms chosen, bool[num_atoms]."""
+        """Select atoms by a mask, bool[num_atoms]."""
         names = ("predicate", "probability", "log_odds", "truth", "stderr")
         arrays = {name: getattr(self, name)[chosen] for name in names}
         return replace(self, **arrays, asked=self.asked.select(chosen))
 
     def of(self, predicate: str) -> Predictions:
-        """The atoms of one predicate."""
+        """Select the atoms of one predicate."""
         wanted = self.predicates.index(predicate) if predicate in self.predicates else -1
         return self.take(self.predicate == wanted)
 
     @property
     def max_stderr(self) -> float | None:
-        """The largest standard error; None where one is unknown."""
+        """The largest standard error; None if one is unknown."""
         largest = float(self.stderr.max(initial=0.0))
         return None if math.isnan(largest) else largest
 
@@ -88,7 +87,7 @@ class Predictions(AtomResult):
         return {"atoms": self.entries()}
 
     def views(self) -> list[View]:
-        """The most likely atoms first."""
+        """Return the atoms, most likely first."""
         order = self.ranking(MAX_ROWS)
         cells = [f"{p:.4f}" for p in self.probability[order]]
         truth = ["true" if value else "false" for value in self.truth[order]]
@@ -99,7 +98,7 @@ class Predictions(AtomResult):
 
 
 def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) -> Predictions:
-    """Predictions for several worlds about the same predicates, one after the other."""
+    """Concatenate the predictions of several worlds about the same predicates."""
     return Predictions(
         tuple(predicates),
         np.concatenate([np.empty(0, np.int64), *(part.predicate for part in parts)]),
@@ -112,10 +111,10 @@ def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) ->
 
 
 class WorldPrediction(NamedTuple):
-    """The query atoms of one world, each and all together."""
+    """The predictions of one world."""
 
     predictions: Predictions
-    log_likelihood: float | None  # of all query atoms together; None where not exact
+    log_likelihood: float | None  # log P(all query atoms | the rest); None if not exact
     methods: tuple[str, ...]
     exact: bool
     diagnostics: dict[str, Any]
@@ -124,17 +123,11 @@ class WorldPrediction(NamedTuple):
 def predict_example(
     example: Example, method: str = "auto", options: InferenceOptions | None = None
 ) -> WorldPrediction:
-    """Probabilities of the asked atoms whose truth is known, given the rest of the world.
+    """Predict the query atoms whose truth is known, given the rest of the world.
 
-    Atoms that blocks alone decide are not predicted. Where a formula is too large to ground,
-    "auto" predicts by counts (`count-gibbs`), and the diagnostics say why.
-
-    Raises
-    ------
-    LapisError
-        If the data contradict the hard rules or the blocks.
-    TooLarge
-        If another method than "auto" does not fit, or the unknown atoms alone do not.
+    Atoms that blocks alone decide are not predicted. If a formula is too large to ground, "auto"
+    predicts by counts (`count-gibbs`), with the reason in the diagnostics. Raises LapisError if the
+    data violate hard rules or blocks, and TooLarge if another method exceeds its limits.
     """
     from lapis.inference.solve import infer_problem
 
@@ -151,7 +144,7 @@ def predict_example(
 
 
 def predict_atoms(example: Example, network: Network, found: Marginals) -> Predictions:
-    """The marginals of the asked atoms whose truth is known, beside it."""
+    """Pair the marginals of the query atoms with their truth, where it is known."""
     answers = example.answers(network)
     groups = network.atoms.predicate_of(np.arange(network.num_base_atoms))
     place = {name: index for index, name in enumerate(example.asked)}
@@ -172,7 +165,7 @@ def predict_atoms(example: Example, network: Network, found: Marginals) -> Predi
 def joint_log_likelihood(
     example: Example, network: Network, found: Marginals, options: InferenceOptions | None
 ) -> float | None:
-    """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
+    """Compute log P(query | the rest) = log Z(query known) − log Z(query unknown), if exact."""
     from lapis.learning.objectives.conditional import observed_world
 
     log_partition = found.log_partition if found.exact else None
@@ -188,7 +181,7 @@ def joint_log_likelihood(
 
 
 def exact_log_partition(problem: Problem, options: InferenceOptions | None = None) -> float:
-    """log Z of a problem; raises TooLarge where it cannot be had exactly."""
+    """Compute log Z of a problem exactly; raises TooLarge if that exceeds the limits."""
     from lapis.grounding.bottom_up import ground
     from lapis.inference.plan import is_tiny
     from lapis.inference.solve import infer_network

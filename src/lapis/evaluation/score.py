@@ -1,9 +1,8 @@
-"""How well a model explains data.
+"""Scores of a model on data.
 
-For query predicates, their facts are hidden, predicted from the other predicates, and compared:
-CLL, AUC-PR and Brier score of each predicate and of all together. Beside them stand the
-likelihoods of all facts (`likelihood.py`). A figure that cannot be had is None, and a note says
-why; where probabilities were sampled the score says so.
+The facts of the query predicates are hidden, predicted from the other predicates, and compared:
+CLL, AUC-PR and Brier score of each predicate and of all together. The score also has the
+likelihoods of all facts (`likelihood`). A measure that cannot be computed is None, with a note.
 """
 
 from __future__ import annotations
@@ -40,6 +39,8 @@ from lapis.inference.marginals import InferenceOptions, add_or_none, join_names
 from lapis.language.instances import gather_instances
 from lapis.language.model import Model
 from lapis.learning.examples import Example, build_examples
+from lapis.problem.task import type_sizes
+from lapis.registry.method_table import find_method
 from lapis.results.result import (
     Columns,
     Figures,
@@ -52,12 +53,10 @@ from lapis.results.result import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-from lapis.problem.task import type_sizes
-from lapis.registry.method_table import find_method
 
 
 class Quality(NamedTuple):
-    """Of predictions; None where there are no atoms, AUC also where none is true."""
+    """Measures of predictions; None without atoms, areas also if no atom is true."""
 
     cll: float | None
     auc_pr: float | None  # average precision
@@ -113,30 +112,30 @@ FIGURES = {
 
 @dataclass(frozen=True, repr=False)
 class Score(Result):
-    """How well a model explains data, as a whole and for each predicate."""
+    """The measures of a model on data, of all atoms and of each predicate."""
 
-    log_likelihood: float | None  # None where it cannot be had
-    pseudo_log_likelihood: float | None  # None where facts are unknown
+    log_likelihood: float | None  # None if it is too expensive
+    pseudo_log_likelihood: float | None  # None if facts are unknown
     weighted_pseudo_log_likelihood: float | None
     cll: float | None  # None without a query
     auc_pr: float | None  # average precision
     auc_pr_trapezoid: float | None
     brier: float | None
-    conditional_log_likelihood: float | None  # log P(all query atoms | the rest), where exact
+    conditional_log_likelihood: float | None  # log P(all query atoms | the rest), if exact
     num_atoms: int  # query atoms compared
     num_true: int
     method: str | None  # of the predictions; None without a query
-    exact: bool | None  # whether the predictions are
-    max_stderr: float | None  # of the predictions; None where they are exact, and by bp
+    exact: bool | None  # whether the predictions are exact
+    max_stderr: float | None  # of the predictions; None if they are exact, and by bp
     predicates: tuple[PredicateScore, ...]  # those of the query; all without a query
-    notes: tuple[str, ...] = ()  # what could not be had, and why
+    notes: tuple[str, ...] = ()  # reasons of missing measures, and caveats
     interrupted: bool = False  # sampling was stopped by the user
     log_likelihood_method: str | None = None
-    log_likelihood_stderr: float | None = None  # None where it is exact
+    log_likelihood_stderr: float | None = None  # None if exact
     predictions: Predictions | None = field(default=None, compare=False, repr=False)
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis score --json`."""
+        """Return the JSON of `lapis score --json`."""
         apart = ("predicates", "notes", "predictions")
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         return {
@@ -146,12 +145,12 @@ class Score(Result):
         }
 
     def columns(self) -> Columns:
-        """A row for each predicate."""
+        """Return a row for each predicate."""
         rows = [part.to_json() for part in self.predicates]
         return {f.name: [row[f.name] for row in rows] for f in fields(PredicateScore)}
 
     def views(self) -> list[View]:
-        """The measures of the whole, then those of each predicate."""
+        """Return the measures of all atoms, then those of each predicate."""
         whole = {text: getattr(self, name) for name, text in FIGURES.items()}
         if self.log_likelihood_stderr is None:
             del whole[FIGURES["log_likelihood_stderr"]]
@@ -191,7 +190,7 @@ class Score(Result):
         Parameters
         ----------
         path
-            Of a picture to write; the figure is shown if absent.
+            Path of a picture to write; the figure is shown if absent.
 
         Returns
         -------
@@ -249,12 +248,11 @@ def score_worlds(
     likelihood: bool = True,
     pseudo: bool = True,
 ) -> Score:
-    """Likelihoods added over independent worlds; CLL and AUC-PR over their pooled atoms.
+    """Score a model on independent worlds: likelihoods are added, CLL and AUC-PR are pooled.
 
     `unobserved` predicates are unknown in the data. With `only_listed` only the atoms that the data
-    mentions are asked, the other atoms of the query predicates being false. A time limit is for
-    all worlds together. `likelihood` and `pseudo` may be switched off: with every atom involved
-    they can take longer than the predictions.
+    mentions are asked; the other atoms of the query predicates are false. A time limit is for all
+    worlds. `likelihood` and `pseudo` can take longer than the predictions.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)")
@@ -272,64 +270,58 @@ def score_worlds(
     everything = build_examples(model, worlds, unobserved=unobserved)
     whole = total_likelihood(everything, method, options, notes) if likelihood else None
     total, stderr_of_total, methods_of_total = whole or (None, None, ())
-    method_of_total = "+".join(methods_of_total) or None
     by_world = (pseudo_log_likelihoods(example.complete) for example in everything)
     parts = total_pseudo(by_world, notes) if pseudo else None
-    plain = None if parts is None else sum(part.value for part in parts.values())
-    weighted = None if parts is None else weighted_sum(parts)
-    if not query:
-        rows = [predicate_score(name, NOTHING, parts) for name in model.predicates]
-        return Score(
-            total, plain, weighted, *NOTHING[:4], None, 0, 0, None, None, None, tuple(rows),
-            tuple(notes), False, method_of_total, stderr_of_total,
-        )  # fmt: skip
-    examples = build_examples(model, worlds, query, unobserved=unobserved, only_listed=only_listed)
+    examples: list[Example] = []
+    if query:
+        examples = build_examples(
+            model, worlds, query, unobserved=unobserved, only_listed=only_listed
+        )
     found = predict_examples(examples, method, options, notes)
-    names = tuple(dict.fromkeys(query))
+    names = tuple(dict.fromkeys(query)) or tuple(model.predicates)
     predictions = join_predictions([part.predictions for part in found], names)
     quality = measure(predictions)
-    exact = all(part.exact for part in found)
+    exact = all(part.exact for part in found) if query else None
     return Score(
-        total,
-        plain,
-        weighted,
-        quality.cll,
-        quality.auc_pr,
-        quality.auc_pr_trapezoid,
-        quality.brier,
-        add_or_none([part.log_likelihood for part in found]),
-        quality.num_atoms,
-        quality.num_true,
-        "+".join(join_names(part.methods for part in found)),
-        exact,
-        None if exact else predictions.max_stderr,
-        tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
-        tuple(notes),
-        any(part.diagnostics.get("interrupted") for part in found),
-        method_of_total,
-        stderr_of_total,
-        predictions,
+        log_likelihood=total,
+        pseudo_log_likelihood=None if parts is None else sum(p.value for p in parts.values()),
+        weighted_pseudo_log_likelihood=None if parts is None else weighted_sum(parts),
+        **quality._asdict(),
+        conditional_log_likelihood=add_or_none([part.log_likelihood for part in found])
+        if query
+        else None,
+        method="+".join(join_names(part.methods for part in found)) if query else None,
+        exact=exact,
+        max_stderr=predictions.max_stderr if exact is False else None,
+        predicates=tuple(
+            predicate_score(name, measure(predictions.of(name)), parts) for name in names
+        ),
+        notes=tuple(notes),
+        interrupted=any(part.diagnostics.get("interrupted") for part in found),
+        log_likelihood_method="+".join(methods_of_total) or None,
+        log_likelihood_stderr=stderr_of_total,
+        predictions=predictions if query else None,
     )
 
 
 def refuse_unasked(method: str, options: InferenceOptions, only_listed: bool) -> None:
-    """Refuse what is said of predictions where nothing is predicted."""
-    said = {
+    """Refuse options of predictions if nothing is predicted."""
+    given = {
         "--only-listed": only_listed,
         f"--method {method}": method not in ("auto", "ais"),
         "--precision": options.precision != InferenceOptions().precision,
     }
-    for label, is_said in said.items():
-        if is_said:
+    for label, is_given in given.items():
+        if is_given:
             raise LapisError(
-                f"{label} is about predictions, and nothing is predicted",
+                f"{label} is for predictions, and nothing is predicted",
                 code="no-query",
                 hint="name the predicates to predict (-q P,Q)",
             )
 
 
 def measure(predictions: Predictions) -> Quality:
-    """CLL, both areas and the Brier score."""
+    """Compute CLL, both areas and the Brier score."""
     truth, probability = predictions.truth, predictions.probability
     if not len(truth):
         return NOTHING
@@ -346,17 +338,17 @@ def measure(predictions: Predictions) -> Quality:
 def predict_examples(
     examples: Sequence[Example], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[WorldPrediction]:
-    """Each world's predictions; the time is shared equally."""
+    """Predict in each world, with an equal share of the time."""
     if options.time_limit is not None:
         options = replace(options, time_limit=options.time_limit / max(1, len(examples)))
     found = [predict_example(example, method, options) for example in examples]
     for example, part in zip(examples, found, strict=True):
-        note_doubts(example, part.diagnostics, notes)
+        note_caveats(example, part.diagnostics, notes)
     return found
 
 
-def note_doubts(example: Example, diagnostics: Mapping[str, Any], notes: list[str]) -> None:
-    """What is doubtful about the predictions of a world."""
+def note_caveats(example: Example, diagnostics: Mapping[str, Any], notes: list[str]) -> None:
+    """Note the caveats of the predictions of a world."""
     if "not_ground" in diagnostics:
         notes.append(f"{example.free.name}: predicted by counts: {diagnostics['not_ground']}")
     if diagnostics.get("interrupted"):
@@ -379,7 +371,7 @@ def total_likelihood(
 def total_pseudo(
     worlds: Iterable[dict[str, PredicateLikelihood]], notes: list[str]
 ) -> dict[str, PredicateLikelihood] | None:
-    """That of all worlds, computed here; None, with a note, where it cannot be had."""
+    """Add the pseudo-log-likelihoods of worlds; None, with a note, if computing one fails."""
     try:
         return add_pseudo_log_likelihoods(list(worlds))
     except LapisError as error:

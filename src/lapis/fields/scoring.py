@@ -15,7 +15,7 @@ from lapis.evaluation.score import (
     NOTHING,
     Score,
     measure,
-    note_doubts,
+    note_caveats,
     predicate_score,
     total_pseudo,
 )
@@ -220,7 +220,7 @@ def predict_field_examples(
         marginals: Marginals = chosen(
             field_example.cached.ground, field_example.field.weights, options
         )
-        note_doubts(field_example.example, marginals.diagnostics, notes)
+        note_caveats(field_example.example, marginals.diagnostics, notes)
         found.append(
             (predict_atoms(field_example.example, field_example.network, marginals), marginals)
         )
