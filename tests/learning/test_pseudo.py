@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.counting.differences import classes
+from lapis.counting.differences import atom_classes
 from lapis.errors import LapisError, LapisErrors, TooLarge
 from lapis.language.model import Model
 from lapis.learning.examples import build_examples
@@ -221,8 +221,8 @@ def test_worlds_with_their_own_constants(
 ) -> None:
     """Plus rules over different words, blocks with ! and ?, hard rules; both kinds of matrix."""
     if sparse:
-        monkeypatch.setattr(classes, "DENSE_ENTRIES", 0)
-        monkeypatch.setattr(classes, "DENSE_RATIO", 0)
+        monkeypatch.setattr(atom_classes, "DENSE_ENTRIES", 0)
+        monkeypatch.setattr(atom_classes, "DENSE_RATIO", 0)
     model = lapis.parse(text)
     facts = [facts_of(model, world) for world in worlds]
     keys = union_keys(model, facts)
@@ -474,13 +474,13 @@ def test_large_weights_do_not_overflow() -> None:
 
 def test_estimated_differences_are_told_apart_as_floats() -> None:
     """Classes from counting estimates: 0.25 and 0.75 must not be merged as integers."""
-    vectors = classes.SparseVectors(
+    vectors = atom_classes.SparseVectors(
         np.arange(5), np.zeros(4, np.int64), np.array([0.25, 0.75, -0.25, 0.25])
     )
-    rows = classes.AtomRows(
+    rows = atom_classes.AtomRows(
         vectors, np.array([True, True, False, False]), np.array([1.0, 2.0, 3.0, 4.0])
     )
-    stack = classes.stack_atoms([rows], 1)
+    stack = atom_classes.stack_atoms([rows], 1)
     merged = dict(zip(np.asarray(stack.margin)[:, 0], stack.multiplicity, strict=True))
     assert merged == {0.25: 4.0, 0.75: 2.0, -0.25: 4.0}
     value = stack.at(np.array([2.0])).value
