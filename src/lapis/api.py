@@ -1,8 +1,7 @@
-"""The functions people call: counts, marginals, most likely worlds, weights, rules and scores.
+"""The public functions: counts, marginals, most likely worlds, weights, rules and scores.
 
 `model` is a Model or the path of one; `data` is a Database, the path of one, None, or a list of
-these. Several databases are several independent worlds, each with its own constants. Facts of
-predicates that the model does not declare are left out with a warning; `strict` refuses them.
+these. Several databases are independent worlds, each with its own constants.
 """
 
 from __future__ import annotations
@@ -80,25 +79,21 @@ def infer(
         `estimate` "mean"). Marginals are then averaged over its draws, each answered by `method`,
         and standard errors are those of the average.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
-        that the data marks unknown.
+        Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
     method
-        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
-        rest.
+        Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
-        Standard error wanted on every sampled marginal.
+        Largest standard error of a sampled marginal.
     time_limit
         Seconds after which the result so far is returned, marked interrupted.
     max_samples
-        Samples in all chains after warm-up.
+        Number of samples in all chains after warm-up.
     num_chains
         Number of chains, run on all cores.
     random_state
@@ -108,17 +103,16 @@ def infer(
     ibound
         Method "count-gibbs": estimate counts by IJGP with this bound.
     bounds
-        Whether to add certified lower and upper bounds to what is not exact.
+        Whether to add certified lower and upper bounds to marginals that are not exact.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     relax
-        Break the fewest hard formulas where they contradict each other, and list them.
+        Violate the fewest hard formulas if they contradict each other, and list them.
     num_draws
         Number of draws of a posterior that are averaged over.
     engine
         A database or cluster ("duckdb", "postgresql://…", "spark") that grounds the rules and finds
-        the components, which its tasks or `jobs` processes here then solve. `infer_to_store` leaves
-        the answer there.
+        the components. Tasks of the cluster or `jobs` local processes solve them.
     tables
         The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
     jobs
@@ -126,7 +120,7 @@ def infer(
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
@@ -191,34 +185,30 @@ def plan(
     relax: bool = False,
     progress: Report | None = None,
 ) -> PlanReport:
-    """Plan inference: which solver takes which components in `infer`, at what cost and why.
+    """Plan inference: which solver `infer` uses for which components, at what cost and why.
 
-    Nothing is solved. The model is grounded, unless it is lifted first.
+    Nothing is solved. The model is grounded, unless lifting comes first.
 
     Parameters
     ----------
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
-        that the data marks unknown.
+        Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
     method
-        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
-        rest.
+        Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
-        Standard error wanted on every sampled marginal.
+        Largest standard error of a sampled marginal.
     time_limit
         Seconds that `infer` would be given.
     max_samples
-        Samples in all chains after warm-up.
+        Number of samples in all chains after warm-up.
     num_chains
         Number of chains, run on all cores.
     random_state
@@ -226,17 +216,17 @@ def plan(
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     relax
-        Break the fewest hard formulas where they contradict each other, and list them.
+        Violate the fewest hard formulas if they contradict each other, and list them.
     progress
         Called with `lapis.runtime.progress.Progress` events.
 
     Returns
     -------
     PlanReport
-        The steps. A step with several solvers leaves the choice to what is found on the way;
-        `answer.plan` is the plan as it was carried out.
+        The steps. A step with several solvers chooses among them at run time; `answer.plan` is the
+        plan as carried out.
 
     Raises
     ------
@@ -300,28 +290,24 @@ def infer_to_store(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
-        that the data marks unknown.
+        Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     output
         A table of the engine ("table:NAME"), a file ("FILE.parquet") or a folder of Parquet files
         ("FOLDER/").
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
     method
-        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
-        rest.
+        Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
-        Standard error wanted on every sampled marginal.
+        Largest standard error of a sampled marginal.
     time_limit
         Seconds after which the result so far is returned, marked interrupted.
     max_samples
-        Samples in all chains after warm-up.
+        Number of samples in all chains after warm-up.
     num_chains
         Number of chains, run on all cores.
     random_state
@@ -329,7 +315,7 @@ def infer_to_store(
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     engine
         The database or cluster; the one that has the data if absent.
     tables
@@ -339,12 +325,12 @@ def infer_to_store(
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
     StoredAnswer
-        Where the answer is, and its diagnostics.
+        The place of the answer, and its diagnostics.
 
     Raises
     ------
@@ -400,18 +386,15 @@ def map(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
-        that the data marks unknown.
+        Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
     method
-        Name of a method (`lapis.methods`); "auto" proves the world where that is affordable.
+        Name of a method (`lapis.methods`); "auto" proves the world if affordable.
     time_limit
         Seconds after which the best world so far is returned; on an engine for each component.
     random_state
@@ -419,9 +402,9 @@ def map(
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     relax
-        Break the fewest hard formulas where they contradict each other, and list them.
+        Violate the fewest hard formulas if they contradict each other, and list them.
     engine
         A database or cluster that does the joins: "duckdb", "duckdb:FILE", "postgresql://…",
         "spark", "spark://…".
@@ -432,13 +415,12 @@ def map(
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
     MostLikelyWorld
-        The world; `optimal` says whether it is proven, else `bound` and `gap` how much better
-        another one could be.
+        The world; `optimal` if it is proven, else `bound` and `gap` bound a better one.
 
     Raises
     ------
@@ -499,19 +481,16 @@ def map_to_store(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
-        that the data marks unknown.
+        Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     output
         A table of the engine ("table:NAME"), a file ("FILE.parquet") or a folder of Parquet files
         ("FOLDER/").
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
     method
         Name of a method (`lapis.methods`).
     time_limit
@@ -521,7 +500,7 @@ def map_to_store(
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     engine
         The database or cluster; the one that has the data if absent.
     tables
@@ -531,12 +510,12 @@ def map_to_store(
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
     StoredAnswer
-        Where the world is, and its diagnostics.
+        The place of the world, and its diagnostics.
 
     Raises
     ------
@@ -580,19 +559,17 @@ def lift(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates that are unknown; without a query all, where the data is silent.
+        Predicates that are unknown; if empty, all atoms that the data does not state.
     method
         "auto", or the name of a method (`lapis.methods`).
     sizes
-        Numbers of constants by type, in place of those that model and data name.
+        Numbers of constants by type, in place of the constants of model and data.
     classes
-        Whether to tell the groundings of a formula apart that may differ in probability.
+        Whether to give a row for each class of groundings of equal probability.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
 
     Returns
     -------
@@ -605,7 +582,7 @@ def lift(
     LapisError
         If an input or an option is wrong.
     TooLarge
-        If the model cannot be lifted; the message says which formulas are the reason.
+        If the model cannot be lifted; the message names the formulas.
 
     Examples
     --------
@@ -649,9 +626,7 @@ def count(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     counts
         "exact", or "ijgp" for estimates by IJGP.
     ibound
@@ -669,7 +644,7 @@ def count(
     tables
         The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
         Called with `lapis.runtime.progress.Progress` events.
 
@@ -735,34 +710,31 @@ def score(
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates whose facts are hidden and predicted from the rest.
+        Predicates whose facts are predicted from the other facts.
     unobserved
-        Predicates that the data does not show.
+        Predicates that are unknown in the data.
     only_listed
-        Ask only about the query atoms that the data mentions.
+        Predict only the query atoms that the data mentions.
     method
-        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
-        rest.
+        Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
-        Standard error wanted on every sampled marginal.
+        Largest standard error of a sampled marginal.
     time_limit
         Seconds after which predictions end with the samples so far.
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     likelihood
-        Whether to compute the log-likelihood, which is exact or absent and can take long.
+        Whether to compute the exact log-likelihood, which can take long.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
@@ -839,20 +811,17 @@ def learn(
 ) -> Fit:
     """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
 
-    Weights written in the model are where the search starts. `lapis.methods` lists objectives,
-    expectations and optimisers, with the options of each.
+    The search starts at the weights in the model. `lapis.methods` lists objectives, expectations
+    and optimisers, with the options of each.
 
     Parameters
     ----------
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates that are predicted from the others; without a query all atoms are explained
-        (generative learning).
+        Predicates that are predicted from the others; if empty, learning is generative.
     objective
         Function to maximise; "pseudo" without a query and "conditional" with one if absent.
     optimizer
@@ -864,7 +833,7 @@ def learn(
     prior_mean
         Centre of the prior: "zero", or "initial" for the weights in the model.
     expectation
-        How expected counts are found.
+        How expected counts are computed.
     counts
         "exact", or "ijgp" for estimates by IJGP.
     measure_error
@@ -887,9 +856,9 @@ def learn(
     chain_start
         Expectations by counts: where a chain starts in an iteration: "data", "last" or "random".
     unobserved
-        Predicates that the data does not show.
+        Predicates that are unknown in the data.
     only_listed
-        Ask only about the query atoms that the data mentions.
+        Predict only the query atoms that the data mentions.
     unit_formulas
         Whether to add a formula P(x) for each predicate without one.
     num_samples
@@ -909,16 +878,16 @@ def learn(
     random_state
         Seed of everything random, or a generator to draw one from.
     checkpoint
-        A file that keeps the state; the work resumes from it if it exists.
+        A file for the state; the run resumes from it if it exists.
     engine
-        A database or cluster on which the (weighted) pseudo-likelihood is counted; only classes of
-        atoms are fetched, and the weights are the same.
+        A database or cluster that counts the (weighted) pseudo-likelihood; only classes of atoms
+        are fetched. The weights are the same.
     tables
         The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
     estimate
         "mode" of the posterior of the weights, or its "mean".
     posterior_method
-        Estimate "mean": how the posterior is found.
+        Estimate "mean": method of the posterior.
     num_draws
         Estimate "mean": draws of each chain.
     num_chains
@@ -926,11 +895,11 @@ def learn(
     level
         Estimate "mean": probability of the credible intervals.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------
@@ -1037,26 +1006,24 @@ def learn_structure(
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
 
-    Scores are weighted pseudo-log-likelihoods, exact on all atoms of the data. Options that are
-    None are chosen by the method. A search that is resumed from its checkpoint ends with the rules
-    of one that was never stopped.
+    Scores are weighted pseudo-log-likelihoods, exact on all atoms of the data. The method chooses
+    options that are None. A search that resumes from its checkpoint ends with the same rules as one
+    without interruption.
 
     Parameters
     ----------
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these: several are several independent
-        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
-        warning.
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
         Predicates to find rules for, given all others; without a query all.
     method
         Name of a learner (`lapis.methods`).
     conditioning
-        What an atom is explained from: all other "atoms", or the other "predicates".
+        What an atom is predicted from: all other "atoms", or the other "predicates".
     joint_targets
-        Predicates that are explained at once, as in "actor,director".
+        Predicates that are predicted together, as in "actor,director".
     max_literals
         Upper limit of the literals of a rule.
     max_variables
@@ -1068,10 +1035,9 @@ def learn_structure(
     shrinkage
         Strength of the penalty on squared weights; half of it times the square is lost.
     dangling
-        Rules with a variable that occurs once: "keep", "drop", or "best" by worlds that are left
-        out.
+        Rules with a variable that occurs once: "keep", "drop", or "best" by held-out worlds.
     redundant
-        Rules that a shorter one says as well: "keep" or "drop".
+        Rules to which a shorter rule is equivalent in the data: "keep" or "drop".
     final
         How rules enter the model: "lazy", "greedy", "l1" or "l2".
     sample_share
@@ -1101,7 +1067,7 @@ def learn_structure(
     time_limit
         Seconds after which the rules so far are returned, marked interrupted.
     checkpoint
-        A file that keeps the state; the work resumes from it if it exists.
+        A file for the state; the run resumes from it if it exists.
     engine
         A database on which clauses are scored, by one process.
     tables
@@ -1109,11 +1075,11 @@ def learn_structure(
     random_state
         Seed of everything random, or a generator to draw one from.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the result so far is returned, marked interrupted.
+        A callable or an event; if true, the result so far is returned, marked interrupted.
 
     Returns
     -------

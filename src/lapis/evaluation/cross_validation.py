@@ -431,32 +431,31 @@ def cross_validate(
     query
         Predicates to predict.
     folds
-        Number of groups of databases that are tested in turn; each database once if absent.
+        Number of groups of databases that are tested in turn; if absent, each database is one.
     leave_one_out
         Whether to test each database once.
     learn_options
         Keywords of `learn`, such as objective, optimizer and prior.
     generative
-        Whether to learn to explain all atoms, not only the query.
+        Whether to learn generatively, from all atoms, not only to predict the query.
     unobserved
-        Predicates that the data does not show.
+        Predicates that are unknown in the data.
     only_listed
-        Ask only about the query atoms that the data mentions.
+        Predict only the query atoms that the data mentions.
     method
-        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
-        rest.
+        Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
-        Standard error wanted on every sampled marginal.
+        Largest standard error of a sampled marginal.
     time_limit
         Seconds for the predictions of a fold.
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     likelihood
-        Whether to compute the exact log-likelihood of all test facts, which is seldom affordable.
+        Whether to compute the exact log-likelihood of all test facts, which can take long.
     pseudo
         Whether to compute the pseudo-log-likelihood of the test facts.
     strict
-        Refuse facts of predicates that the model does not declare.
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     jobs
         Number of processes; one for each core if absent. The result does not depend on it.
     random_state
@@ -464,7 +463,7 @@ def cross_validate(
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the folds that are finished are returned.
+        A callable or an event; if true, the finished folds are returned.
     learn
         The function that learns on the databases of a fold.
 
