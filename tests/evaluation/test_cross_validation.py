@@ -242,7 +242,8 @@ def test_mistakes_are_found_before_learning(chosen: dict[str, object], message: 
 
 
 @pytest.mark.parametrize(
-    ("query", "message"), [([], "predicts something"), (["Smoks"], "unknown predicate 'Smoks'")]
+    ("query", "message"),
+    [([], "needs a query to predict"), (["Smoks"], "unknown predicate 'Smoks'")],
 )
 def test_the_query_is_checked(query: list[str], message: str) -> None:
     with pytest.raises(lapis.LapisError, match=message):
