@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 import lapis
 import oracle
+from counting.differences.test_block_classes import variants
 from counting.small_worlds import Small, small_problems
-from counting.test_classes_blocks import variants
 from lapis.counting.differences.atom_classes import (
     DifferenceClasses,
     find_difference_classes,

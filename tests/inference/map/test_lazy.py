@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ground_problems import problems
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from grounding.ground_problems import problems
 from lapis.errors import LapisError
 from lapis.grounding import ground
 from lapis.grounding.templates import PlanLimits

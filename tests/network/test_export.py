@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ground_problems import problems
 from hypothesis import HealthCheck, assume, given, settings
 
+from grounding.ground_problems import problems
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
 from lapis.inference.map.wcnf import parse_wcnf
