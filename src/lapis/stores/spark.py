@@ -434,14 +434,14 @@ class TargetFolder:
             rows.parquet(self.target)
             return
         name = f".{self._path.getName()}.lapis_{secrets.token_hex(8)}"
-        beside = self._jvm.org.apache.hadoop.fs.Path(self._path.getParent(), name)
+        temporary = self._jvm.org.apache.hadoop.fs.Path(self._path.getParent(), name)
         try:
-            rows.parquet(beside.toString())
+            rows.parquet(temporary.toString())
             self.require_absent()  # a rename would move it into a folder of that name
-            if not self._files.rename(beside, self._path):
+            if not self._files.rename(temporary, self._path):
                 raise LapisError(f"{self.target}: cannot be written", code="unwritable")
         finally:
-            self._files.delete(beside, True)
+            self._files.delete(temporary, True)
 
 
 LEASE = 24 * 3600  # seconds

@@ -100,12 +100,12 @@ class StoredTerms:
     ) -> tuple[list[StoredTerm], list[StoredTerm]]:
         """Return the terms of d(g) for false and for true atoms."""
         world = self.engine.world
-        wanted = PlanOutput(
+        output = PlanOutput(
             (*self.target.positions, *key.plus), key.plus, True, difference.determined
         )
         variables = tuple(difference.variables.items())
         when_false, when_true = (
-            self._terms(compile_plan(side, variables, world, wanted), key)
+            self._terms(compile_plan(side, variables, world, output), key)
             for side in (difference.when_false, difference.when_true)
         )
         return when_false, when_true
