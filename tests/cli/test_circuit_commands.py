@@ -245,8 +245,8 @@ def test_info_and_other_forms(learned: Run) -> None:
          "--evidence-rows is the evidence for --rows"),
         (("query", "c.npz", "--rows", "t.csv", "--most-likely"), "a query stands in --query or in "
          "--rows, not in both"),
-        (("info", "c.npz", "--plot", "c.txt"), "c.txt: the ending says what kind of picture to "
-         f"write\n    one of {', '.join(sorted(FigureCanvasBase.filetypes))}"),
+        (("info", "c.npz", "--plot", "c.txt"), "c.txt: the suffix must be a format of pictures"
+         f"\n    one of {', '.join(sorted(FigureCanvasBase.filetypes))}"),
     ],
 )  # fmt: skip
 def test_mistakes(learned: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -65,7 +65,7 @@ def test_the_circuit_is_told_and_drawn(run: Run) -> None:
 def test_what_cannot_be_drawn(run: Run) -> None:
     code, _, err = run("lift", "m.mln", "--sizes", "person=10", "--draw", "c.txt")
     assert code == 1
-    assert err.startswith("error: c.txt: the ending says what kind of picture to write\n")
+    assert err.startswith("error: c.txt: the suffix must be a format of pictures\n")
 
 
 def test_drawings_are_made_when_they_are_asked_for(

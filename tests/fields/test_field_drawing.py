@@ -46,4 +46,4 @@ def test_the_command(run: Run) -> None:
     assert "<svg" in (run.folder / "f.svg").read_text(encoding="utf-8")
     code, _, err = run("field", "draw", "f.rrf", "-o", "f.txt")
     assert code == 1
-    assert "the ending says what kind of picture to write" in err
+    assert "the suffix must be a format of pictures" in err

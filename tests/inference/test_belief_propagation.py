@@ -202,5 +202,5 @@ def test_a_formula_that_ties_atoms_is_told() -> None:
     beside = lapis.infer(model, query="P,Q,P(x) ^ Q(x)", method="bp")
     assert alone["P(A)"] != beside["P(A)"]
     assert (alone.remarks(), len(beside.remarks())) == ([], 1)
-    assert beside.remarks()[0].startswith("a formula that is asked ties its atoms")
+    assert beside.remarks()[0].startswith("a formula query connects its atoms")
     assert lapis.infer(model, query="P,Q,P(x) ^ Q(x)").remarks() == []

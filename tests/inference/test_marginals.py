@@ -149,7 +149,7 @@ def test_chains_are_handed_to_arviz(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_chains_of_several_worlds_say_whose_they_are() -> None:
     model, data = lapis.parse(MILD), lapis.Database.parse(CROWD)
     answer = lapis.infer(model, [data, data], query=["Smokes"], method="gibbs", max_samples=400)
-    named = {f"{world}: {atom}" for world, atom in answer.named_rows(np.arange(len(answer)))}
+    named = {f"{world}: {atom}" for world, atom in answer.keys}
     assert answer.traced
     assert named.issuperset(answer.traced)
 

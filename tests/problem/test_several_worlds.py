@@ -163,7 +163,7 @@ def test_rows_say_their_world_whichever_worlds_have_rows(
     for world, name in found.keys:
         alone = question(SMOKERS, next(w for w in worlds if w.name == world), name)
         assert found[world, name] == pytest.approx(alone[name])
-    with pytest.raises(lapis.LapisError, match=r"'Sm\(Z\)' is not among the atoms asked in 'two'"):
+    with pytest.raises(lapis.LapisError, match=r"'Sm\(Z\)' was not queried in 'two'"):
         found["two", "Sm(Z)"]
 
 

@@ -80,12 +80,12 @@ def test_ambiguous_and_missing_names_are_told() -> None:
     with pytest.raises(lapis.LapisError) as ambiguous:
         answer["Smokes(A)"]
     assert str(ambiguous.value) == (
-        "'Smokes(A)' is in 2 worlds: one, two\n    say which: answer[\"one\", 'Smokes(A)']"
+        "'Smokes(A)' is in 2 worlds: one, two\n    give the world: answer[\"one\", 'Smokes(A)']"
     )
     with pytest.raises(lapis.LapisError) as missing:
         answer["one", "Rain"]
     assert str(missing.value) == (
-        "'Rain' is not among the atoms asked in 'one'\n    asked were atoms of: Smokes"
+        "'Rain' was not queried in 'one'\n    the queried predicates are: Smokes"
     )
     with pytest.raises(lapis.LapisError) as nowhere:
         answer["ones", "Smokes(A)"]
@@ -181,7 +181,7 @@ def test_an_empty_answer_is_an_answer() -> None:
     assert len(answer) == 1
     nothing = answer_of([])
     assert nothing.to_pandas().empty
-    assert "nothing asked for is unknown" in str(nothing)
+    assert "no queried atom is unknown" in str(nothing)
 
 
 texts = st.text(max_size=5)
@@ -233,5 +233,5 @@ def test_frames_of_nothing() -> None:
 
 @pytest.mark.parametrize("key", [3, None, ("a.db", "P(A,A)", 1), ["P(A,A)"]])
 def test_what_is_no_name_finds_nothing(key: str) -> None:
-    with pytest.raises(lapis.LapisError, match=r"^atoms are found by their names, not by "):
+    with pytest.raises(lapis.LapisError, match=r"^look up an atom by its name, not by "):
         answer_of([pairs("A", "a.db")])[key]

@@ -106,7 +106,7 @@ def test_files(tmp_path: Path) -> None:
     assert (tmp_path / "g.dot").read_text() == DIAMOND.dot()
     assert (tmp_path / "g.svg").read_text() == DIAMOND.svg() == DIAMOND._repr_svg_()
     assert (tmp_path / "g.pdf").read_bytes().startswith(b"%PDF")
-    with pytest.raises(LapisError, match="the ending says what kind of picture to write"):
+    with pytest.raises(LapisError, match="the suffix must be a format of pictures"):
         DIAMOND.save(tmp_path / "g.txt")
     with pytest.raises(LapisError, match="cannot be written"):
         DIAMOND.save(tmp_path / "no" / "g.svg")

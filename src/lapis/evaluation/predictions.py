@@ -84,14 +84,14 @@ class Predictions(AtomResult):
         return {"probability": self.probability, "stderr": self.stderr, "truth": self.truth}
 
     def document(self) -> dict[str, Any]:
-        return {"atoms": self.entries()}
+        return {"atoms": self._entries()}
 
     def views(self) -> list[View]:
         """Return the atoms, most likely first."""
-        order = self.ranking(MAX_ROWS)
+        order = self._ranking(MAX_ROWS)
         cells = [f"{p:.4f}" for p in self.probability[order]]
         truth = ["true" if value else "false" for value in self.truth[order]]
-        return [self.ranked_view(order, {"probability": cells, "truth": truth})]
+        return [self._ranked_view(order, {"probability": cells, "truth": truth})]
 
     def summary(self) -> str:
         return f"{len(self):,} atoms, {int(self.truth.sum()):,} true"

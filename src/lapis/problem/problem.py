@@ -111,15 +111,12 @@ class Problem:
         int
             The number of groundings.
         """
-        product = 1
-        for _, type_name in variables:
-            product *= len(self.domains[type_name])
-        return product
+        return math.prod(len(self.domains[type_name]) for _, type_name in variables)
 
     @cached_property
     def weight_table(self) -> WeightTable:
         rules = self.model.rules
-        shapes = tuple(self.plus_shape(rule) if rule.plus else () for rule in rules)
+        shapes = tuple(self._plus_shape(rule) for rule in rules)
         sizes = [0 if r.hard else math.prod(s) for r, s in zip(rules, shapes, strict=True)]
         offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         soft = [0.0 if rule.weight is None else rule.weight for rule in rules if not rule.hard]
@@ -130,19 +127,8 @@ class Problem:
                 value[offset[number] : offset[number + 1]] = weights_of_rule(rule, domains)
         return WeightTable(offset, shapes, value if self.weights is None else self.weights)
 
-    def plus_shape(self, rule: Rule) -> tuple[int, ...]:
-        """Sizes of the domains of a rule's + variables.
-
-        Parameters
-        ----------
-        rule
-            The rule.
-
-        Returns
-        -------
-        tuple[int, ...]
-            A size for each + variable.
-        """
+    def _plus_shape(self, rule: Rule) -> tuple[int, ...]:
+        """Return the sizes of the domains of a rule's + variables."""
         types = dict(rule.variables)
         return tuple(len(self.domains[types[name]]) for name in rule.plus)
 
@@ -214,8 +200,7 @@ def build_problem(
     *,
     open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Build the problem of a model on data; predicates that are neither queried nor open are
-    closed.
+    """Build the problem of a model on data; predicates not queried or open are closed.
 
     Parameters
     ----------

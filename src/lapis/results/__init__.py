@@ -1,1 +1,1 @@
-"""One family of results: what every answer, world, count, fit and score can do."""
+"""The common base of all results: frames, text, HTML, JSON, plots, drawings."""

@@ -1,9 +1,4 @@
-"""Counts of formulas: true groundings of each weight's formula in the data.
-
-Marginal probabilities: what was asked, how sure it is, and by which method.
-
-A most likely world: which of the atoms asked are true, and whether that is proven.
-"""
+"""Results of counting, inference and MAP: `Counts`, `Answer` and `MostLikelyWorld`."""
 
 from __future__ import annotations
 
@@ -25,10 +20,7 @@ from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes
 from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-if TYPE_CHECKING:
+    from arviz import InferenceData
     from matplotlib.axes import Axes
 
 
@@ -41,21 +33,21 @@ class RuleCount:
 
     formula: str
     weight: float | None
-    true: int  # rounded where it is an estimate
+    true: int  # rounded if it is an estimate
     groundings: int
     exact: bool = True
-    estimate: float | None = None  # unrounded, where it is one
-    relative_error: float | None = None  # of the estimate, where it was measured
+    estimate: float | None = None  # unrounded
+    relative_error: float | None = None  # of the estimate, if it was measured
 
     def to_json(self) -> dict[str, Any]:
-        """Of an exact count nothing is said of estimates."""
+        """Return the fields; an exact count has none of estimates."""
         found = {name: getattr(self, name) for name in self.__slots__}
         return {k: v for k, v in found.items() if k not in ESTIMATED or v is not None}
 
 
 @dataclass(frozen=True, repr=False)
 class Counts(Result, Sequence[RuleCount]):
-    """A row for each weight, in the order of the model; added up over worlds."""
+    """Counts of each weight in the order of the model, summed over worlds."""
 
     rows: tuple[RuleCount, ...]
 
@@ -105,11 +97,11 @@ class Counts(Result, Sequence[RuleCount]):
         return f"{number}, {'exact' if self.exact else 'estimated'}"
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis count --json`."""
+        """Return the document of `lapis count --json`."""
         return {"formulas": (row.to_json() for row in self.rows)}
 
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
-        """Bars of the share of true groundings."""
+        """Draw bars of the share of true groundings."""
         shown = self.rows[:limit]
         share = np.array([row.true / max(1, row.groundings) for row in shown])
         return plot_bars(
@@ -118,7 +110,7 @@ class Counts(Result, Sequence[RuleCount]):
         )  # fmt: skip
 
 
-MIN_ESS_PER_CHAIN = 100  # effective samples a chain
+MIN_ESS_PER_CHAIN = 100  # effective samples
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
 
 
@@ -131,35 +123,35 @@ class Answer(AtomResult):
     log_partition: float | None
     asked: Atoms
     probability: np.ndarray  # float64[num_atoms]
-    stderr: np.ndarray | None  # float64[num_atoms]; None where exact, and by bp
+    stderr: np.ndarray | None  # float64[num_atoms]; None if exact or by bp
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
     method_id: np.ndarray | None = None  # int8[num_atoms], which of `methods`; None: the first
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     traced: tuple[str, ...] = ()  # the atoms that mixed slowest, "world: atom" if several
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
-    lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
+    lower: np.ndarray | None = None  # float64[num_atoms], certified; None if not requested
     upper: np.ndarray | None = None  # float64[num_atoms]
-    plan: PlanReport | None = None  # as it was carried out
-    with_plan: bool = False  # in tables and JSON
+    plan: PlanReport | None = None  # as it was executed
+    with_plan: bool = False  # whether tables and JSON include it
 
     @property
     def method(self) -> str:
-        """The names of all methods, for people: "exact+gibbs"."""
+        """The names of all methods, as in "exact+gibbs"."""
         return "+".join(self.methods)
 
     @property
     def atoms(self) -> tuple[str, ...]:
-        """The atoms as facts are written, in order."""
+        """The names of the atoms, in order."""
         return self.names
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user ended sampling before it was done."""
+        """Whether the user stopped sampling early."""
         return bool(self.diagnostics.get("interrupted", False))
 
     @property
     def errors(self) -> np.ndarray:
-        """float64[num_atoms], standard errors: 0 where exact, NaN where nobody knows them."""
+        """float64[num_atoms], standard errors: 0 if exact, NaN if unknown."""
         if self.stderr is not None:
             return self.stderr
         return np.full(len(self), 0.0 if self.exact else np.nan)
@@ -181,15 +173,15 @@ class Answer(AtomResult):
 
     @cached_property
     def marginals(self) -> dict[Any, float]:
-        """Probabilities by name, or by world and name where there are several worlds."""
-        return self.by_key(self.probability)
+        """Probabilities by name, or by world and name if there are several worlds."""
+        return self._by_key(self.probability)
 
     def __getitem__(self, key: Key) -> float:
-        """The probability of an atom: answer["P(A)"], or answer["world", "P(A)"]."""
+        """Return the probability of an atom: answer["P(A)"], or answer["world", "P(A)"]."""
         return float(self.probability[self.asked.find(key)])
 
     def measured(self) -> dict[str, np.ndarray]:
-        """Probabilities and standard errors of the atoms, and bounds where there are some."""
+        """Return probabilities, standard errors, and bounds if there are any."""
         found = {"probability": self.probability, "stderr": self.errors}
         if self.lower is not None and self.upper is not None:
             found |= {"lower": self.lower, "upper": self.upper}
@@ -201,7 +193,7 @@ class Answer(AtomResult):
         yield from zip(self.asked, self.probability.tolist(), errors, strict=True)
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis infer --json`."""
+        """Return the document of `lapis infer --json`."""
         return {
             "method": self.method,
             "exact": self.exact,
@@ -213,18 +205,18 @@ class Answer(AtomResult):
         }
 
     def answered(self) -> ColumnEntries:
-        """The entries, each with the method that gave it where not all is exact."""
+        """Return the entries, with the method of each if not all are exact."""
         fields: dict[str, np.ndarray | Coded | None] = {}
         if self.stderr is None:
             fields["stderr"] = None
         if not self.exact:
             ids = np.zeros(len(self), np.int8) if self.method_id is None else self.method_id
             fields["method"] = Coded(ids, as_objects(list(self.methods)))
-        return self.entries(**fields)
+        return self._entries(**fields)
 
     def views(self) -> list[View]:
-        """The most likely atoms first."""
-        order = self.ranking(MAX_ROWS)
+        """Return the table of atoms by decreasing probability."""
+        order = self._ranking(MAX_ROWS)
         cells = [f"{p:.4f}" for p in self.probability[order]]
         if self.stderr is not None and not self.exact:
             errors = self.stderr[order].tolist()
@@ -237,10 +229,10 @@ class Answer(AtomResult):
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
             columns["certified"] = [format_bounds(lower, upper) for lower, upper in ends]
         plans = self.plan.views() if self.with_plan and self.plan else []
-        return [*plans, self.ranked_view(order, columns)]
+        return [*plans, self._ranked_view(order, columns)]
 
     def summary(self) -> str:
-        """The answer in a line."""
+        """Return the answer in one line."""
         where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
         number = f"{len(self):,} atom{'' if len(self) == 1 else 's'}{where}"
         total = "" if self.log_partition is None else f"; log partition {self.log_partition:.6g}"
@@ -252,15 +244,15 @@ class Answer(AtomResult):
         return f"{number}, {how}{total}"
 
     def remarks(self) -> list[str]:
-        """Caveats: what the diagnostics say against the answer."""
+        """Return caveats from the diagnostics."""
         found = []
         if not len(self):
-            found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
+            found.append("no queried atom is unknown (lapis check MODEL DATA may show why)")
         has_formulas = any(not group.is_atom for group in self.asked.groups)
         if has_formulas and not self.exact and "bp" in self.methods:
             found.append(
-                "a formula that is asked ties its atoms, which changes what bp says of them: "
-                "ask for formulas apart from atoms, or by another method"
+                "a formula query connects its atoms, which can change their marginals by bp: "
+                "query formulas separately from atoms, or use another method"
             )
         return [*found, *quality_remarks(self.diagnostics)]
 
@@ -284,9 +276,9 @@ class Answer(AtomResult):
         LapisError
             If matplotlib is not installed.
         """
-        order = self.ranking(limit)
+        order = self._ranking(limit)
         errors = None if self.stderr is None else self.stderr[order]
-        names = [": ".join(row) for row in self.named_rows(order)]
+        names = [": ".join(row) for row in self._named_rows(order)]
         return plot_bars(
             names, self.probability[order], axes,
             xlabel="probability", title=self.summary(), errors=errors,
@@ -311,7 +303,7 @@ class Answer(AtomResult):
             If the answer has no chains, or matplotlib is not installed.
         """
         found = new_axes(axes, (7, 3))
-        for chain, draws in enumerate(self.require_chains()):
+        for chain, draws in enumerate(self._require_chains()):
             smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
             found.plot(smooth, lw=1, label=f"chain {chain + 1}")
         title = f"slowest atom: {shorten_label(self.traced[0])}"
@@ -319,7 +311,7 @@ class Answer(AtomResult):
         found.legend(frameon=False, fontsize="small")
         return style_axes(found)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> InferenceData:
         """Convert the chains of the slowest atoms to an ArviZ object.
 
         Returns
@@ -332,22 +324,11 @@ class Answer(AtomResult):
         LapisError
             If the answer has no chains, or the package arviz is not installed.
         """
-        trace = self.require_chains()
+        trace = self._require_chains()
         return to_arviz({name: trace[:, :, i] for i, name in enumerate(self.traced)})
 
-    def require_chains(self) -> np.ndarray:
-        """Return the recorded chains.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64[num_chains, num_draws, num_traced].
-
-        Raises
-        ------
-        LapisError
-            If the answer has no chains.
-        """
+    def _require_chains(self) -> np.ndarray:
+        """Return the chains, float64[num_chains, num_draws, num_traced]; raise if none."""
         if self.trace is None:
             raise LapisError(
                 "this answer has no chains", code="no-chains", hint=f"it is {self.summary()}"
@@ -356,7 +337,7 @@ class Answer(AtomResult):
 
 
 def format_bounds(lower: float, upper: float) -> str:
-    """Bounds in words, rounded away from each other.
+    """Format bounds, rounded outward.
 
     >>> format_bounds(0.31249, 0.3377), format_bounds(0.5, 0.5)
     ('between .312 and .338', 'exactly .500')
@@ -368,7 +349,7 @@ def format_bounds(lower: float, upper: float) -> str:
 
 
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
-    """What a sampled or searched answer is worth."""
+    """Return caveats of a sampled or searched answer."""
     return [
         *average_remarks(diagnostics),
         *relaxed_remarks(diagnostics),
@@ -377,7 +358,7 @@ def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
 
 
 def average_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
-    """What was averaged, where an answer is over draws of the weights."""
+    """Describe an average over draws of the weights."""
     if "draw_methods" not in diagnostics:
         return []
     how = "exactly" if diagnostics["draws_exact"] else "approximately"
@@ -391,7 +372,7 @@ def average_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
 
 
 def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
-    """Which hard formulas were broken because they contradict each other or the data."""
+    """List the hard formulas that were violated because they contradict each other or the data."""
     if "relaxed" not in diagnostics:
         return []
     broken, number = diagnostics["relaxed"], diagnostics["relaxed_groundings"]
@@ -408,12 +389,12 @@ def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
 
 def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     if diagnostics.get("interrupted"):
-        return ["stopped early: this is what there was so far"]
+        return ["stopped early: the result is partial"]
     if diagnostics.get("stuck_atoms"):
         return [
             f"not converged: the chains do not move ({diagnostics['stuck_atoms']:,} sampled atoms "
-            "never leave the values that a chain began with), so these probabilities are of where "
-            "chains began; more samples will not help, --method auto or tempering may"
+            "keep the values that a chain started with), so these probabilities depend on the "
+            "starting points; try --method auto or tempering, more samples will not help"
         ]
     if diagnostics.get("converged") is False:
         if "residual" in diagnostics:
@@ -436,8 +417,8 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def to_arviz(draws: Mapping[str, np.ndarray]) -> Any:
-    """An ArviZ object of draws by name, float[num_chains, num_draws] each."""
+def to_arviz(draws: Mapping[str, np.ndarray]) -> InferenceData:
+    """Convert draws by name, float[num_chains, num_draws] each, to an ArviZ object."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # that ArviZ 1.0 is coming
@@ -466,45 +447,45 @@ class MostLikelyWorld(AtomResult):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user ended the search before it was done."""
+        """Whether the user stopped the search early."""
         return bool(self.diagnostics.get("interrupted", False))
 
     @cached_property
     def atoms(self) -> dict[Any, bool]:
-        """Truth by name, or by world and name where there are several worlds."""
-        return self.by_key(self.value)
+        """Truth values by name, or by world and name if there are several worlds."""
+        return self._by_key(self.value)
 
     def __getitem__(self, key: Key) -> bool:
-        """Whether an atom is true: world["P(A)"], or world["data.db", "P(A)"]."""
+        """Return whether an atom is true: world["P(A)"], or world["data.db", "P(A)"]."""
         return bool(self.value[self.asked.find(key)])
 
     @property
     def true_atoms(self) -> list[str]:
-        """The names of the true atoms, world after world."""
+        """The names of the true atoms, world by world."""
         return self.asked.take(np.flatnonzero(self.value))
 
     def measured(self) -> dict[str, np.ndarray]:
-        """The truth values of the atoms."""
+        """Return the truth values of the atoms."""
         return {"value": self.value}
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis map --json`."""
+        """Return the document of `lapis map --json`."""
         return {
             "method": self.method,
             "optimal": self.optimal,
             "score": self.score,
-            "atoms": self.entries(),
+            "atoms": self._entries(),
             **self.diagnostics,
         }
 
     def views(self) -> list[View]:
-        """The true atoms."""
+        """Return the table of true atoms."""
         true = np.flatnonzero(self.value)
-        headings = (*self.name_headings[:-1], "true in the most likely world")
-        return [new_view(headings, self.named_rows(true[:MAX_ROWS]), num_rows=len(true))]
+        headings = (*self._name_headings[:-1], "true in the most likely world")
+        return [new_view(headings, self._named_rows(true[:MAX_ROWS]), num_rows=len(true))]
 
     def summary(self) -> str:
-        """The world in a line."""
+        """Return the world in one line."""
         kind = "proven most likely" if self.optimal else "best found"
         where = f" in {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
         return (
@@ -513,7 +494,7 @@ class MostLikelyWorld(AtomResult):
         )
 
     def remarks(self) -> list[str]:
-        """Caveats: what the diagnostics say against the world."""
+        """Return caveats from the diagnostics."""
         return quality_remarks(self.diagnostics)
 
     def plot(self, axes: Axes | None = None) -> Axes:

@@ -1,7 +1,7 @@
 """Results about ground atoms: frames with a column for each argument, lookup by name.
 
-    to_pandas()         world (where there are several), atom, predicate, arg1, arg2, …, values
-    table("Friends")    world (where there are several), the arguments by their types, values
+    to_pandas()         world (if there are several), atom, predicate, arg1, arg2, …, values
+    table("Friends")    world (if there are several), the arguments by their types, values
 
 Types that occur twice are numbered: Friends(person, person) has columns person1 and person2.
 """
@@ -22,32 +22,32 @@ from lapis.results.result import Columns, FrameKind, Result, Table, View, new_vi
 
 
 class AtomResult(Result):
-    """A result with a row for each of some ground atoms."""
+    """A result with a row for each ground atom."""
 
     asked: Atoms  # in the order of the rows
 
     @abstractmethod
     def measured(self) -> dict[str, np.ndarray]:
-        """What is known of the atoms: named arrays of one value for each."""
+        """Return named arrays with a value for each atom."""
 
     def __len__(self) -> int:
         return len(self.asked)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The atoms as facts are written, in order."""
+        """The names of the atoms, in order."""
         return tuple(self.asked)
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """The atoms' names, each with its world where there are several."""
+        """The names of the atoms, with their worlds if there are several."""
         if not self.asked.is_divided:
             return self.names
         return tuple(zip(self.world, self.names, strict=True))
 
     @property
     def world(self) -> tuple[str, ...]:
-        """The world that each atom is of: the name of its data."""
+        """The world of each atom: the name of its data."""
         return tuple(self.world_column.values())
 
     @property
@@ -56,7 +56,7 @@ class AtomResult(Result):
         return self.world if self.asked.is_divided else ()
 
     def columns(self) -> Columns:
-        """A row for each atom: name, predicate, constants (None beyond its arity), values."""
+        """Return the columns: name, predicate, constants (None beyond the arity), values."""
         asked = self.asked
         found: dict[str, Column] = {"atom": AtomNames(asked)}
         if asked.is_divided:
@@ -77,7 +77,7 @@ class AtomResult(Result):
         Parameters
         ----------
         predicate
-            Name of the predicate, or the formula as it was asked.
+            Name of the predicate, or the formula of the query.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class AtomResult(Result):
         Raises
         ------
         LapisError
-            If the predicate was not asked.
+            If the predicate was not queried.
         """
         chosen = self.asked.by_predicate
         check_word("predicate", predicate, list(chosen), code="not-asked")
@@ -122,52 +122,19 @@ class AtomResult(Result):
         """
         return {name: to_frame(self.table(name), kind) for name in self.asked.by_predicate}
 
-    def entries(self, **fields: np.ndarray | Coded | None) -> ColumnEntries:
-        """List an entry for each atom: its name, its values and its world.
-
-        Parameters
-        ----------
-        fields
-            Further values; they replace values of the same name.
-
-        Returns
-        -------
-        Entries
-            The entries, made one after another.
-        """
+    def _entries(self, **fields: np.ndarray | Coded | None) -> ColumnEntries:
+        """Return an entry for each atom: its name, values and world; `fields` replace values."""
         found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
         if self.asked.is_divided:
             found["world"] = self.world_column
         return ColumnEntries(self.asked, found | fields)
 
-    def by_key(self, values: np.ndarray) -> dict[Any, Any]:
-        """Key values by the names of the atoms.
-
-        Parameters
-        ----------
-        values
-            One value for each atom.
-
-        Returns
-        -------
-        dict[Any, Any]
-            Values by name, or by world and name where there are several worlds.
-        """
+    def _by_key(self, values: np.ndarray) -> dict[Any, Any]:
+        """Return values by the names of the atoms, with their worlds if there are several."""
         return dict(zip(self.keys, values.tolist(), strict=True))
 
-    def named_rows(self, chosen: np.ndarray) -> list[tuple[str, ...]]:
-        """Name some atoms for a view.
-
-        Parameters
-        ----------
-        chosen
-            int64[num_chosen], places of the atoms.
-
-        Returns
-        -------
-        list[tuple[str, ...]]
-            The world (where there are several) and the name of each.
-        """
+    def _named_rows(self, chosen: np.ndarray) -> list[tuple[str, ...]]:
+        """Return the world (if there are several) and the name of each chosen atom."""
         names = self.asked.take(chosen)
         if not self.asked.is_divided:
             return [(name,) for name in names]
@@ -175,39 +142,15 @@ class AtomResult(Result):
         groups = self.asked.groups
         return [(groups[g].world, name) for g, name in zip(owner, names, strict=True)]
 
-    def ranking(self, limit: int) -> np.ndarray:
-        """Rank the atoms by probability.
-
-        Parameters
-        ----------
-        limit
-            Number of atoms at most.
-
-        Returns
-        -------
-        numpy.ndarray
-            int64[at most limit], the most likely first.
-        """
+    def _ranking(self, limit: int) -> np.ndarray:
+        """Return int64[at most limit], the atoms by decreasing probability."""
         return np.argsort(-self.measured()["probability"], kind="stable")[:limit]
 
-    def ranked_view(self, order: np.ndarray, cells: Mapping[str, Sequence[str]]) -> View:
-        """Show atoms in an order, with texts and a bar for each probability.
-
-        Parameters
-        ----------
-        order
-            int64[num_shown], places of the atoms.
-        cells
-            The texts of each further column.
-
-        Returns
-        -------
-        View
-            The table.
-        """
-        rows = zip(self.named_rows(order), *cells.values(), strict=True)
+    def _ranked_view(self, order: np.ndarray, cells: Mapping[str, Sequence[str]]) -> View:
+        """Return a table of atoms in an order, with texts and a bar for each probability."""
+        rows = zip(self._named_rows(order), *cells.values(), strict=True)
         return new_view(
-            (*self.name_headings, *cells),
+            (*self._name_headings, *cells),
             [(*name, *texts) for name, *texts in rows],
             numbers=["probability"],
             num_rows=len(self),
@@ -215,12 +158,12 @@ class AtomResult(Result):
         )
 
     @property
-    def name_headings(self) -> tuple[str, ...]:
+    def _name_headings(self) -> tuple[str, ...]:
         return ("world", "atom") if self.asked.is_divided else ("atom",)
 
 
 def argument_column(groups: Sequence[AtomGroup], position: int) -> Coded:
-    """The constants at an argument of all atoms; none beyond a group's arity."""
+    """Return the constants of all atoms at an argument; None beyond the arity of a group."""
     domains = {id(d): d for g in groups for d in g.domains[position : position + 1]}
     start = dict(zip(domains, np.cumsum([0, *map(len, domains.values())]).tolist(), strict=False))
     codes = [np.empty(0, np.int32)]
@@ -234,7 +177,7 @@ def argument_column(groups: Sequence[AtomGroup], position: int) -> Coded:
 
 
 def number_alike(names: tuple[str, ...], taken: set[str]) -> list[str]:
-    """Columns' names: those that occur twice, or are taken, get numbers.
+    """Return column names; those that occur twice or are taken get numbers.
 
     >>> number_alike(("person", "person", "value"), {"value"})
     ['person1', 'person2', 'value1']

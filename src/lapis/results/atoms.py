@@ -1,7 +1,7 @@
-"""Ground atoms of results: predicates, codes and domains, spelled out when somebody looks.
+"""Ground atoms of results, stored as int32 codes.
 
-A result may be about millions of atoms, of which a person sees sixty. `Atoms` keeps int32 codes;
-names, columns of constants and lookups are made when asked for.
+A result may have millions of atoms, of which a table shows sixty. Names, columns of constants and
+lookup tables are computed on demand.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SIMPLE_ATOM = re.compile(r"\s*(\w+)\s*(?:\(([\w\s,]*)\))?\s*")
 class AtomGroup:
     """Atoms of one predicate, or instances of one formula, in one world."""
 
-    predicate: str  # of a formula: the formula with its variables
+    predicate: str  # or the formula with its variables
     codes: np.ndarray  # int32[num_atoms, arity]
     domains: tuple[Domain, ...]  # of the arguments
     arguments: tuple[str, ...]  # the arguments' types, or the formula's variables
-    spell: Callable[[Sequence[str]], str]  # the name of the atom with these constants
-    is_atom: bool = True  # false for instances of a formula
+    format_name: Callable[[Sequence[str]], str]  # from constants to the name of the atom
+    is_atom: bool = True  # False: instances of a formula
     world: str = ""
-    pattern: AtomPattern | None = None  # of names that are constants in a fixed text
+    pattern: AtomPattern | None = None  # template of the names, if there is one
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -43,15 +43,17 @@ class AtomGroup:
     def names(
         self, rows: np.ndarray | slice | None = None, escape: Callable[[str], str] = str
     ) -> Iterator[str]:
-        """The names of all atoms, or of the rows asked for, as `escape` writes texts.
+        """Return the names of all atoms, or of some rows, passed through `escape`.
 
-        It must write two texts one after the other as each by itself: constants and the rest of a
-        name are escaped apart, each constant once.
+        Constants and the rest of a name are escaped separately, each constant once, so `escape`
+        must satisfy escape(a + b) = escape(a) + escape(b).
         """
         codes = self.codes if rows is None else self.codes[rows]
         if self.pattern is None:
             columns = [domain.names[codes[:, i]] for i, domain in enumerate(self.domains)]
-            return (escape(self.spell(constants)) for constants in each_row(columns, len(codes)))
+            return (
+                escape(self.format_name(constants)) for constants in each_row(columns, len(codes))
+            )
         columns = [
             write_constants(self.domains[i], codes[:, i], escape) for i in self.pattern.order
         ]
@@ -66,7 +68,7 @@ class AtomGroup:
         return {name: number for number, name in enumerate(self.names())}
 
     def find(self, constants: Sequence[str]) -> int | None:
-        """The row of the atom with these constants."""
+        """Return the row of the atom with these constants, None if there is none."""
         if len(constants) != len(self.domains):
             return None
         codes = [d.index.get(c, -1) for d, c in zip(self.domains, constants, strict=True)]
@@ -82,11 +84,11 @@ def predicate_group(
     function: bool = False,
     world: str = "",
 ) -> AtomGroup:
-    """Atoms of a predicate, named as facts are written."""
-    spell = partial(format_atom, predicate, function=function)
+    """Group atoms of a predicate, named as facts."""
+    format_name = partial(format_atom, predicate, function=function)
     pattern = atom_pattern(predicate, len(domains), function)
     return AtomGroup(
-        predicate, codes, tuple(domains), tuple(types), spell, world=world, pattern=pattern
+        predicate, codes, tuple(domains), tuple(types), format_name, world=world, pattern=pattern
     )
 
 
@@ -95,7 +97,7 @@ def each_row(columns: Sequence[np.ndarray], size: int) -> Iterator[tuple[str, ..
 
 
 def write_constants(domain: Domain, codes: np.ndarray, escape: Callable[[str], str]) -> np.ndarray:
-    """object[num_codes], the constants as they are written in names, each written once."""
+    """Return object[num_codes], the formatted constants; each is formatted once."""
     names = domain.names
     if len(codes) < len(names):
         used, codes = np.unique(codes, return_inverse=True)
@@ -107,10 +109,10 @@ def write_constants(domain: Domain, codes: np.ndarray, escape: Callable[[str], s
 
 @dataclass(frozen=True)
 class Atoms:
-    """The atoms of a result, group after group."""
+    """The atoms of a result, group by group."""
 
     groups: tuple[AtomGroup, ...]
-    asked_of: tuple[str, ...] = ()  # worlds, also those of which there are no atoms
+    asked_of: tuple[str, ...] = ()  # worlds, also those without atoms
 
     @cached_property
     def offset(self) -> np.ndarray:
@@ -125,14 +127,14 @@ class Atoms:
             yield from group.names()
 
     def names(self, rows: slice, escape: Callable[[str], str] = str) -> Iterator[str]:
-        """The names of atoms one after another, as `escape` writes texts."""
+        """Yield the names of a range of atoms, passed through `escape`."""
         for first, group in zip(self.offset.tolist(), self.groups, strict=False):
             begin, end = max(rows.start - first, 0), min(rows.stop - first, len(group))
             if begin < end:
                 yield from group.names(slice(begin, end), escape)
 
     def take(self, chosen: np.ndarray) -> list[str]:
-        """The names of some atoms, int64[num_chosen], in that order."""
+        """Return the names of chosen atoms, int64[num_chosen], in that order."""
         names = [""] * len(chosen)
         owner = self.owner(chosen)
         for number in np.unique(owner).tolist():
@@ -143,28 +145,28 @@ class Atoms:
         return names
 
     def select(self, chosen: np.ndarray) -> Atoms:
-        """The atoms chosen, bool[num_atoms]."""
+        """Return the atoms chosen by bool[num_atoms]."""
         parts = zip(self.groups, self.offset, self.offset[1:], strict=False)
         kept = (replace(g, codes=g.codes[chosen[first:last]]) for g, first, last in parts)
         return Atoms(tuple(group for group in kept if len(group)), self.asked_of)
 
     def owner(self, chosen: np.ndarray) -> np.ndarray:
-        """int64[num_chosen], the group of each atom."""
+        """Return int64[num_chosen], the group of each atom."""
         return np.searchsorted(self.offset, chosen, "right") - 1
 
     @cached_property
     def worlds(self) -> tuple[str, ...]:
-        """The worlds, each once."""
+        """The different worlds."""
         return tuple(dict.fromkeys((*self.asked_of, *(group.world for group in self.groups))))
 
     @property
     def is_divided(self) -> bool:
-        """Whether there are several worlds, so that a name alone says too little."""
+        """Whether there are several worlds, so that a name alone is ambiguous."""
         return len(self.worlds) > 1
 
     @cached_property
     def by_predicate(self) -> Mapping[str, np.ndarray]:
-        """int64[...] for each predicate or formula: its atoms."""
+        """The atoms, int64[...], of each predicate or formula."""
         found: dict[str, list[np.ndarray]] = {}
         for number, group in enumerate(self.groups):
             atoms = np.arange(self.offset[number], self.offset[number + 1])
@@ -172,9 +174,9 @@ class Atoms:
         return {name: np.concatenate(parts) for name, parts in found.items()}
 
     def find(self, key: Key) -> int:
-        """The number of an atom, by its name, or by its world and name.
+        """Return the number of an atom by its name, or by its world and name.
 
-        Raises LapisError if no atom, or atoms of several worlds, are called so.
+        Raises LapisError if there is no such atom, or one in several worlds.
         """
         if isinstance(key, str):
             world, text = None, key
@@ -182,7 +184,7 @@ class Atoms:
             world, text = key
         else:
             raise LapisError(
-                f"atoms are found by their names, not by {key!r}",
+                f"look up an atom by its name, not by {key!r}",
                 code="not-asked",
                 hint='as in answer["P(A)"], or answer["data.db", "P(A)"]; `names` lists them',
             )
@@ -205,7 +207,7 @@ class Atoms:
         return LapisError(
             f"{text!r} is in {len(worlds)} worlds: {', '.join(worlds)}",
             code="several-worlds",
-            hint=f'say which: answer["{worlds[0]}", {text!r}]',
+            hint=f'give the world: answer["{worlds[0]}", {text!r}]',
         )
 
     def missing(self, text: str, world: str | None) -> LapisError:
@@ -215,9 +217,9 @@ class Atoms:
         predicates = dict.fromkeys(group.predicate for group in self.groups)
         where = "" if world is None else f" in {world!r}"
         return LapisError(
-            f"{text!r} is not among the atoms asked{where}",
+            f"{text!r} was not queried{where}",
             code="not-asked",
-            hint=f"asked were atoms of: {', '.join(predicates) or 'nothing'}",
+            hint=f"the queried predicates are: {', '.join(predicates) or 'none'}",
         )
 
 
@@ -227,7 +229,7 @@ def join_atoms(parts: Sequence[Atoms]) -> Atoms:
 
 
 def parse_name(text: str) -> tuple[str | None, tuple[str, ...]]:
-    """Predicate and constants of a ground atom, however it is written; a name is a constant.
+    """Parse the predicate and the constants of a ground atom; every name is a constant.
 
     >>> parse_name('Friends(anna, "Bob, the second")'), parse_name("Rain")
     (('Friends', ('anna', 'Bob, the second')), ('Rain', ()))

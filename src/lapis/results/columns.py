@@ -1,7 +1,8 @@
-"""Columns of results that are never lists: texts by number, and the names of atoms.
+"""Compact columns of results: texts by number, and names of atoms.
 
-A million rows may have three thousand different constants. A `Coded` column keeps the constants
-once, a `AtomNames` one spells the atoms of a block at a time; frames and JSON are made from these.
+A million rows may have three thousand different constants. A `Coded` column keeps each constant
+once. An `AtomNames` column formats the names of a block of atoms at a time. Frames and JSON are
+made from these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +21,14 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-BLOCK = 1 << 15  # rows that are spelled at a time
+BLOCK = 1 << 15  # rows that are formatted at a time
 
 
 @dataclass(frozen=True)
 class Coded:
-    """Texts by their numbers."""
+    """A column of texts by number."""
 
-    codes: np.ndarray  # int[num_rows], −1 where there is none
+    codes: np.ndarray  # int[num_rows], −1: none
     texts: np.ndarray  # object[num_texts]
 
     def __len__(self) -> int:
@@ -39,17 +41,17 @@ class Coded:
         return iter(self.values())
 
     def with_none(self) -> np.ndarray:
-        """object[num_texts + 1], None at the end: where −1 leads."""
+        """Return object[num_texts + 1] with None at the end, the place of −1."""
         return np.append(self.texts, np.array([None], object))
 
     def values(self) -> np.ndarray:
-        """object[num_rows]"""
+        """Return object[num_rows]."""
         return self.with_none()[self.codes]
 
 
 @dataclass(frozen=True)
 class AtomNames:
-    """The names of atoms."""
+    """A column of names of atoms."""
 
     atoms: Atoms
 
@@ -60,7 +62,7 @@ class AtomNames:
         return iter(self.atoms)
 
     def values(self) -> np.ndarray:
-        """object[num_rows]"""
+        """Return object[num_rows]."""
         return np.fromiter(self.atoms, object, len(self.atoms))
 
 
@@ -68,7 +70,7 @@ Column = Sequence[Any] | np.ndarray | Coded | AtomNames
 
 
 def repeat_by_group(atoms: Atoms, texts: Sequence[str]) -> Coded:
-    """A text for each group of atoms, in the rows of all its atoms."""
+    """Return a column that repeats the text of each group for all its atoms."""
     return Coded(np.repeat(np.arange(len(texts)), np.diff(atoms.offset)), as_objects(texts))
 
 
@@ -83,21 +85,21 @@ def as_list(values: Column) -> list[Any]:
 
 
 def with_nulls(values: Column) -> list[Any]:
-    """The values as JSON has them: what is no number is null."""
+    """Return values for JSON: NaN becomes None."""
     return [None if value != value else value for value in as_list(values)]
 
 
 def as_array(values: Column) -> Sequence[Any] | np.ndarray:
-    """What pandas makes a column of."""
+    """Return what pandas converts to a column."""
     return values.values() if isinstance(values, Coded | AtomNames) else values
 
 
 def is_plain(values: Column) -> bool:
-    """Whether other libraries read the column as it is in memory."""
+    """Return whether other libraries can read the column from memory."""
     return isinstance(values, np.ndarray) and values.dtype.kind in "bif"
 
 
-def as_arrow(arrow: Any, values: Column) -> pyarrow.Array | pyarrow.ChunkedArray:
+def as_arrow(arrow: ModuleType, values: Column) -> pyarrow.Array | pyarrow.ChunkedArray:
     if isinstance(values, Coded):
         codes = np.where(values.codes < 0, len(values.texts), values.codes)
         return arrow.array(values.with_none(), arrow.string()).take(arrow.array(codes))
@@ -107,7 +109,7 @@ def as_arrow(arrow: Any, values: Column) -> pyarrow.Array | pyarrow.ChunkedArray
     return arrow.array(values if is_plain(values) else as_list(values))
 
 
-def as_polars(polars: Any, name: str, values: Column) -> polars.Series:
+def as_polars(polars: ModuleType, name: str, values: Column) -> polars.Series:
     if isinstance(values, Coded):
         codes = np.where(values.codes < 0, len(values.texts), values.codes)
         texts = polars.Series(name, values.with_none().tolist(), polars.String)
@@ -126,9 +128,9 @@ def row_blocks(num_rows: int) -> Iterator[slice]:
 
 
 class ColumnEntries(Iterator[dict[str, Any]]):
-    """An entry for each atom, with fields kept as columns; None is null in all entries.
+    """An iterator over an entry (a dict) for each atom; a field that is None is null in all.
 
-    Who iterates gets a dict at a time; `json_blocks` writes thousands of entries at once.
+    `json_blocks` writes thousands of entries at once.
     """
 
     def __init__(self, atoms: Atoms, fields: Mapping[str, np.ndarray | Coded | None]) -> None:
@@ -150,7 +152,7 @@ class ColumnEntries(Iterator[dict[str, Any]]):
                 yield dict(zip(names, values, strict=True))
 
     def json_blocks(self, between: str) -> Iterator[str]:
-        """The JSON of all entries, `between` every two of them in a block."""
+        """Yield the JSON of blocks of entries, joined by `between`."""
         fields = "".join(f", {as_template(name)}: %s" for name in self.fields)
         template = f'{{"atom": "%s"{fields}}}'
         for rows in row_blocks(len(self.atoms)):
@@ -167,12 +169,12 @@ def as_template(name: str) -> str:
 
 
 def inside_json(text: str) -> str:
-    """A text as it is between the quotes of JSON; that of two texts is that of each."""
+    """Return a text as it is written between the quotes of JSON."""
     return json.dumps(text)[1:-1]
 
 
 def json_texts(column: np.ndarray | Coded | None, size: int) -> list[str]:
-    """The JSON of each value, equal ones written once; null where a number is not finite."""
+    """Return the JSON of each value; equal values are formatted once, infinite ones are null."""
     if column is None:
         return ["null"] * size
     if isinstance(column, Coded):
@@ -186,9 +188,9 @@ def take_texts(texts: Sequence[str], codes: np.ndarray) -> list[str]:
 
 
 def json_numbers(values: np.ndarray) -> list[str]:
-    """The JSON of each number or truth value.
+    """Return the JSON of each number or truth value.
 
-    It writes floats as Python does, which is several times as fast when asked for it directly.
+    `float.__repr__` gives the same text as `json.dumps`, several times faster.
     """
     if values.dtype.kind != "f":
         return list(map(json.dumps, values.tolist()))

@@ -1,9 +1,10 @@
-"""Graphs as pictures: one value, written as DOT, as SVG, or by matplotlib.
+"""Draw graphs as DOT, as SVG, or with matplotlib.
 
-The layout is layered (Sugiyama, Tagawa and Toda 1981). A node stands one layer below its lowest
-parent, and an edge across several layers is bent at an invisible node in each. Sweeps up and down
-sort each layer by the means of the neighbours' places. A node then stands as near to that mean as
-sizes allow: Σ w (x − mean)² is minimised subject to the distances, an isotonic regression.
+The layout is layered (Sugiyama, Tagawa and Toda 1981, Methods for Visual Understanding of
+Hierarchical System Structures). A node is one layer below its lowest parent, and an edge across
+several layers bends at an invisible node in each. Sweeps up and down sort each layer by the mean
+position of the neighbours. Then positions minimise Σ w (x − mean)² subject to minimal distances,
+which is an isotonic regression.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class GraphNode(NamedTuple):
     fill: str = "#ffffff"
     ink: str = "#222222"
     is_round: bool = False
-    layer: int | None = None  # None: below its parents; given for all nodes or for none
+    layer: int | None = None  # None: below its parents; set for all nodes or for none
 
 
 class GraphEdge(NamedTuple):
@@ -50,19 +51,19 @@ class GraphEdge(NamedTuple):
     label: str = ""
     colour: str = GREY
     width: float = 1.0
-    title: str = ""  # shown where a mouse points
+    title: str = ""  # tooltip
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph to be drawn, without cycles unless its nodes have layers."""
+    """A graph to draw; without cycles unless its nodes have layers."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     direction: Literal["down", "right"] = "down"
 
     def dot(self) -> str:
-        """The graph as DOT, which Graphviz draws.
+        """Return the graph in the DOT language of Graphviz.
 
         Examples
         --------
@@ -96,7 +97,7 @@ class Picture:
         return "\n".join([*lines, "}", ""])
 
     def svg(self) -> str:
-        """The graph as an SVG picture."""
+        """Return the graph as an SVG picture."""
         boxes, curves = place_graph(self)
         width, height = (f"{size:.0f}" for size in picture_size(boxes, curves))
         out = [
@@ -130,12 +131,12 @@ class Picture:
         Parameters
         ----------
         path
-            `.dot` or `.svg`; or `.png`, `.pdf` and what else matplotlib writes.
+            `.dot` or `.svg`, or a format of matplotlib such as `.png` and `.pdf`.
 
         Raises
         ------
         LapisError
-            If the ending is unknown, the file cannot be written, or matplotlib is missing.
+            If the suffix is unknown, the file cannot be written, or matplotlib is missing.
         """
         path = Path(path)
         check_drawing(path)
@@ -151,14 +152,14 @@ class Picture:
 
 
 def check_drawing(path: Path) -> None:
-    """Refuse a drawing that could not be written, before the work it is to show."""
+    """Raise if a drawing cannot be written, before the work that it shows."""
     require_writable(path)
     if path.suffix not in (".dot", ".svg"):
         check_picture(path)
 
 
 def draw_with_matplotlib(graph: Picture, path: Path) -> None:
-    """Write the picture by matplotlib, which knows PNG, PDF and more."""
+    """Write the picture with matplotlib, as PNG, PDF or another of its formats."""
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Outline
 
@@ -185,7 +186,7 @@ def draw_with_matplotlib(graph: Picture, path: Path) -> None:
 
 
 def picture_size(boxes: Sequence[NodeBox], curves: Sequence[Sequence[CurvePoint]]) -> CurvePoint:
-    """The size of the picture."""
+    """Return the width and height of the picture."""
     corners = [(x + wide / 2, y + high / 2) for x, y, wide, high in boxes]
     corners += [point for curve in curves for point in curve]
     width, height = (max((corner[i] for corner in corners), default=0.0) + MARGIN for i in (0, 1))
@@ -215,7 +216,7 @@ def draw_text(x: float, y: float, text: str, ink: str) -> str:
 
 
 def along_curve(points: Sequence[CurvePoint]) -> CurvePoint:
-    """Where the label of an edge stands."""
+    """Return the position of the label of an edge."""
     t, s = ALONG, 1 - ALONG
     share = np.array([s**3, 3 * s * s * t, 3 * s * t * t, t**3])
     x, y = share @ np.array(points[-4:])
@@ -223,12 +224,12 @@ def along_curve(points: Sequence[CurvePoint]) -> CurvePoint:
 
 
 def place_graph(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
-    """The middle and width of each node, and each edge as cubic Bézier curves."""
+    """Return the box of each node, and each edge as cubic Bézier curves."""
     if len(graph.nodes) > MAX_NODES:
         raise TooLarge(
             f"{len(graph.nodes):,} nodes are too many to draw",
             code="too-large",
-            hint=f"pictures have at most {MAX_NODES:,}; write .dot, and let Graphviz try",
+            hint=f"pictures have at most {MAX_NODES:,}; write .dot and use Graphviz",
         )
     if not graph.nodes:
         return [], []
@@ -264,7 +265,7 @@ def box_size(node: GraphNode) -> CurvePoint:
 
 
 def layers_of(graph: Picture) -> list[int]:
-    """The layer of each node: given, or below all parents."""
+    """Return the layer of each node: given, or below all parents."""
     if all(node.layer is not None for node in graph.nodes):
         used = sorted({node.layer or 0 for node in graph.nodes})
         return [used.index(node.layer or 0) for node in graph.nodes]
@@ -278,7 +279,7 @@ def layers_of(graph: Picture) -> list[int]:
 
 
 def bend_edge(edge: GraphEdge, layer: list[int]) -> list[int]:
-    """An edge as the nodes it passes, downwards; invisible ones are added to `layer`."""
+    """Return the nodes that an edge passes, downwards; invisible ones are added to `layer`."""
     first, last = sorted((edge.source, edge.target), key=lambda node: layer[node])
     between = range(layer[first] + 1, layer[last])
     bends = range(len(layer), len(layer) + len(between))
@@ -289,7 +290,7 @@ def bend_edge(edge: GraphEdge, layer: list[int]) -> list[int]:
 def place_nodes(
     layer: Sequence[int], chains: Sequence[Sequence[int]], across: np.ndarray, num_nodes: int
 ) -> np.ndarray:
-    """float64[num_places], the middle of each node within its layer."""
+    """Return float64[num_places], the centre of each node within its layer."""
     from scipy.optimize import isotonic_regression
 
     near: list[list[list[int]]] = [[[] for _ in layer] for _ in range(2)]  # above, below
@@ -322,7 +323,10 @@ def place_nodes(
 def curve_through(
     points: list[CurvePoint], out: float, into: float, within: bool
 ) -> list[CurvePoint]:
-    """An edge from below its first node to above its last; one within a layer bulges below it."""
+    """Return the curve of an edge, from below its first node to above its last.
+
+    An edge within a layer is curved below it.
+    """
     (a, b), (c, d) = points[0], points[-1]
     if within:
         shift = PAD * (a == c)

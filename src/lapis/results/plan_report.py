@@ -1,4 +1,4 @@
-"""The plan of inference: which solver takes which components, as planned and as carried out."""
+"""The plan of inference: which solver answers which components, as planned and as executed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lapis.results.result import Columns, Result, View, new_view
 
-# gave up: the step has no answer, and others follow. replaced: another step answered its atoms.
+# gave up: the step has no answer, and other steps follow. replaced: another step answered it.
 Status = Literal["planned", "answered", "gave up", "replaced"]
 MEMORY_UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -20,15 +20,15 @@ class PlanRow:
 
     solvers: tuple[str, ...]  # methods that may answer, the first choice first
     reason: str
-    num_atoms: int = 0  # 0 where they are not listed
+    num_atoms: int = 0  # 0 if they are not listed
     num_components: int = 0
     largest: int = 0  # atoms of the largest component
-    width: int | None = None  # variables of the largest table, less one; if sampled, at least
+    width: int | None = None  # variables of the largest table minus 1; a lower bound if sampled
     num_bytes: float = 0.0  # of tables, or of kept samples
-    seconds: float | None = None  # a guess; None where there is nothing to guess from
+    seconds: float | None = None  # an estimate, if there is one
     world: str = ""
     status: Status = "planned"
-    revised: bool = False  # was not in the plan at first
+    revised: bool = False  # added during execution
     methods: tuple[str, ...] = ()  # that answered
     measured: float | None = None  # seconds
 
@@ -52,7 +52,7 @@ class PlanRow:
 
 @dataclass(frozen=True, repr=False)
 class PlanReport(Result):
-    """The steps of inference, in order; times that were not measured are guesses."""
+    """The steps of inference in order; times that were not measured are estimates."""
 
     rows: tuple[PlanRow, ...]
 
@@ -126,7 +126,7 @@ class PlanReport(Result):
 
 
 def join_plans(plans: Sequence[PlanReport | None]) -> PlanReport | None:
-    """The plans of several worlds as one; None where none is known."""
+    """Join the plans of several worlds; None if there are none."""
     rows = [row for plan in plans if plan is not None for row in plan.rows]
     return PlanReport(tuple(rows)) if rows else None
 
@@ -137,7 +137,7 @@ def describe_outcome(row: PlanRow) -> str:
 
 
 def describe_seconds(seconds: float | None) -> str:
-    """A time in words.
+    """Format a time.
 
     >>> describe_seconds(0.0004), describe_seconds(3.21), describe_seconds(4000)
     ('< 0.01 s', '3.2 s', '4,000 s')
@@ -150,7 +150,7 @@ def describe_seconds(seconds: float | None) -> str:
 
 
 def describe_memory(num_bytes: float) -> str:
-    """Memory in words.
+    """Format an amount of memory.
 
     >>> describe_memory(0), describe_memory(2_500_000)
     ('', '2.5 MB')

@@ -1,4 +1,4 @@
-"""Pictures of results: one style, labels that are the user's shown as they are."""
+"""Plots of results with matplotlib."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOTS_PER_INCH = 150
 
 
 def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
-    """A figure that a notebook or window shows, or one that only a file will see."""
+    """Create a figure for a notebook or window (`shown`), or only for a file."""
     try:
         if shown:
             import matplotlib.pyplot as plt
@@ -42,34 +42,34 @@ def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
 
 
 def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
-    """The axes given, or those of a new figure."""
+    """Return the given axes, or those of a new figure."""
     if axes is not None:
         return axes
     return new_figure(size, shown=True).subplots()
 
 
 def save_picture(figure: Figure, path: Path) -> None:
-    """Write a picture, whole or not at all; the format is that of the name's ending."""
+    """Write a picture atomically; the suffix gives its format."""
     check_picture(path)
     with whole_path(path) as temporary:
         figure.savefig(temporary, dpi=DOTS_PER_INCH)
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a picture that could not be written, before the work it is to show."""
+    """Raise if a picture cannot be written, before the work that it shows."""
     known = new_figure((1, 1), shown=False).canvas.get_supported_filetypes()
     if not path.absolute().parent.is_dir():
         raise LapisError(f"{path}: there is no such folder", code="unwritable")
     if path.suffix[1:].lower() not in known:
         raise LapisError(
-            f"{path}: the ending says what kind of picture to write",
+            f"{path}: the suffix must be a format of pictures",
             code="picture-format",
             hint=f"one of {', '.join(sorted(known))}",
         )
 
 
 def shorten_label(text: str) -> str:
-    """A label that shows as it is written, long ones cut."""
+    """Escape a label, and shorten it if it is long."""
     short = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
     return escape(short, "plot")
 
@@ -83,14 +83,14 @@ def plot_bars(
     title: str,
     errors: np.ndarray | None = None,
 ) -> Axes:
-    """Horizontal bars, the first on top; equal names keep bars of their own."""
+    """Draw horizontal bars, the first on top."""
     found = new_axes(axes, (6.4, 1.2 + 0.28 * len(names)))
     places = np.arange(len(names))[::-1]
     found.barh(places, values, xerr=errors, color=COLOUR)
     found.set_yticks(places, [shorten_label(name) for name in names])
     found.set(xlabel=xlabel)
     text = "\n".join(map(partial(escape, medium="plot"), wrap(title, TITLE_WIDTH)))
-    if axes is None:  # over the labels too, which may take half of the width
+    if axes is None:  # centred over the labels, too, which may take half of the width
         found.figure.suptitle(text, fontsize="medium")
     else:
         found.set_title(text, fontsize="medium")

@@ -4,9 +4,9 @@ Frames (pandas, polars, Arrow) hold the `columns`; text, HTML and the command li
 (tables of texts, drawn as plain text or HTML here and with rich in `cli/render.py`); JSON is the
 `document`, whose long lists are written one entry after another.
 
-Names come from files and may hold anything: brackets of a terminal's markup, `<b>`, a `$` that
-starts mathematics in a plot, escape sequences that move the cursor. Every user text that is shown
-passes through `escape`; terminals get texts, never markup.
+Names come from files and may contain anything: brackets of a terminal's markup, `<b>`, a `$` that
+starts mathematics in a plot, escape sequences that move the cursor. Every user text is shown
+through `escape`; terminals get texts, never markup.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from unicodedata import east_asian_width
 
@@ -33,7 +34,7 @@ Medium = Literal["terminal", "html", "plot"]
 
 
 def escape(text: str, medium: Medium) -> str:
-    r"""A text that shows as it is written, without characters that cannot be seen.
+    r"""Escape a text so that it is displayed literally, without invisible characters.
 
     >>> escape("c1cc[nH]c1 \x1b[2J", "terminal"), escape("a<b>", "html"), escape("_US$", "plot")
     ('c1cc[nH]c1 \\x1b[2J', 'a&lt;b&gt;', ' _US\\$')
@@ -48,7 +49,7 @@ def escape(text: str, medium: Medium) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Line ends stay; other characters without a shape are written as escapes."""
+    """Write unprintable characters, except line ends, as escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -66,18 +67,18 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True)
 class View:
-    """The first rows of a table. The last `num_totals` rows stand apart, below the others."""
+    """The first rows of a table. The last `num_totals` rows are totals, set apart."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[str] = frozenset()  # headings of columns of numbers
-    num_rows: int = 0  # there are in all, shown or not, totals left out
+    num_rows: int = 0  # in all, shown or not, without totals
     bars: tuple[float, ...] | None = None  # a bar from 0 to 1 behind each row
     num_totals: int = 0
 
     @property
     def rest(self) -> str:
-        """What is said where rows are left out."""
+        """The line that counts omitted rows."""
         more = self.num_rows - (len(self.rows) - self.num_totals)
         return f"… and {more:,} more" if more > 0 else ""
 
@@ -91,7 +92,7 @@ def new_view(
     bars: Sequence[float] | None = None,
     totals: Sequence[Sequence[str]] = (),
 ) -> View:
-    """A view of rows; `num_rows` says how many there are where only the first are given."""
+    """Create a view; `num_rows` is the total number of rows if only the first are given."""
     listed = tuple(tuple(row) for row in rows)
     shown = listed[:MAX_ROWS]
     return View(
@@ -105,13 +106,13 @@ def new_view(
 
 
 def draw_bar(share: float) -> str:
-    """A bar of a share from 0 to 1, to an eighth of a character."""
+    """Draw a bar for a share from 0 to 1, in eighths of a character."""
     full, part = divmod(round(min(1.0, max(0.0, share)) * BAR_WIDTH * 8), 8)
     return "█" * full + (EIGHTHS[part] if part else "")
 
 
 def as_text(view: View) -> str:
-    """The view as lines of aligned columns.
+    """Format a view as lines of aligned columns.
 
     >>> print(as_text(new_view(["atom", "p"], [["P(A)", "0.5"], ["Q", "12"]], numbers=["p"])))
     atom    p
@@ -133,7 +134,7 @@ def as_text(view: View) -> str:
 
 
 def text_width(text: str) -> int:
-    """Columns of a terminal; wide characters take two."""
+    """Return the width of a text on a terminal; wide characters take two columns."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -143,7 +144,7 @@ def pad_text(text: str, width: int, *, right: bool) -> str:
 
 
 def as_html(view: View) -> str:
-    """The view as an HTML table. The class keeps notebooks from reading $ as mathematics."""
+    """Format a view as an HTML table. Its class keeps notebooks from rendering $ as mathematics."""
     head = "".join(f"<th>{escape(heading, 'html')}</th>" for heading in view.headings)
     head += "<th></th>" if view.bars is not None else ""
     body = []
@@ -166,7 +167,7 @@ def as_html(view: View) -> str:
 
 
 def format_number(value: float | int | bool | None) -> str:
-    """A figure of a summary table; – where there is none."""
+    """Format a figure of a summary table; None is –."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -175,7 +176,7 @@ def format_number(value: float | int | bool | None) -> str:
 
 
 def format_measure(value: float | None) -> str:
-    """A measure to four decimals; – where there is none."""
+    """Format a measure to four decimals; None is –."""
     return "–" if value is None else f"{value:.4f}"
 
 
@@ -184,34 +185,34 @@ FrameKind = Literal["pandas", "polars", "arrow"]
 
 
 class Result(ABC):
-    """Base of all results; they say what they hold, it shows it."""
+    """Base class of all results."""
 
     @abstractmethod
     def columns(self) -> Columns:
-        """The columns of its frame, all of one length."""
+        """Return the columns of the frame, all of one length."""
 
     @abstractmethod
     def views(self) -> list[View]:
-        """The tables that a person sees."""
+        """Return the tables that are shown."""
 
     @abstractmethod
     def summary(self) -> str:
-        """The result in a line."""
+        """Return the result in one line."""
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """The contract of the command's --json; long lists may be iterators."""
+        """Return the JSON document of the command; long lists may be iterators."""
 
     def caption(self) -> str:
-        """The line below its tables."""
+        """Return the line below the tables."""
         return self.summary()
 
     def remarks(self) -> list[str]:
-        """Caveats of the result."""
+        """Return caveats of the result."""
         return []
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of the command with --json, as a dictionary."""
+        """Return the JSON document as a dictionary."""
         found = self.document()
         return {k: list(v) if isinstance(v, Iterator) else v for k, v in found.items()}
 
@@ -279,7 +280,7 @@ class Result(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Table(Result):
-    """Columns of one length, and nothing else."""
+    """A result of columns of one length."""
 
     values: Columns
 
@@ -324,7 +325,7 @@ class Figures(Result):
         return ", ".join(shown)
 
     def caption(self) -> str:
-        return ""  # the table says it all
+        return ""
 
     def document(self) -> dict[str, Any]:
         return dict(self.values)
@@ -334,19 +335,21 @@ def format_figure(figure: float | int | str | None) -> str:
     return figure if isinstance(figure, str) else format_number(figure)
 
 
-def as_cell(value: Any) -> str:
+def as_cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def to_frame(result: Result, kind: FrameKind) -> Any:
-    """The result's frame in one of the three libraries."""
+def to_frame(
+    result: Result, kind: FrameKind
+) -> pandas.DataFrame | polars.DataFrame | pyarrow.Table:
+    """Convert a result to a frame of one of the three libraries."""
     if kind == "polars":
         return result.to_polars()
     return result.to_arrow() if kind == "arrow" else result.to_pandas()
 
 
-def import_package(package: str) -> Any:
-    """A package that frames need."""
+def import_package(package: str) -> ModuleType:
+    """Import a package of frames; raise LapisError if it is not installed."""
     from importlib import import_module
 
     try:

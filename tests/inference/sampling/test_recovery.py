@@ -201,9 +201,9 @@ def test_chains_that_never_move_are_told() -> None:
     assert answer.diagnostics["stuck_atoms"] == 60
     assert not answer.diagnostics["converged"]
     assert answer.remarks() == [
-        "not converged: the chains do not move (60 sampled atoms never leave the values that a "
-        "chain began with), so these probabilities are of where chains began; more samples will "
-        "not help, --method auto or tempering may"
+        "not converged: the chains do not move (60 sampled atoms keep the values that a chain "
+        "started with), so these probabilities depend on the starting points; try --method auto or "
+        "tempering, more samples will not help"
     ]
 
 
