@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lapis.cli.command import show_notes
-from lapis.results.columns import ColumnEntries
 from lapis.results.result import Result, View, draw_bar, escape
 
 if TYPE_CHECKING:
@@ -127,10 +126,8 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
     before = "{\n"
     for name, value in document.items():
         yield f"{before} {json.dumps(name)}: "
-        if isinstance(value, ColumnEntries):
-            yield from block_pieces(value.json_blocks(",\n  "))
-        elif isinstance(value, Iterator):
-            yield from block_pieces(map(row_text, value))
+        if isinstance(value, Iterator):
+            yield from list_pieces(map(row_text, value))
         else:
             text = json.dumps(replace_infinite(value), indent=1, allow_nan=False)
             yield text.replace("\n", "\n ")
@@ -138,11 +135,11 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
     yield "{}" if before == "{\n" else "\n}"
 
 
-def block_pieces(blocks: Iterable[str]) -> Iterator[str]:
-    """Yield the text of a list from texts of one entry or several."""
+def list_pieces(entries: Iterable[str]) -> Iterator[str]:
+    """Yield the text of a list from the texts of its entries."""
     before = "["
-    for block in blocks:
-        yield f"{before}\n  {block}"
+    for entry in entries:
+        yield f"{before}\n  {entry}"
         before = ","
     yield "[]" if before == "[" else "\n ]"
 

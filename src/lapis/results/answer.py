@@ -14,7 +14,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
-from lapis.results.columns import Coded, ColumnEntries, as_objects
+from lapis.results.columns import Coded, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes
 from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
@@ -204,7 +204,7 @@ class Answer(AtomResult):
             **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
-    def answered(self) -> ColumnEntries:
+    def answered(self) -> Iterator[dict[str, Any]]:
         """Return the entries, with the method of each if not all are exact."""
         fields: dict[str, np.ndarray | Coded | None] = {}
         if self.stderr is None:

@@ -9,7 +9,7 @@ Types that occur twice are numbered: Friends(person, person) has columns person1
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.errors import check_word
 from lapis.results.atoms import AtomGroup, Atoms, Key
-from lapis.results.columns import AtomNames, Coded, Column, ColumnEntries, repeat_by_group
+from lapis.results.columns import AtomNames, Coded, Column, list_entries, repeat_by_group
 from lapis.results.result import Columns, FrameKind, Result, Table, View, new_view, to_frame
 
 
@@ -122,12 +122,12 @@ class AtomResult(Result):
         """
         return {name: to_frame(self.table(name), kind) for name in self.asked.by_predicate}
 
-    def _entries(self, **fields: np.ndarray | Coded | None) -> ColumnEntries:
+    def _entries(self, **fields: np.ndarray | Coded | None) -> Iterator[dict[str, Any]]:
         """Return an entry for each atom: its name, values and world; `fields` replace values."""
         found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
         if self.asked.is_divided:
             found["world"] = self.world_column
-        return ColumnEntries(self.asked, found | fields)
+        return list_entries(self.asked, found | fields)
 
     def _by_key(self, values: np.ndarray) -> dict[Any, Any]:
         """Return values by the names of the atoms, with their worlds if there are several."""

@@ -40,24 +40,14 @@ class AtomGroup:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def names(
-        self, rows: np.ndarray | slice | None = None, escape: Callable[[str], str] = str
-    ) -> Iterator[str]:
-        """Return the names of all atoms, or of some rows, passed through `escape`.
-
-        Constants and the rest of a name are escaped separately, each constant once, so `escape`
-        must satisfy escape(a + b) = escape(a) + escape(b).
-        """
+    def names(self, rows: np.ndarray | slice | None = None) -> Iterator[str]:
+        """Return the names of all atoms, or of some rows."""
         codes = self.codes if rows is None else self.codes[rows]
         if self.pattern is None:
             columns = [domain.names[codes[:, i]] for i, domain in enumerate(self.domains)]
-            return (
-                escape(self.format_name(constants)) for constants in each_row(columns, len(codes))
-            )
-        columns = [
-            write_constants(self.domains[i], codes[:, i], escape) for i in self.pattern.order
-        ]
-        return map(escape(self.pattern.text).__mod__, each_row(columns, len(codes)))
+            return map(self.format_name, each_row(columns, len(codes)))
+        columns = [format_constants(self.domains[i], codes[:, i]) for i in self.pattern.order]
+        return map(self.pattern.text.__mod__, each_row(columns, len(codes)))
 
     @cached_property
     def row_of(self) -> Mapping[tuple[int, ...], int]:
@@ -96,14 +86,14 @@ def each_row(columns: Sequence[np.ndarray], size: int) -> Iterator[tuple[str, ..
     return zip(*columns, strict=True) if columns else iter([()] * size)
 
 
-def write_constants(domain: Domain, codes: np.ndarray, escape: Callable[[str], str]) -> np.ndarray:
+def format_constants(domain: Domain, codes: np.ndarray) -> np.ndarray:
     """Return object[num_codes], the formatted constants; each is formatted once."""
     names = domain.names
     if len(codes) < len(names):
         used, codes = np.unique(codes, return_inverse=True)
         names = names[used]
     texts = np.empty(len(names), object)
-    texts[:] = [escape(format_constant(name)) for name in names]
+    texts[:] = [format_constant(name) for name in names]
     return texts[codes]
 
 
@@ -126,12 +116,12 @@ class Atoms:
         for group in self.groups:
             yield from group.names()
 
-    def names(self, rows: slice, escape: Callable[[str], str] = str) -> Iterator[str]:
-        """Yield the names of a range of atoms, passed through `escape`."""
+    def names(self, rows: slice) -> Iterator[str]:
+        """Yield the names of a range of atoms."""
         for first, group in zip(self.offset.tolist(), self.groups, strict=False):
             begin, end = max(rows.start - first, 0), min(rows.stop - first, len(group))
             if begin < end:
-                yield from group.names(slice(begin, end), escape)
+                yield from group.names(slice(begin, end))
 
     def take(self, chosen: np.ndarray) -> list[str]:
         """Return the names of chosen atoms, int64[num_chosen], in that order."""

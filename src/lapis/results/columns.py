@@ -7,7 +7,6 @@ made from these.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -127,74 +126,15 @@ def row_blocks(num_rows: int) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK, num_rows))
 
 
-class ColumnEntries(Iterator[dict[str, Any]]):
-    """An iterator over an entry (a dict) for each atom; a field that is None is null in all.
-
-    `json_blocks` writes thousands of entries at once.
-    """
-
-    def __init__(self, atoms: Atoms, fields: Mapping[str, np.ndarray | Coded | None]) -> None:
-        self.atoms, self.fields = atoms, fields
-        self.rows = self.dicts()
-
-    def __next__(self) -> dict[str, Any]:
-        return next(self.rows)
-
-    def dicts(self) -> Iterator[dict[str, Any]]:
-        names = ["atom", *self.fields]
-        for rows in row_blocks(len(self.atoms)):
-            size = rows.stop - rows.start
-            columns = [
-                [None] * size if column is None else with_nulls(column[rows])
-                for column in self.fields.values()
-            ]
-            for values in zip(self.atoms.names(rows), *columns, strict=True):
-                yield dict(zip(names, values, strict=True))
-
-    def json_blocks(self, between: str) -> Iterator[str]:
-        """Yield the JSON of blocks of entries, joined by `between`."""
-        fields = "".join(f", {as_template(name)}: %s" for name in self.fields)
-        template = f'{{"atom": "%s"{fields}}}'
-        for rows in row_blocks(len(self.atoms)):
-            columns = [
-                json_texts(None if column is None else column[rows], rows.stop - rows.start)
-                for column in self.fields.values()
-            ]
-            entries = zip(self.atoms.names(rows, inside_json), *columns, strict=True)
-            yield between.join(map(template.__mod__, entries))
-
-
-def as_template(name: str) -> str:
-    return json.dumps(name).replace("%", "%%")
-
-
-def inside_json(text: str) -> str:
-    """Return a text as it is written between the quotes of JSON."""
-    return json.dumps(text)[1:-1]
-
-
-def json_texts(column: np.ndarray | Coded | None, size: int) -> list[str]:
-    """Return the JSON of each value; equal values are formatted once, infinite ones are null."""
-    if column is None:
-        return ["null"] * size
-    if isinstance(column, Coded):
-        return take_texts(list(map(json.dumps, column.with_none())), column.codes)
-    values, number = np.unique(column, return_inverse=True)
-    return take_texts(json_numbers(values), number)
-
-
-def take_texts(texts: Sequence[str], codes: np.ndarray) -> list[str]:
-    return as_objects(texts)[codes].tolist()
-
-
-def json_numbers(values: np.ndarray) -> list[str]:
-    """Return the JSON of each number or truth value.
-
-    `float.__repr__` gives the same text as `json.dumps`, several times faster.
-    """
-    if values.dtype.kind != "f":
-        return list(map(json.dumps, values.tolist()))
-    texts = list(map(float.__repr__, values.tolist()))
-    for place in np.flatnonzero(~np.isfinite(values)).tolist():
-        texts[place] = "null"
-    return texts
+def list_entries(
+    atoms: Atoms, fields: Mapping[str, np.ndarray | Coded | None]
+) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each atom; a field that is None is null in all entries."""
+    names = ["atom", *fields]
+    for rows in row_blocks(len(atoms)):
+        columns = [
+            [None] * (rows.stop - rows.start) if column is None else with_nulls(column[rows])
+            for column in fields.values()
+        ]
+        for values in zip(atoms.names(rows), *columns, strict=True):
+            yield dict(zip(names, values, strict=True))
