@@ -166,7 +166,7 @@ def test_parts_of_a_world_share_no_constant_that_is_split(
     data = join(PEOPLE, [database])
     parts = hold_out(data, seed)
     assert parts is not None
-    assert (parts.split_by, parts.judged) == ("a", ("P", "Q", "R", "S"))
+    assert (parts.split_by, parts.evaluated) == ("a", ("P", "Q", "R", "S"))
     [whole] = facts_of(data)
     constants = set(data.worlds[0].domains["a"].constants)
     for train, test in parts.folds:

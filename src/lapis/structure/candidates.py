@@ -1,9 +1,9 @@
-"""Candidate clauses: atoms over numbered variables, told apart up to renaming and order.
+"""Candidate clauses in canonical form: connected atoms over numbered variables, with signs.
 
 A path is a set of connected atoms in which constants have become variables; a candidate is a path
-with a sign for each atom. Both are kept in a canonical form, the least among all orders of atoms
-with variables numbered as they occur, so that equal clauses are scored once however they were
-found.
+with a sign for each atom. The canonical form is the least among all orders of the atoms, with
+variables numbered as they occur. So clauses that are equal up to renaming and order are scored
+once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 
 @cache
 def canonicalize_clause(path: Path, positive: int = 0) -> Candidate:
-    """The same clause with its atoms and variables in the least order.
+    """Return the clause in canonical form.
 
     >>> canonicalize_clause((PathAtom("R", (5, 3)), PathAtom("Q", (3,))), 1)
     Candidate(path=(PathAtom(predicate='Q', variables=(0,)), \
@@ -53,7 +53,7 @@ PathAtom(predicate='R', variables=(1, 0))), positive=2)
 
 
 def canonicalize_path(path: Path) -> tuple[Path, tuple[int, ...]]:
-    """The canonical path, and the variables of the given one in the order of its own.
+    """Return the canonical path, and the old variables in the order of its variables.
 
     >>> canonicalize_path((PathAtom("R", (5, 3)), PathAtom("Q", (3,))))[1]
     (3, 5)
@@ -63,7 +63,7 @@ def canonicalize_path(path: Path) -> tuple[Path, tuple[int, ...]]:
 
 
 def order_literals(path: Path, positive: int) -> tuple[Candidate, tuple[int, ...]]:
-    """The canonical clause, and the old variables in the order of the new ones."""
+    """Return the canonical clause, and the old variables in the order of the new ones."""
     literals = sorted(
         [(atom.predicate, positive >> bit & 1, atom.variables) for bit, atom in enumerate(path)]
     )
@@ -87,9 +87,9 @@ def order_literals(path: Path, positive: int) -> tuple[Candidate, tuple[int, ...
 
 
 def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:
-    """The clauses of a path, the same by symmetry once, with their signs in the path's order.
+    """Return the clauses of a path up to symmetry, with their signs in the path's order.
 
-    `flips` limits how many literals may be positive, all others being negated.
+    At most `flips` literals are positive; None means no limit.
     """
     found: dict[Candidate, int] = {}
     for positive in range(1 << len(path)):
@@ -99,7 +99,7 @@ def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:
 
 
 def sub_clauses(candidate: Candidate) -> list[Candidate]:
-    """The connected clauses of fewer literals, at least two."""
+    """Return the connected sub-clauses of at least two literals."""
     found: dict[Candidate, None] = {}
     for size in range(2, len(candidate)):
         for chosen in combinations(range(len(candidate)), size):
@@ -113,9 +113,9 @@ def sub_clauses(candidate: Candidate) -> list[Candidate]:
 
 
 def is_connected(path: Path) -> bool:
-    """Whether each atom is reached from the first through shared variables.
+    """Return whether all atoms are linked by shared variables.
 
-    Atoms without variables are about the world as a whole: they are connected to all others.
+    Atoms without variables count as linked to all others.
     """
     first, *rest = [atom for atom in path if atom.variables] or [path[0]]
     reached = set(first.variables)
@@ -129,16 +129,16 @@ def is_connected(path: Path) -> bool:
 
 
 def has_dangling(path: Path) -> bool:
-    """Whether a variable occurs only once."""
+    """Return whether a variable occurs only once."""
     return 1 in Counter(name for atom in path for name in atom.variables).values()
 
 
 @cache
 def is_condensed(candidate: Candidate) -> bool:
-    """Whether no clause of fewer literals says the same: no renaming of variables, some perhaps
-    made equal, maps its literals onto a part of them (a reduced clause, Plotkin 1970).
+    """Return whether no shorter clause is equivalent (a reduced clause, Plotkin 1970).
 
-    r(a, b) ^ r(a, c) => t(a) holds exactly where r(a, b) => t(a) does.
+    A clause is not reduced if a substitution of variables for variables maps its literals to a
+    proper subset. r(a, b) ^ r(a, c) => t(a) is equivalent to r(a, b) => t(a).
 
     >>> pair = (PathAtom("r", (0, 1)), PathAtom("r", (0, 2)), PathAtom("t", (0,)))
     >>> is_condensed(Candidate(pair, 0b100)), is_condensed(Candidate(pair, 0b110))
@@ -152,15 +152,13 @@ def is_condensed(candidate: Candidate) -> bool:
 
 
 def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
-    """Whether what an atom of a target changes in the clause does not grow with the domains.
+    """Return whether the differences of target atoms do not grow with the domains.
 
-    Groundings in which the clause is false apart from the atom are then found along true atoms:
-    each variable is reached from those of the target's atom through atoms that are negated in the
-    clause. Where variable b is only in a positive literal r(a, b), the difference is N − k, for k
-    true atoms among N constants. The same clause with the sign of r(a, b) changed has k; N alone is
-    the clause without the literal, in one world. Where atoms are joined to the target's by a
-    positive literal alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
-    A proposition has no variables to start from; its counts are those of the whole world.
+    That is so if each variable is linked to the variables of the target's atom by atoms that are
+    negated in the clause. If variable b is only in a positive literal r(a, b), the difference is
+    N − k, for k true atoms among N constants; the clause with the sign of r(a, b) changed has k. If
+    q(b) is linked only by a positive literal, as in r(a, b) v !q(b), N is the number of true q in
+    the world. A target without variables counts over the whole world.
 
     >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
     >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
@@ -191,7 +189,7 @@ def _maps_into(
     images: Sequence[tuple[PathAtom, bool]],
     image: Mapping[int, int],
 ) -> bool:
-    """Whether `image`, which maps some variables, extends to one that maps literals to images."""
+    """Return whether a substitution that extends `image` maps all literals into `images`."""
     if not literals:
         return True
     (atom, is_positive), *rest = literals
@@ -206,7 +204,7 @@ def _maps_into(
 
 
 def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
-    """The type of each variable."""
+    """Return the type of each variable."""
     return {
         name: type_name
         for atom in path
@@ -215,9 +213,9 @@ def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int,
 
 
 def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
-    """A name for each variable: the first letter of its type, numbered where several share it.
+    """Name each variable by the first letter of its type, numbered if several share it.
 
-    A v alone would be read as "or".
+    `v` is always numbered, because a single v means "or".
 
     >>> held = {"Venue": Predicate("Venue", ("paper", "venue"))}
     >>> variable_names((PathAtom("Venue", (0, 1)),), held)
@@ -241,14 +239,14 @@ def write_atom(predicate: str, arguments: Sequence[str]) -> str:
 
 
 def write_unit(predicate: Predicate) -> str:
-    """The unit clause of a predicate."""
+    """Return the unit clause of a predicate."""
     return write_atom(predicate.name, [f"x{number}" for number in range(predicate.arity)])
 
 
 def write_literals(
     candidate: Candidate, predicates: Mapping[str, Predicate]
 ) -> tuple[list[str], list[str]]:
-    """The atoms of the negated literals, and of the positive ones."""
+    """Return the atoms of the negated literals, and of the positive ones."""
     names = variable_names(candidate.path, predicates)
     body: list[str] = []
     head: list[str] = []
@@ -259,7 +257,7 @@ def write_literals(
 
 
 def write_clause(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
-    """The clause as text, a rule where some literals are negated and some are not.
+    """Return the clause as text, as an implication if literals of both signs occur.
 
     >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
     >>> clause = canonicalize_clause((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2)
@@ -273,7 +271,7 @@ def write_clause(candidate: Candidate, predicates: Mapping[str, Predicate]) -> s
 
 
 def write_failure(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
-    """The conjunction that makes the clause false: with weight w it is the clause with −w.
+    """Return the negation of the clause; with weight w it equals the clause with weight −w.
 
     >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
     >>> clause = canonicalize_clause((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2)

@@ -1,14 +1,14 @@
-"""Several clauses together: the joint weighted pseudo-log-likelihood, and its best weights.
+"""The joint weighted pseudo-log-likelihood (WPLL) of several clauses, and the best weights.
 
-The atoms of each target predicate are told apart by the differences they make to all clauses in
-the ensemble: a new clause splits the classes of the ones before. Weights maximise
+The atoms of each target predicate are classified by the differences that they make to the clauses;
+a new clause splits the classes. Weights maximise
 
-    WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ spares unit weights)
+    WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ does not apply to unit weights)
 
-or under the prior of a `Pricing` instead of λ₂, by Newton's method, each step a coordinate descent
-on the quadratic model (as glmnet does), which sets weights to zero exactly. Where a predicate has
-more than `MAX_LISTED` atoms, its true atoms are kept and its false ones sampled, each standing for
-its share.
+or the WPLL under the prior of a `Pricing` in place of λ₂. Each step of Newton's method solves the
+quadratic model by coordinate descent, as glmnet does, which sets weights to exactly zero. Of a
+predicate with more than `MAX_LISTED` atoms, all true atoms are kept and the false ones are sampled;
+each sampled atom has the share of those that it represents.
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ from lapis.runtime.kernels import allocating_entry
 from lapis.structure.candidates import Candidate
 from lapis.structure.path_differences import Joins
 from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
-from lapis.structure.scores import fit_weight
+from lapis.structure.scores import fit_unit, fit_weight
 from lapis.structure.training_data import TrainingData
 
-MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
+MAX_LISTED = 2_000_000  # atoms of a predicate
 SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
-FAR = 30.0  # unit weights of what is never, or always, true
 COUPLING = 1.0  # λ₂ of clauses that couple unknown atoms
 
 
 @dataclass
 class TargetAtoms:
-    """Atoms of one target predicate, in classes that the clauses so far tell apart."""
+    """Atoms of one target predicate, in classes of equal differences."""
 
     predicate: str
     rows: np.ndarray  # int32[n, arity], worlds in order
     world: np.ndarray  # int64[n]
-    share: np.ndarray  # float64[n], what the atom stands for times c_r; sums to 1 without groups
+    share: np.ndarray  # float64[n], number of atoms represented times c_r; sums to 1 without groups
     truth: np.ndarray  # bool[n]
     class_of: np.ndarray  # int64[n]
     first: np.ndarray  # int64[num_classes], an atom of each class
     matrix: np.ndarray  # float64[num_classes, num_clauses]
 
     def column(self, joins: Joins[Any], candidate: Candidate) -> np.ndarray | None:
-        """float64[n], what each atom changes in the clause.
+        """Return float64[n], the difference that each atom makes to the clause.
 
-        None where it does not occur there, or occurs with others that are as unknown.
+        None if the predicate does not occur in the clause, or if the clause couples its atoms.
         """
         occurs = any(atom.predicate == self.predicate for atom in candidate.path)
         if not occurs or joins.data.couples(candidate.path, self.predicate):
@@ -68,7 +67,7 @@ class TargetAtoms:
         self.class_of, self.first = number, first
 
     def split(self, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """An atom of each class that a clause's differences leave, and the class of each atom."""
+        """Split the classes by a clause's differences: an atom of each class, and each atom's."""
         value = np.unique(column, return_inverse=True)[1]
         key = self.class_of * (int(value.max(initial=0)) + 1) + value
         _, first, number = np.unique(key, return_index=True, return_inverse=True)
@@ -107,8 +106,7 @@ class Ensemble:
         self.value = float(self.values().sum())
 
     def gain_of(self, candidate: Candidate) -> float:
-        """The worth of what the clause would add at its best weight, unit weights free and all
-        others as now."""
+        """Return the worth of a clause at its best weight; only unit weights are refitted too."""
         columns = [target.column(self.joins, candidate) for target in self.targets]
         used = [j for j, column in enumerate(columns) if column is not None]
         parts = [self._with_column(j, columns[j]) for j in used]
@@ -126,7 +124,7 @@ class Ensemble:
         return float(worth @ (fitted.values - now))
 
     def worth(self) -> float:
-        """The WPLL as it is priced."""
+        """Return the WPLL in units of the pricing."""
         return float(
             sum(
                 self.pricing.worth[target.predicate] * value
@@ -135,7 +133,7 @@ class Ensemble:
         )
 
     def add(self, candidate: Candidate) -> None:
-        """Take a clause in, with weight 0."""
+        """Add a clause with weight 0."""
         columns = [target.column(self.joins, candidate) for target in self.targets]
         for target, column in zip(self.targets, columns, strict=True):
             target.append(column)
@@ -151,9 +149,9 @@ class Ensemble:
         self.weights = self.weights[:-1]
 
     def refit(self, *, l1: float = 0.0, l2: float | None = SHRINKAGE, max_steps: int = 50) -> float:
-        """Best weights of all clauses together; the WPLL there, without penalties.
+        """Fit the weights of all clauses; return the WPLL without penalties.
 
-        Without `l2` weights have the prior of the pricing.
+        If `l2` is None, weights have the prior of the pricing.
         """
         size = len(self.weights)
         scales, penalty2 = self.scales(l2)
@@ -184,33 +182,25 @@ class Ensemble:
         return self.value
 
     def calibrated(self) -> np.ndarray:
-        """float64[num_targets]: `values` where unit weights are the best ones, and all weights are
-        multiplied by the best factor of each target, which is not negative."""
-        from scipy.optimize import minimize
-
+        """Return `values` after fitting a unit weight and a factor ≥ 0 of all weights by target."""
         found = []
-        for j, target in enumerate(self.targets):
+        for target in self.targets:
             field = target.matrix @ self.weights
             truth, share = target.truth[target.first], target.class_share()
-            scale = max(1.0, float(np.abs(field).max(initial=0.0)))
-
-            def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
-                own = point[0] + point[1] * field / scale  # noqa: B023
-                slope = share * (1.0 / (1.0 + np.exp(-np.clip(own, -500, 500))) - truth)  # noqa: B023
-                gradient = np.array([slope.sum(), slope @ field / scale])  # noqa: B023
-                return -class_log_likelihood(own, truth, share), gradient  # noqa: B023
-
-            start = np.array([self.units[j], 0.0])
-            bounds = [(-FAR, FAR), (0.0, FAR * scale)]
-            fitted = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-            found.append(-float(fitted.fun))
+            unit, value = fit_unit(float(share @ truth / share.sum()))
+            zeros = np.zeros(len(field))
+            fitted = fit_weight(np.array([unit]), zeros, field, truth, share, zeros.astype(int))
+            if fitted is not None and fitted.weight > 0:
+                found.append(float(fitted.values[0]))
+            else:
+                found.append(value * float(share.sum()))
         return np.array(found)
 
     def scales(self, l2: float | None) -> tuple[np.ndarray, np.ndarray]:
-        """float64[num_clauses + num_units]: the largest difference, and λ₂ for scaled weights.
+        """Return float64[num_clauses + num_units] twice: largest differences, λ₂ of scaled weights.
 
-        Clauses that couple unknown atoms have a narrow prior: what they were learned from is as
-        few as the worlds, and attraction that these bear turns over a world with more to attract.
+        Clauses that couple unknown atoms have a narrow prior: a few worlds give little information
+        about them, and an attraction that fits these dominates a world with more atoms.
         """
         scale = np.ones(len(self.weights))
         for target in self.targets:
@@ -223,7 +213,7 @@ class Ensemble:
         return np.concatenate([scale, np.ones(len(self.units))]), ridge
 
     def value_at(self, point: np.ndarray, left_out: Set[str]) -> tuple[float, np.ndarray]:
-        """The WPLL of all predicates but some, and its gradient."""
+        """Return the WPLL of all predicates outside `left_out`, and its gradient."""
         size = len(self.weights)
         value, gradient = 0.0, np.zeros(len(point))
         for j, target in enumerate(self.targets):
@@ -250,7 +240,7 @@ class Ensemble:
     def _slope(
         self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient of the WPLL and −∇²."""
+        """Return the gradient of the WPLL, and −∇²."""
         size = len(self.weights)
         gradient = np.zeros(len(point))
         curvature = np.zeros((len(point), len(point)))
@@ -268,15 +258,15 @@ class Ensemble:
         return gradient, curvature
 
     def _field(self, j: int) -> np.ndarray:
-        """float64[num_classes] of target j."""
+        """Return float64[num_classes], the log-odds of the classes of target j."""
         return self.targets[j].matrix @ self.weights + self.units[j]
 
     def values(self) -> np.ndarray:
-        """float64[num_targets], the part of each target in the WPLL."""
+        """Return float64[num_targets], the WPLL by target."""
         return np.array([target_value(t, self._field(j)) for j, t in enumerate(self.targets)])
 
     def _ridge(self, columns: Mapping[int, np.ndarray]) -> float:
-        """The prior's precision for a clause with these differences, by target."""
+        """Return the prior's precision for a clause, given its differences by target."""
         if not columns:
             return 0.0
         shares = [self.data.atom_share[self.targets[j].predicate] for j in columns]
@@ -287,7 +277,7 @@ class Ensemble:
         return self.pricing.ridge(shares, information)
 
     def _with_column(self, j: int, column: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Differences, fields without the unit, truth and share of classes split by the column."""
+        """Return differences, log-odds without the unit, truth and share of the split classes."""
         target = self.targets[j]
         assert column is not None
         first, number = target.split(column)
@@ -296,7 +286,7 @@ class Ensemble:
 
 
 def list_target_atoms(data: TrainingData, name: str, generator: np.random.Generator) -> TargetAtoms:
-    """All atoms of a predicate; where they are many, the true ones and a sample of the others."""
+    """List the atoms of a predicate; if they are many, the true ones and a sample of the others."""
     types = data.predicates[name].types
     keep = min(1.0, MAX_LISTED / data.num_atoms[name])
     parts, worlds, shares, truths = [], [], [], []
@@ -329,12 +319,11 @@ def list_target_atoms(data: TrainingData, name: str, generator: np.random.Genera
 
 
 def unit_weight(target: TargetAtoms) -> float:
-    share = float(target.share[target.truth].sum() / target.share.sum())
-    return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (FAR if share else -FAR)
+    return fit_unit(float(target.share[target.truth].sum() / target.share.sum()))[0]
 
 
 def class_log_likelihood(field: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:
-    """Σ share · log P(truth)."""
+    """Return Σ share · log P(truth)."""
     return float(-share @ np.logaddexp(0.0, np.where(truth, -field, field)))
 
 
@@ -344,7 +333,7 @@ def target_value(target: TargetAtoms, field: np.ndarray) -> float:
 
 @allocating_entry
 def descend_coordinates(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
-    """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
+    """Return the step that maximises the quadratic model minus the penalties."""
     size = len(point)
     step = np.zeros(size)
     residual = gradient.copy()
@@ -355,9 +344,9 @@ def descend_coordinates(curvature, gradient, point, penalty1, penalty2):  # type
             if bend < 1e-14:
                 continue
             now = point[i] + step[i]
-            wish = residual[i] + curvature[i, i] * now
-            shrunk = max(abs(wish) - penalty1[i], 0.0)
-            move = (shrunk if wish > 0 else -shrunk) / bend - now
+            slope = residual[i] + curvature[i, i] * now
+            shrunk = max(abs(slope) - penalty1[i], 0.0)
+            move = (shrunk if slope > 0 else -shrunk) / bend - now
             if move != 0.0:
                 step[i] += move
                 residual -= move * curvature[i]

@@ -1,4 +1,4 @@
-"""What structure learning gives back: clauses with weights, what each brings, and examples."""
+"""`LearnedRules`, the result of structure learning."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class LearnedRule(NamedTuple):
 
     text: str
     weight: float
-    gain: float | None  # in WPLL beside unit clauses alone; None for a unit clause
+    gain: float | None  # in WPLL over unit clauses; None for a unit clause
     support: int | None  # groundings in which all its atoms are true
-    true: int
+    true: int  # groundings
     groundings: int
-    words: str = ""
-    examples: tuple[str, ...] = ()  # of the data that keep it
+    words: str = ""  # the rule as a sentence
+    examples: tuple[str, ...] = ()  # groundings in the data that satisfy it
     counterexamples: tuple[str, ...] = ()
 
 
-# What frames and JSON have of a rule, by its fields.
+# The columns of a rule in frames and JSON, and its fields.
 SHOWN = {"formula": "text"} | {n: n for n in ("weight", "gain", "support", "true", "groundings")}
 PSEUDO = "weighted pseudo-log-likelihood"
 CONDITIONAL = "log-likelihood of predicates given the others, a mean for each"
 
 
 class Penalty(NamedTuple):
-    """What each literal of a rule costs in gains of one predicate."""
+    """The price of a literal of a rule that explains a predicate."""
 
     nats: float  # of log-likelihood of the predicate's atoms
     score: float  # the same in units of the measure
-    coupling_nats: float  # for rules with two atoms of a predicate that is asked
+    coupling_nats: float  # for rules with two atoms of a target
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,25 +56,25 @@ class LearnedRules(Result):
     seconds: float
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    measure: str = PSEUDO  # what value and gains are of
-    penalties: Mapping[str, Penalty] = field(default_factory=dict)  # by predicate, where chosen
-    held_out: HeldOut | None = None  # how far the gain carries, where parts were held out
+    measure: str = PSEUDO  # of value and gains
+    penalties: Mapping[str, Penalty] = field(default_factory=dict)  # by predicate, if chosen
+    held_out: HeldOut | None = None  # gains in held-out parts, if there are any
 
     @cached_property
     def text(self) -> str:
-        """The model as a file: each clause with its gain and support as a comment."""
+        """The model as text, with gain and support of each clause as a comment."""
         title = (
             f"rules learned by {self.method}: {self.measure} {self.value:.4f}, "
             f"{self.unit_value:.4f} with unit clauses alone"
         )
         if self.held_out is not None:
-            title += f"\n{self._carried()}"
+            title += f"\n{self._describe_held_out()}"
         if self.interrupted:
             title += "\nstopped before the end: the rules so far"
         notes = [[describe_learned_rule(rule)] for rule in self.rules]
         return print_model(self.model, title=title, notes=notes)
 
-    def _carried(self) -> str:
+    def _describe_held_out(self) -> str:
         assert self.held_out is not None
         own = self.held_out
         by = "worlds" if own.split_by == "worlds" else f"constants of type {own.split_by}"
@@ -103,7 +103,7 @@ class LearnedRules(Result):
         return [new_view(["weight", "formula", "gain", "support"], rows, numbers=numbers)]
 
     def explain(self) -> str:
-        """Each rule in words, with examples and counterexamples from the data."""
+        """Describe each rule in words, with examples and counterexamples from the data."""
         lines = []
         for rule in self.rules:
             if rule.gain is None:
@@ -122,13 +122,13 @@ class LearnedRules(Result):
 
     def remarks(self) -> list[str]:
         stopped = ["stopped before the end: these are the rules so far"] if self.interrupted else []
-        carried = [] if self.held_out is None else [self._carried()]
-        return [*stopped, *carried, *self.warnings]
+        held_out = [] if self.held_out is None else [self._describe_held_out()]
+        return [*stopped, *held_out, *self.warnings]
 
     def document(self) -> dict[str, Any]:
-        said = ("method", "measure", "value", "unit_value", "interrupted", "seconds")
+        names = ("method", "measure", "value", "unit_value", "interrupted", "seconds")
         return {
-            **{name: getattr(self, name) for name in said},
+            **{name: getattr(self, name) for name in names},
             "rules": [
                 {name: getattr(rule, own) for name, own in SHOWN.items()} for rule in self.rules
             ],

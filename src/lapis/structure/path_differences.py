@@ -1,23 +1,23 @@
-"""What one ground atom changes in every clause of a path: all sign patterns from one count.
+"""The differences that a ground atom makes to all clauses of a path, from shared counts.
 
-Let a path have atoms A_1 … A_k, and let U be a set of them that the ground atom g can be at once
-(unified with each other; mostly a single atom). For S among the other atoms write N_U,S(g) for the
-number of groundings in which the atoms of U are g and those in S are true. By Möbius inversion
-over supersets, as for whole counts (`lapis.counting.totals`),
+Let a path have atoms A_1 … A_k, and let U be a set of them that unify with the ground atom g
+together (mostly a single atom). For S among the other atoms write N_U,S(g) for the number of
+groundings in which the atoms of U are g and those in S are true. By Möbius inversion over
+supersets, as for total counts (`lapis.counting.totals`),
 
     F_U,p(g) = Σ_{S ⊇ p} (−1)^{|S∖p|} N_U,S(g)
 
-is the number in which, of the other atoms, exactly those in p are true: those in which a clause
-whose negated literals are p is false apart from U. The clause's number of true groundings then
-differs, g true against g false, by
+is the number of groundings in which, of the other atoms, exactly those in p are true. These are the
+groundings in which a clause whose negated literals are p is false apart from U. So the number of
+true groundings of the clause with g true, minus that with g false, is
 
     d(g) = − Σ_U (1 − 2·truth(g))^{|U|+1} · Π_{i∈U} δ_i · F_U,p(g)
 
 with δ_i = −1 where literal i is positive and 1 where it is negated (`counting.differences` has the
-derivation). N_U,S is a product over the parts of S that hang together outside g's arguments; each
-part is a sparse function of some arguments, found by one join and shared by all paths that contain
-it. So atoms fall into classes by few numbers each, counted without listing them
-(`argument_classes`), and all 2^k clauses read their differences off the same classes.
+derivation). N_U,S is a product over the parts of S that are connected outside g's arguments. Each
+part is a sparse function of some arguments, computed by one join and shared by all paths that
+contain it. So a few numbers define the class of an atom, classes are counted without listing atoms
+(`argument_classes`), and all 2^k clauses of the path use the same classes.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from lapis.relational.interpretation import Evaluation, Extension, Interpretatio
 from lapis.structure.candidates import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
 
-F = TypeVar("F")  # a factor: here, or a table of a store
+F = TypeVar("F")  # a factor in memory, or a table of a store
 
 
 class AtomClasses(NamedTuple):
-    """Atoms of a predicate told apart by what they change; or single atoms, in `at`."""
+    """Classes of a predicate's atoms with equal differences; in `at`, single atoms."""
 
     failing: dict[tuple[int, ...], np.ndarray]  # U → float64[num_classes, 2^others], F_U,p
     truth: np.ndarray  # bool[num_classes]
     multiplicity: np.ndarray  # float64[num_classes]
 
     def differences(self, positive: int, num_literals: int) -> np.ndarray:
-        """float64[num_classes], d of the clause whose positive literals are the set bits."""
+        """Return float64[num_classes], d of the clause whose positive literals are the set bits."""
         sign = 1.0 - 2.0 * self.truth
         found = np.zeros(len(self.truth))
         for unified, failing in self.failing.items():
@@ -73,18 +73,18 @@ class ColumnProduct(NamedTuple):
     """scale · Π columns."""
 
     columns: tuple[int, ...]
-    scale: np.ndarray  # float64[num_worlds], for what does not hang on the target's arguments
+    scale: np.ndarray  # float64[num_worlds], the factors that do not depend on the arguments
 
 
 class Unified(NamedTuple):
-    """The atoms U as one atom, and how N_U,S is made of columns."""
+    """The atoms U, and N_U,S as products of columns."""
 
     members: tuple[int, ...]
     products: tuple[ColumnProduct, ...]  # for each S
 
 
 class Joins(ABC, Generic[F]):
-    """What clauses are scored on: joins of the data, here or on a store; each is made once."""
+    """Joins of the data, in memory or on a store; each is computed once."""
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
@@ -92,10 +92,10 @@ class Joins(ABC, Generic[F]):
 
     @abstractmethod
     def differences(self, path: Path, predicate: str) -> PathDifferences:
-        """The differences of one predicate's atoms; joins what is not joined yet."""
+        """Return the differences of one predicate's atoms."""
 
     def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> F:
-        """Σ over the variables not kept of Π atoms, which are connected."""
+        """Return Π atoms, which are connected, summed over the variables not kept."""
         key = rename_atoms(atoms, kept), len(kept)
         if key not in self.known:
             self.known[key] = self.join(*key)
@@ -103,15 +103,15 @@ class Joins(ABC, Generic[F]):
 
     @abstractmethod
     def join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> F:
-        """Π atoms, summed over all variables but the first ones."""
+        """Return Π atoms, summed over all variables but the first `num_kept`."""
 
     @abstractmethod
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> F:
-        """1 where two arguments are the same."""
+        """Return the factor that is 1 if two arguments are equal."""
 
     @abstractmethod
     def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
-        """float64[num_worlds], Σ of Π atoms; `name` is one of their variables."""
+        """Return float64[num_worlds], Σ of Π atoms; `name` is one of their variables."""
 
 
 class PartSums(Joins[Factor]):
@@ -144,7 +144,7 @@ class PartSums(Joins[Factor]):
 
 
 def rename_atoms(atoms: Sequence[PathAtom], kept: Sequence[int]) -> tuple[PathAtom, ...]:
-    """The atoms in an order and with names of their own, so that equal joins look equal."""
+    """Order and rename the atoms, so that equal joins have equal keys."""
     number = {name: place for place, name in enumerate(kept)}
     renamed = []
     for atom in sorted(atoms, key=lambda a: (a.predicate, [number.get(v, 99) for v in a[1]])):
@@ -154,7 +154,7 @@ def rename_atoms(atoms: Sequence[PathAtom], kept: Sequence[int]) -> tuple[PathAt
 
 
 def plan_join(atoms: Sequence[PathAtom], num_kept: int, world: Interpretation) -> Expression:
-    """Π atoms, summed over all variables but the first ones."""
+    """Plan the join of atoms, summed over all variables but the first `num_kept`."""
     leaves = []
     for atom in atoms:
         terms = tuple(map(str, atom.variables))
@@ -173,7 +173,7 @@ class PathDifferences(ABC):
     unified: tuple[Unified, ...]
 
     def classes(self) -> AtomClasses:
-        """All atoms of all worlds, in classes."""
+        """Return the classes of all atoms of all worlds."""
         if not self.data.predicates[self.predicate].arity:
             every = np.arange(self.data.num_worlds)
             return self.at(np.zeros((len(every), 0), np.int32), every)
@@ -187,17 +187,17 @@ class PathDifferences(ABC):
 
     @abstractmethod
     def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """The atoms of a world, in which no domain is empty, in classes.
+        """Return the columns' values, float64[num_classes, num_columns], and class sizes.
 
-        The columns' values, float64[num_classes, num_columns], and how many atoms have them.
+        They are of the atoms of one world, in which no domain is empty.
         """
 
     @abstractmethod
     def values_at(self, rows: np.ndarray) -> np.ndarray:
-        """float64[n, num_columns], the columns at atoms int32[n, arity]; the last one is truth."""
+        """Return float64[n, num_columns], columns at atoms int32[n, arity]; truth is the last."""
 
     def at(self, rows: np.ndarray, world: np.ndarray) -> AtomClasses:
-        """Single atoms int32[n, arity] of worlds int64[n], the worlds in increasing order."""
+        """Return single atoms, int32[n, arity], of worlds int64[n] in increasing order."""
         if rows.shape[1]:
             values = self.values_at(rows)
         else:
@@ -214,7 +214,7 @@ class PathDifferences(ABC):
         )
 
     def assemble(self, values: np.ndarray, multiplicity: np.ndarray, world: int) -> AtomClasses:
-        """F_U,p from the columns' values float64[n, num_columns] in one world."""
+        """Compute F_U,p from the columns' values float64[n, num_columns] in one world."""
         failing: dict[tuple[int, ...], np.ndarray] = {}
         for members, products in self.unified:
             counts = np.empty((len(values), len(products)))
@@ -232,7 +232,7 @@ class PathDifferences(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MemoryPath(PathDifferences):
-    """Columns are factors in memory, rows sorted."""
+    """Differences whose columns are factors in memory, with sorted rows."""
 
     columns: tuple[PathColumn[Factor], ...]  # the last one is truth
 
@@ -249,8 +249,10 @@ class MemoryPath(PathDifferences):
 def count_values(
     data: TrainingData, predicate: str, columns: Sequence[PathColumn[Factor]], world: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The atoms of a world in classes: the columns' values, float64[num_classes, num_columns], and
-    how many atoms have them. Rows of factors are sorted, and no domain is empty."""
+    """Return the columns' values, float64[num_classes, num_columns], and class sizes in a world.
+
+    Rows of factors are sorted, and no domain is empty.
+    """
     functions, tables = zip(*_build_functions(data, predicate, columns, world), strict=True)
     found = count_signatures(functions, data.sizes(predicate, world))
     values = np.empty((len(found.value), len(columns)))
@@ -262,7 +264,7 @@ def count_values(
 def _build_functions(
     data: TrainingData, predicate: str, columns: Sequence[PathColumn[Factor]], world: int
 ) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
-    """Columns of the same axes as one function; a table gives back the columns' values."""
+    """Yield the columns of the same axes as one function, with a table of the columns' values."""
     types = data.predicates[predicate].types
     for axes, members in group_columns(columns).items():
         shift = np.array([data.offset[types[a]][world] for a in axes], np.int32)
@@ -277,7 +279,7 @@ def _build_functions(
 
 
 def group_columns(columns: Sequence[PathColumn[F]]) -> dict[tuple[int, ...], list[int]]:
-    """The numbers of the columns by their axes."""
+    """Return the numbers of the columns by their axes."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, column in enumerate(columns):
         groups.setdefault(column.axes, []).append(number)
@@ -287,7 +289,7 @@ def group_columns(columns: Sequence[PathColumn[F]]) -> dict[tuple[int, ...], lis
 def build_columns(
     joins: Joins[F], path: Path, predicate: str
 ) -> tuple[tuple[Unified, ...], tuple[PathColumn[F], ...]]:
-    """What one predicate's atoms can be at once, as products of columns; and the columns."""
+    """Return the sets U of one predicate's atoms, as products of columns, and the columns."""
     columns: dict[tuple[tuple[int, ...], int], tuple[int, PathColumn[F]]] = {}
 
     def add(axes: tuple[int, ...], factor: F) -> int:
@@ -320,7 +322,7 @@ def build_columns(
                 products.append(found._replace(columns=always + found.columns))
             unified.append(Unified(members, tuple(products)))
     arity = len(path[own[0]].variables)
-    if not arity:  # `PathDifferences.at` adds its truth, world by world
+    if not arity:  # `PathDifferences.at` adds the column of truth
         return tuple(unified), tuple(column for _, column in columns.values())
     truth = joins.column([PathAtom(predicate, tuple(range(arity)))], range(arity))
     every = (*(column for _, column in columns.values()), PathColumn(tuple(range(arity)), truth))
@@ -334,7 +336,7 @@ def _build_product(
     joins: Joins[F],
     add: Callable[[tuple[int, ...], F], int],
 ) -> ColumnProduct:
-    """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
+    """Return N_U,S of the atoms in S: columns of the target's arguments, times a scale."""
     numbers = []
     scale = np.ones(joins.data.num_worlds)
     for atom in atoms:
@@ -358,7 +360,7 @@ def _build_product(
 
 
 def _unify_variables(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
-    """Variables of equal positions as one: each with the least of its kind."""
+    """Unify the variables at equal positions: map each to the least that it equals."""
     names: dict[int, int] = {}
 
     def find(name: int) -> int:
@@ -375,7 +377,7 @@ def _unify_variables(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
 
 
 def _find_repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs of positions that hold the same variable."""
+    """Return the pairs of positions with the same variable."""
     return [
         (target.index(name), place)
         for place, name in enumerate(target)
@@ -403,7 +405,7 @@ def _merge_columns(
 
 
 def _evaluate_factor(factor: Factor, points: np.ndarray) -> np.ndarray:
-    """float64[n], the factor at points int32[n, num_variables]."""
+    """Return float64[n], the factor at points int32[n, num_variables]."""
     both = np.concatenate([factor.rows, points])
     first, number = number_rows([both[:, j] for j in range(both.shape[1])], len(both))
     source = first[number[len(factor) :]]
@@ -414,7 +416,7 @@ def _evaluate_factor(factor: Factor, points: np.ndarray) -> np.ndarray:
 
 
 def stack_classes(parts: Sequence[AtomClasses]) -> AtomClasses:
-    """Classes of several worlds."""
+    """Concatenate the classes of several worlds."""
     if not parts:
         return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
     return AtomClasses(

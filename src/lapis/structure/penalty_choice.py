@@ -1,38 +1,37 @@
 """The price of a literal in nats, chosen on held-out parts of the training data.
 
 On each fold the model grows on the training part at prices that are halved from level to level
-(`grow_ensemble`, warm from one level to the next). At each level the log-likelihood of each
+(`grow_ensemble`, which continues from the level before). At each level the log-likelihood of each
 predicate's atoms in the held-out part is taken. Each predicate gets the price at which its sum over
 folds is largest, the highest of equals. A price in nats hardly depends on the amount of data, so a
 price from a part serves the whole.
 
 In the held-out part rules are calibrated first: the unit weight and a common factor of the weights
 are fitted there (`Ensemble.calibrated`). The share of true atoms and the largest counts differ from
-world to world, and a shift of either would hide whether the rules order the atoms well. The gain
-that is reported (`HeldOut`) is that of the weights as learned.
+world to world, and a shift of either would hide whether the rules rank the atoms well. The reported
+gain (`HeldOut`) is that of the weights as learned.
 
-Clauses with two atoms of one target ("coupling") enter after all others, at prices of their own.
-The pseudo-likelihood credits them with what other atoms of the same predicate say: where each
-student has one adviser, the student's other pairs determine each pair, and rules about who advises
-whom would gain nothing. Now these rules enter first, and serve where no adviser is known. Coupling
-clauses are judged without calibration, because a new unit weight would adapt counts of the
-predicate's own atoms to any world. They get the highest price within one standard error of the best
-(Breiman et al. 1984): one that does not carry over does much harm.
+Clauses with two atoms of one target ("coupling") enter after all others, at their own prices. The
+pseudo-likelihood conditions on the other atoms of the same predicate: if each student has one
+adviser, the student's other pairs determine each pair, and rules that predict advisers from other
+predicates would gain nothing. So these rules enter first, and can be used when no adviser is known.
+Coupling clauses are evaluated without calibration, because a new unit weight would adapt counts of
+the predicate's own atoms to any world. They get the highest price within one standard error of the
+best (Breiman et al. 1984, "Classification and regression trees"), because a coupling clause that
+does not generalise does much harm.
 
-Parts of the training data that are held out: whole worlds, or parts of a single world.
-
-Several worlds are dealt into parts as they are. A single world is split by the constants of one
-type, the type that occurs in most targets. A part is the world over the part's constants and all
-constants of other types, with the true atoms among them. Atoms with constants of two parts are in
-neither. Where such atoms link the constants into several components, each component stays in one
-part; where a component is larger than the smaller part, constants are dealt one by one. The parts
+**Held-out parts.** Several worlds are divided into parts. A single world is split by the constants
+of one type, the type that occurs in most targets. A part is the world over the part's constants and
+all constants of other types, with the true atoms among them. Atoms with constants of two parts are
+in neither. If true atoms link the constants into several components, each component stays in one
+part; if a component is larger than the smaller part, constants are assigned one by one. The parts
 have one and two thirds of the constants, because other worlds have other sizes.
 
-Holding single atoms out of a world would not do, because counts over the other atoms determine
-them. If 24 of 48 people are tall, a person who counts 23 other tall people is tall. That is true of
-every atom of this world, held out or not, and of no other world. Parts have counts of their own.
+Holding out single atoms of a world does not work, because counts over the other atoms determine
+them. If 24 of 48 people are tall, a person with 23 other tall people is tall. That is true of every
+atom of this world, held out or not, and of no other world. Parts have other counts.
 
-A predicate without an argument of the split type is the same in all parts, so it is not judged.
+A predicate without an argument of the split type is the same in all parts, so it is not evaluated.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from lapis.structure.select import grow_ensemble, new_ensemble
 from lapis.structure.training_data import TrainingData, join_interpretations
 
 LEVELS = tuple(2.0**power for power in range(7, -2, -1))  # nats for each literal
-DEFAULT_PRICE = 4.0  # where nothing is held out
+DEFAULT_PRICE = 4.0  # if nothing is held out
 
 
 class PenaltyCandidates(NamedTuple):
@@ -79,7 +78,7 @@ def default_prices(data: TrainingData) -> Prices:
 
 
 def repeats_target(data: TrainingData, path: Path) -> bool:
-    """Whether two atoms of the path are of one target, or unknown at once."""
+    """Return whether two atoms of the path are of one target, or of one group."""
     names = [atom.predicate for atom in path if atom.predicate in data.targets]
     return len(set(names)) < len(names) or data.couples_any(path)
 
@@ -93,7 +92,7 @@ def grow_model(
     max_clauses: int | None = None,
     may_enter: Callable[[Candidate], bool] = lambda _: True,
 ) -> None:
-    """Add what pays: first clauses in which no target occurs twice, then the others."""
+    """Grow the ensemble at the prices: first without coupling clauses, then with them."""
     width = ensemble.pricing.width
     for scores, own in zip(candidates, prices, strict=True):
         ensemble.pricing = nat_pricing(search.data, own, width)
@@ -110,9 +109,9 @@ def choose_prices(
     find: Callable[[RuleSearch], PenaltyCandidates],
     l2: float | None,
 ) -> tuple[Prices, HeldOut] | None:
-    """Prices by held-out likelihood, and how far gains carry; None where the search is stopped.
+    """Choose prices by held-out likelihood; return them and held-out gains; None if interrupted.
 
-    `find` gives the candidates for the training data of a search.
+    `find` returns the candidates for the training data of a search.
     """
     width = search.scorer.pricing.width
     runs = []
@@ -125,7 +124,7 @@ def choose_prices(
         if search.stop.is_over():
             return None
         chosen = choose_levels(
-            search.data.targets, parts.judged, np.array(curves), float(stage == "coupling")
+            search.data.targets, parts.evaluated, np.array(curves), float(stage == "coupling")
         )
         prices = prices._replace(**{stage: chosen})
     held = measure_held_out(search, parts, runs, prices, l2)
@@ -133,9 +132,9 @@ def choose_prices(
 
 
 def measure_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) -> np.ndarray:
-    """float64[num_levels, num_targets], nats of the held-out atoms as the price falls.
+    """Return float64[num_levels, num_targets], nats of the held-out atoms at each price.
 
-    The second stage goes on from the model of the first at the prices chosen for it.
+    The second stage continues from the model of the first at the prices chosen for it.
     """
     none = PenaltyCandidates((), ())
     start = run.candidates._replace(coupling=()) if stage == "coupling" else none
@@ -153,7 +152,7 @@ def measure_levels(run: FoldRun, stage: str, prices: Prices, l2: float | None) -
 
 
 def held_out_nats(ensemble: Ensemble, test: Ensemble, *, calibrates: bool = False) -> np.ndarray:
-    """float64[num_targets], the log-likelihood of each target's atoms; `test` gets the clauses."""
+    """Return float64[num_targets], nats of the atoms in `test`, which gets the clauses."""
     for clause in ensemble.clauses[len(test.clauses) :]:
         test.add(clause)
     units = {t.predicate: u for t, u in zip(ensemble.targets, ensemble.units, strict=True)}
@@ -163,7 +162,7 @@ def held_out_nats(ensemble: Ensemble, test: Ensemble, *, calibrates: bool = Fals
 
 
 def convert_to_nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
-    """float64[num_targets], the log-likelihood of each target's atoms, from their means."""
+    """Return float64[num_targets], the log-likelihood of each target's atoms, from their means."""
     found = dict.fromkeys(ensemble.data.targets, 0.0)
     for target, value in zip(ensemble.targets, values, strict=True):
         found[target.predicate] = value / ensemble.data.atom_share[target.predicate]
@@ -171,22 +170,22 @@ def convert_to_nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
 
 
 def choose_levels(
-    targets: Sequence[str], judged: Sequence[str], curves: np.ndarray, num_errors: float
+    targets: Sequence[str], evaluated: Sequence[str], curves: np.ndarray, num_errors: float
 ) -> dict[str, float]:
-    """The price of each target; the usual one if it was not judged.
+    """Return the price of each target; the default if it was not evaluated.
 
     Curves are float64[num_folds, num_levels, num_targets].
     """
     return {
         name: LEVELS[choose_level(curves[:, :, at], num_errors)]
-        if name in judged
+        if name in evaluated
         else DEFAULT_PRICE
         for at, name in enumerate(targets)
     }
 
 
 def choose_level(nats: np.ndarray, num_errors: float) -> int:
-    """The first level within `num_errors` standard errors of the best one.
+    """Return the first level within `num_errors` standard errors of the best one.
 
     `nats` are float64[num_folds, num_levels]; the best level has the largest sum over folds, and
     the error is that of its lead, fold by fold.
@@ -199,7 +198,7 @@ def choose_level(nats: np.ndarray, num_errors: float) -> int:
 def measure_held_out(
     search: RuleSearch, parts: Parts, runs: Sequence[FoldRun], prices: Prices, l2: float | None
 ) -> HeldOut:
-    """What the models at these prices gain in the parts that they were not learned from."""
+    """Measure the gain of models at these prices in the parts that they were not learned from."""
     held, training, num_held, num_learned = np.zeros((4, len(search.data.targets)))
     for run in runs:
         ensemble = new_ensemble(run.search)
@@ -215,33 +214,33 @@ def measure_held_out(
     return HeldOut(
         parts.split_by,
         len(runs),
-        {name: PredicateGain(*map(float, gains[name])) for name in parts.judged},
+        {name: PredicateGain(*map(float, gains[name])) for name in parts.evaluated},
     )
 
 
 MAX_PARTS = 4
-SHARES = np.array([1, 2]) / 3  # of a single world; other worlds have other sizes too
+SHARES = np.array([1, 2]) / 3  # of a single world's constants
 NUM_SPLITS = 2  # of a single world's constants
 MIN_CONSTANTS = 8  # constants of a part
 
 
 class TrainingFold(NamedTuple):
-    """Training data, and what was held out of it."""
+    """Training data, and the part that was held out."""
 
     train: TrainingData
     test: TrainingData
 
 
 class Parts(NamedTuple):
-    """How training data are held out, part by part."""
+    """The folds of the training data."""
 
     folds: tuple[TrainingFold, ...]
-    split_by: str  # "worlds", or the type whose constants are dealt
-    judged: tuple[str, ...]  # the targets that differ from part to part
+    split_by: str  # "worlds", or the type whose constants are split
+    evaluated: tuple[str, ...]  # the targets that differ between parts
 
 
 def hold_out(data: TrainingData, seed: int) -> Parts | None:
-    """Each part of the data once as the test; None where they are too small to be split."""
+    """Split the data into folds, each part once the test; None if they are too small."""
     generator = np.random.default_rng(seed)
     if data.num_worlds > 1:
         order = generator.permutation(data.num_worlds)
@@ -257,14 +256,14 @@ def hold_out(data: TrainingData, seed: int) -> Parts | None:
         kept = [part_of == part for part in range(len(SHARES))]
         parts = [[restrict_world(data.worlds[0], type_name, own)] for own in kept]
         folds += build_training_folds(data, parts)
-    judged = tuple(n for n in data.targets if type_name in data.predicates[n].types)
-    return Parts(tuple(folds), type_name, judged)
+    evaluated = tuple(n for n in data.targets if type_name in data.predicates[n].types)
+    return Parts(tuple(folds), type_name, evaluated)
 
 
 def build_training_folds(
     data: TrainingData, parts: Sequence[Sequence[Interpretation]]
 ) -> tuple[TrainingFold, ...]:
-    """Each part as the test of the others."""
+    """Return a fold for each part: the others are the training data."""
     folds = []
     for held in range(len(parts)):
         rest = [world for number, part in enumerate(parts) if number != held for world in part]
@@ -275,7 +274,7 @@ def build_training_folds(
 
 
 def choose_split_type(data: TrainingData) -> str | None:
-    """The type of most targets' arguments, the largest of such; None if all are too small."""
+    """Choose the type that occurs in most targets, of equals the largest; None if all are small."""
     large = [t for t in data.offset if data.worlds[0].size(t) * SHARES.min() >= MIN_CONSTANTS]
     targets = [data.predicates[name] for name in data.targets]
     found = [(sum(t in p.types for p in targets), data.worlds[0].size(t), t) for t in large]
@@ -286,7 +285,7 @@ def choose_split_type(data: TrainingData) -> str | None:
 def assign_constants(
     data: TrainingData, type_name: str, generator: np.random.Generator
 ) -> np.ndarray:
-    """int64[size], the part of each constant: components whole where none is more than a part."""
+    """Return int64[size], the part of each constant; components stay whole if they fit."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -313,7 +312,7 @@ def assign_constants(
 
 
 def restrict_world(world: Interpretation, type_name: str, kept: np.ndarray) -> Interpretation:
-    """The world of the constants that are kept, bool[size], of one type and all of the others."""
+    """Restrict a world to the kept constants, bool[size], of one type."""
     number = np.cumsum(kept) - 1
     constants = np.asarray(world.domains[type_name].constants, object)[kept]
     domains = {**world.domains, type_name: Domain(type_name, tuple(constants.tolist()))}

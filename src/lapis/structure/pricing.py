@@ -1,25 +1,25 @@
-"""What a rule must earn, and how large its weight may be: both in log-likelihood of atoms.
+"""The price of a literal and the prior of a weight, both in nats of log-likelihood.
 
 Scores are means over a predicate's atoms, so one nat of log-likelihood is 1/n_r of the mean of
-predicate r. A penalty of 0.002 for each literal of the mean is 0.1 nats for 50 atoms, but 30 nats
+predicate r. A penalty of 0.002 of the mean for each literal is 0.1 nats for 50 atoms, but 30 nats
 for 15,000 atoms. So gains are counted in nats:
 
     worth(c) = Σ_r gain_r(c) / (c_r · κ_r)       with c_r the share of one atom, mostly 1/n_r
 
 A rule enters if its worth exceeds its number of literals: each literal costs κ_r nats of the
 predicates that the rule explains. With κ_r = π/c_r for all r this is the penalty π for each literal
-of the score, as Kok and Domingos charge it (`flat_pricing`).
+of Kok and Domingos (`flat_pricing`).
 
-The prior is Gaussian, on the weight times the largest difference that an atom makes to the clause:
-on the most that the clause says about an atom, in log-odds. A prior on the weight alone does not
+The prior is Gaussian, on the weight times the largest difference that an atom makes to the clause,
+that is, on the largest log-odds that the clause gives an atom. A prior on the weight alone does not
 limit counts over a whole domain. Among 48 people of whom 24 are tall, tall(x) ^ tall(y) has a
 difference of 23 for each tall person and of 24 for the others. A weight of −5 with a unit weight of
-118 predicts every atom from the number of the others, and fails in the next world. The most that
-this clause says is 120, which the prior excludes.
+118 predicts every atom from the number of the others, and fails in the next world. The largest
+log-odds of this clause are 120, which the prior excludes.
 
-One weight serves several predicates. Its prior counts in the mean of their nats, weighted by the
+One weight serves several predicates. The prior is scaled by the mean of their c_r, weighted by the
 information of each about the weight (the ratio of variability and sensitivity of a composite
-likelihood; Varin and Vidoni 2005).
+likelihood; Varin and Vidoni 2005, "A note on composite likelihood inference and model selection").
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ import numpy as np
 
 from lapis.structure.training_data import TrainingData
 
-WIDTH = 5.0  # of the prior of what a clause says about an atom, in log-odds
+WIDTH = 5.0  # of the prior of the largest log-odds that a clause gives an atom
 UNIT_WIDTH = 10.0  # of unit weights
 SLIGHT = 0.01  # loss of mean log-likelihood that is not worth a warning
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """What gains are worth, and the prior of weights."""
+    """The worth of gains, and the prior of weights."""
 
     worth: Mapping[str, float]  # by target: 1 / (c_r · κ_r)
     width: float = math.inf  # of the prior; infinite for none
 
     def ridge(self, shares: Sequence[float], information: Sequence[float]) -> float:
-        """The prior's precision in units of the score.
+        """Return the prior's precision in units of the score.
 
-        `shares` are c_r of the predicates that the clause explains; `information` is
+        `shares` are c_r of the predicates that the clause explains, `information` is
         c_r · Σ p(1 − p)·d² over their atoms.
         """
         if math.isinf(self.width):
@@ -61,22 +61,22 @@ class Pricing:
 class Prices(NamedTuple):
     """Nats for each literal, by target."""
 
-    plain: Mapping[str, float]  # of clauses in which no target occurs twice
+    plain: Mapping[str, float]  # of clauses without a repeated target
     coupling: Mapping[str, float]  # of the others
 
 
 class PredicateGain(NamedTuple):
-    """Mean gain of an atom over unit clauses, in log-likelihood."""
+    """The mean gain of an atom over unit clauses, in nats."""
 
     held_out: float
-    training: float  # of the atoms that the same rules were learned from
+    training: float  # on the data that the same rules were learned from
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What rules gain in parts of the data that they were not learned from.
+    """The gain of rules in parts of the data that they were not learned from.
 
-    The penalties were chosen on the same parts, so a gain is a little too good.
+    The penalties were chosen on the same parts, so the gain is slightly optimistic.
     """
 
     split_by: str  # "worlds", or the type whose constants were split
@@ -85,7 +85,7 @@ class HeldOut:
 
     @property
     def gain(self) -> float:
-        """In units of the score: a sum over predicates."""
+        """The gain in units of the score: a sum over predicates."""
         return sum(own.held_out for own in self.predicates.values())
 
     @property
@@ -94,7 +94,7 @@ class HeldOut:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The predicates of which less than half of the gain carries over."""
+        """The predicates that keep less than half of their gain."""
         return tuple(
             name
             for name, own in self.predicates.items()
@@ -103,13 +103,13 @@ class HeldOut:
 
 
 def flat_pricing(data: TrainingData) -> Pricing:
-    """Gains as they are."""
+    """Return the pricing in units of the score."""
     return Pricing(dict.fromkeys(data.targets, 1.0))
 
 
 def nat_pricing(
     data: TrainingData, nats: Mapping[str, float] | None = None, width: float = WIDTH
 ) -> Pricing:
-    """Gains in nats, divided by the price κ_r of a literal where prices are given."""
+    """Return the pricing in nats, divided by the prices κ_r if they are given."""
     prices = nats if nats is not None else dict.fromkeys(data.targets, 1.0)
     return Pricing({n: 1.0 / (data.atom_share[n] * prices[n]) for n in data.targets}, width)

@@ -1,4 +1,4 @@
-"""From paths to scored clauses, on all cores; each path once, all its sign patterns together."""
+"""`RuleSearch`: scores the clauses of paths, in several processes and with a replay log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lapis.structure.pricing import Pricing
 from lapis.structure.scores import ClauseScore, Sample, Scorer
 from lapis.structure.training_data import TrainingData
 
-CHUNK = 20  # paths handed to a process at a time
-MIN_PARALLEL_PATHS = 400  # paths for which other processes are not worth starting
+CHUNK = 20  # paths that a process scores at a time
+MIN_PARALLEL_PATHS = 400  # fewer paths are scored in this process
 
 
 class RuleSearch(NamedTuple):
-    """What every learner of rules is given to work with."""
+    """The data, scorer, log and limits that a learner of rules works with."""
 
     model: Model  # the declarations
     databases: Sequence[Database]
@@ -41,7 +41,7 @@ class RuleSearch(NamedTuple):
         return self.scorer.data
 
     def with_pricing(self, pricing: Pricing) -> RuleSearch:
-        """The search with gains priced otherwise."""
+        """Return the search with another pricing of gains."""
         scorer = copy(self.scorer)
         scorer.pricing = pricing
         return self._replace(scorer=scorer)
@@ -54,7 +54,7 @@ class RuleSearch(NamedTuple):
     def score_paths(
         self, paths: Sequence[Path], flips: int | None = None
     ) -> Iterator[list[ClauseScore]]:
-        """The scores of all clauses of each path, in the order of the paths."""
+        """Yield the scores of all clauses of each path, in the order of the paths."""
         best, kept = 0.0, 0
         for done, found in enumerate(self._scores(paths, flips), 1):
             kept += sum(score.gain > 0 for score in found)
@@ -66,12 +66,12 @@ class RuleSearch(NamedTuple):
                 return
 
     def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
-        """The worth of what a clause would add to the ensemble at its best weight."""
-        question = len(ensemble.clauses), candidate
-        return self.log.call(question, lambda: [ensemble.gain_of(candidate)])[0]
+        """Return the worth of adding a clause to the ensemble; the call is logged."""
+        arguments = len(ensemble.clauses), candidate
+        return self.log.call(arguments, lambda: [ensemble.gain_of(candidate)])[0]
 
     def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float | None) -> float:
-        """Best weights of the ensemble's clauses together; the WPLL there."""
+        """Fit the weights of the ensemble; return the WPLL. The call is logged."""
 
         def weights() -> list[float]:
             value = ensemble.refit(l1=l1, l2=l2)
@@ -84,7 +84,7 @@ class RuleSearch(NamedTuple):
         return ensemble.value
 
     def _scores(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        """The logged scores of an earlier run, then those that are computed now."""
+        """Yield the logged scores of an earlier run, then new ones."""
         replayed = 0
         for path in paths:
             known = self.log.replay(path)
@@ -98,7 +98,7 @@ class RuleSearch(NamedTuple):
             yield found
 
     def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        if self.jobs == 1 or len(paths) < MIN_PARALLEL_PATHS or not self.scorer.is_here:
+        if self.jobs == 1 or len(paths) < MIN_PARALLEL_PATHS or not self.scorer.is_in_memory:
             for path in paths:
                 yield score_path(self.scorer, path, flips)
             return
@@ -115,7 +115,7 @@ def score_path(scorer: Scorer, path: Path, flips: int | None) -> list[ClauseScor
 
 
 def write_scores(path: Path, flips: int | None, scores: Sequence[ClauseScore]) -> list[float]:
-    """Scores as numbers: the signs in the path's order, and all that is beside the candidate."""
+    """Return scores as numbers for the log: signs in the path's order, then the other fields."""
     signs = sign_patterns(path, flips)
     return [number for score in scores for number in (signs[score.candidate], *score[1:])]
 
@@ -127,12 +127,12 @@ def read_scores(path: Path, flips: int | None, numbers: Sequence[float]) -> list
     return [ClauseScore(candidates[signs], *others) for signs, *others in rows]
 
 
-_own: list[Scorer] = []  # of this process
+_worker_scorer: list[Scorer] = []  # of a worker process, at most one
 
 
 def start_scoring_worker(data: TrainingData, sample: Sample | None, pricing: Pricing) -> None:
-    _own[:] = [Scorer(data, sample, pricing=pricing)]
+    _worker_scorer[:] = [Scorer(data, sample, pricing=pricing)]
 
 
 def score_chunk(paths: Sequence[Path], flips: int | None) -> list[list[ClauseScore]]:
-    return [score_path(_own[0], path, flips) for path in paths]
+    return [score_path(_worker_scorer[0], path, flips) for path in paths]

@@ -1,23 +1,21 @@
-"""The best weight of one clause beside unit clauses: Newton's method on classes of atoms.
+"""Score one clause: its gain in weighted pseudo-log-likelihood (WPLL) over unit clauses.
 
-Maximises over the clause's weight w and one unit weight u_r for each predicate
+    Score(c) = max_w WPLL(c and a unit clause for each predicate) − π · (number of literals)
 
-    Σ_r Σ_{classes c of r} m_c · log P(truth_c),   P(true) = 1 / (1 + exp(−(w·d_c + u_r + o_c)))
+(Kok & Domingos 2005, "Learning the structure of Markov logic networks".) The WPLL of unit clauses
+alone has a closed form, the entropy of each predicate's share of true atoms. Predicates outside the
+clause keep it, so only the clause's own predicates are evaluated. All clauses of a path share their
+classes of atoms. Scores use all atoms, or a sample of them.
 
-less ρ/2·w², where m_c is the class's share of the predicate's atoms, o_c what other clauses say of
-it and ρ a prior's precision, 0 for none. The curvature is an arrow (unit weights do not meet each
-other), so a step costs one pass over the classes. The function is concave; where its supremum is at
-infinity, steps stop when no more than `TOLERANCE` is to be gained.
+The weight w of the clause and one unit weight u_r for each predicate maximise
 
-Scores of clauses: the gain in weighted pseudo-log-likelihood over unit clauses alone.
+    Σ_r Σ_{classes c of r} m_c · log P(truth_c) − ρ/2·w²
+    P(true) = 1 / (1 + exp(−(w·d_c + u_r + o_c)))
 
-    Score(c) = max_w WPLL(c and one unit clause a predicate) − π·(number of literals)
-
-(Kok & Domingos 2005; LHL, section 3.3.) Unit clauses alone have a closed form, the entropy of each
-predicate's share of true atoms, and predicates that a clause does not mention keep it: only the
-clause's own predicates are looked at. All clauses of a path share their classes of atoms. Scores
-are of all atoms, or of a sample of them where one is given; under a prior of the weight where the
-`Pricing` has one.
+by Newton's method, where m_c is the class's share of the predicate's atoms, d_c the difference, o_c
+the log-odds from other clauses and ρ the precision of a prior. The Hessian is an arrow matrix (no
+two unit weights interact), so a step takes one pass over the classes. The function is concave. If
+its supremum is at infinity, steps stop when at most `TOLERANCE` can be gained.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from lapis.structure.path_differences import AtomClasses, Joins, PartSums
 from lapis.structure.pricing import Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
-TOLERANCE = 1e-11  # of the weighted pseudo-log-likelihood, still to be gained
+TOLERANCE = 1e-11  # of the WPLL
 MAX_STEPS = 100
 
 
@@ -49,8 +47,10 @@ class ClauseFit(NamedTuple):
 def evaluate_clause_classes(  # type: ignore[no-untyped-def]
     w, units, offset, difference, truth, share, predicate, along, across, corner, values, ridge
 ):
-    """The value; `along` gets the gradient, `across` and `corner` the curvature's arrow, `values`
-    the part of each predicate."""
+    """Return the value; fill the gradient, the arrow of the Hessian and the values by predicate.
+
+    `corner` gets the diagonal of −∇², `across` its entries between w and the unit weights.
+    """
     along[:] = 0.0
     across[:] = 0.0
     corner[:] = 0.0
@@ -77,7 +77,7 @@ def evaluate_clause_classes(  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def fit_clause(units, offset, difference, truth, share, predicate, ridge):  # type: ignore[no-untyped-def]
-    """(values, w): units float64[num_predicates] are started from, and moved."""
+    """Return values and w; `units`, float64[num_predicates], is the start and gets the maximum."""
     size = len(units)
     along, across, corner = np.zeros(size + 1), np.zeros(size), np.zeros(size + 1)
     step, moved, values = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -129,10 +129,10 @@ def fit_weight(
     predicate: np.ndarray,
     ridge: float = 0.0,
 ) -> ClauseFit | None:
-    """The maximum, `units` being moved to theirs; None where the clause has no differences.
+    """Fit the weight of a clause and the unit weights (in place); None if no atom matters to it.
 
-    `ridge` is the precision ρ of the largest difference times the weight: of the most that the
-    clause can say about an atom, in log-odds.
+    `ridge` is the precision ρ of the weight times the largest difference, that is, of the largest
+    log-odds that the clause gives an atom.
     """
     scale = float(np.abs(difference).max(initial=0.0))
     if scale == 0.0:
@@ -142,16 +142,16 @@ def fit_weight(
     return ClauseFit(values, float(weight) / scale)
 
 
-FAR = 30.0  # the unit weight of a predicate that is never, or always, true
+FAR = 30.0  # ± unit weight of a predicate that is always, or never, true
 
 
 class ClauseScore(NamedTuple):
-    """What one clause brings by itself."""
+    """The gain of one clause over unit clauses."""
 
     candidate: Candidate
     gain: float  # in WPLL, before the penalty of its length
     weight: float
-    worth: float  # the gain as it is priced (`Pricing.worth`)
+    worth: float  # the gain in units of the pricing (`Pricing.worth`)
 
 
 class AtomSample(NamedTuple):
@@ -165,7 +165,7 @@ Sample = Mapping[str, AtomSample]
 
 
 class Scorer:
-    """Scores clauses on training data, remembering joins."""
+    """Scores clauses on training data, with a cache of joins."""
 
     def __init__(
         self,
@@ -180,14 +180,14 @@ class Scorer:
         self.joins: Joins[Any] = self.sums if joins is None else joins
 
     @property
-    def is_here(self) -> bool:
-        """Whether other processes can do the same."""
+    def is_in_memory(self) -> bool:
+        """Whether joins are in memory, so that worker processes can score too."""
         return self.joins is self.sums
 
     def score(
         self, path: Path, patterns: Mapping[Candidate, int], sample: Sample | None = None
     ) -> list[ClauseScore]:
-        """Scores of clauses of one path, given with their signs in the path's order."""
+        """Score clauses of one path, given with their signs in the path's order."""
         chosen = self.sample if sample is None else sample
         names = [
             name
@@ -243,7 +243,7 @@ class Scorer:
 
 
 def fit_unit(share: float) -> tuple[float, float]:
-    """The best weight of a unit clause, and the WPLL there, from the share of true atoms.
+    """Return the best weight of a unit clause and the WPLL, given the share of true atoms.
 
     >>> fit_unit(0.5)
     (0.0, -0.6931471805599453)
@@ -255,7 +255,7 @@ def fit_unit(share: float) -> tuple[float, float]:
 
 
 def draw_atoms(data: TrainingData, fraction: float, generator: np.random.Generator) -> Sample:
-    """A uniform share of the atoms of each target (σ)."""
+    """Draw a uniform sample of the atoms of each target."""
     found = {}
     for name in data.targets:
         rows, worlds = [], []

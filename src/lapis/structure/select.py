@@ -1,32 +1,31 @@
-"""The last step of every learner: from scored candidates to clauses with weights.
+"""Select clauses from scored candidates and fit their weights: the last step of every learner.
 
-Candidates are looked at from short to long; one is retained if it scores above all of its retained
-sub-clauses (LHL, section 3.3). The retained ones then enter the model together:
+A candidate is retained if it scores above all of its retained sub-clauses (LHL, section 3.3). The
+retained candidates then enter the model in one of these ways:
 
     greedy   one at a time by decreasing score, kept if the joint WPLL rises by more than the
              penalty of its length
     lazy     the clause with the largest gain in the current model, repeatedly (`grow_ensemble`).
              Gains shrink as the model grows, so the clause with the largest known gain is evaluated
              first, and added if its gain is still the largest
-    l1       all at once; an L1 penalty sets the weights of most to zero
-    l2       all at once, with small weights for what does not help
+    l1       all together; an L1 penalty sets most weights to zero
+    l2       all together; clauses that do not help get small weights
 
-The likelihood of a group of predicates given all others, where clauses couple its atoms.
+If rules condition on predicates, all atoms of a group G of targets are unknown together, and the
+measure is the likelihood of the group given all other predicates,
 
-    log P(X_G | X_rest) = w·n − log Z(X_rest)
+    log P(X_G | X_rest) = w·n − log Z(X_rest).
 
-Rules are asked about whole predicates: all atoms of the group G are unknown at once. Where no
-clause has two atoms of G, they are independent given the rest, and this is the pseudo-likelihood
-of G, on classes. Where one has, the pseudo-likelihood claims too much: it lets an atom lean on
-others that nobody will know. So a clause is scored only for predicates of which it has one unknown
-atom, and it enters only if the networks of the groups that it couples can be summed exactly. In
-the end all weights maximise the sum over groups of these likelihoods, each divided by the number
-of its atoms: what a clause does for one predicate is weighed against what it does to the others, in
-one model.
+If no clause has two atoms of G, the atoms are independent given the rest, and this is the
+pseudo-likelihood of G. If a clause has two, it couples them, and the pseudo-likelihood is
+optimistic: it conditions an atom on others that are unknown at prediction. So a clause is scored
+only for predicates of which it has one unknown atom, and it enters only if the networks of the
+groups that it couples can be summed exactly. Finally all weights maximise the sum over groups of
+these likelihoods, each divided by the number of its atoms.
 
-What did not work: refusing such clauses (on IMDB nothing says who worked under whom but the movies
-that two people share); keeping the weights of their scores (movies were then predicted with
-overconfidence); the prior of all other clauses for them (see `Ensemble.scales`).
+What did not work: refusing such clauses (on IMDB only the movies that two people share predict who
+worked under whom); keeping the weights of their scores (movies were predicted with overconfidence);
+the prior of other clauses for them (see `Ensemble.scales`).
 """
 
 from __future__ import annotations
@@ -60,15 +59,15 @@ from lapis.structure.rule_search import RuleSearch
 from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
-ZERO = 1e-8  # weights below are none
-L1 = 1e-3  # price of a weight where the final model is thinned by it
+ZERO = 1e-8  # smaller weights are dropped
+L1 = 1e-3  # λ₁ of the final model `l1`
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What every learner's options say about clauses and the final model."""
+    """Options of every learner for clauses and the final model."""
 
-    max_literals: int = 4  # literals
+    max_literals: int = 4
     max_variables: int = 4
     penalty: float = 0.01  # for each literal
     dangling: str = "keep"
@@ -84,17 +83,17 @@ OptionsType = TypeVar("OptionsType", bound=Criteria)
 
 
 def learner_options(kind: type[OptionsType], options: StructureOptions) -> OptionsType:
-    """The options of one learner: its own defaults where none is set."""
+    """Return the options of one learner, with its own defaults for those not given."""
     given = {own.name: getattr(options, own.name, None) for own in fields(kind)}
     return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 class LearnedClause(NamedTuple):
-    """A clause of the model, what it brought by itself and when it entered."""
+    """A clause of the model."""
 
     candidate: Candidate
     weight: float
-    gain: float
+    gain: float  # of the clause alone
 
 
 class Selection(NamedTuple):
@@ -104,15 +103,16 @@ class Selection(NamedTuple):
     units: dict[str, float]
     value: float
     unit_value: float  # of unit clauses alone
-    is_whole: bool  # no stop cut it short
-    prices: Prices | None = None  # where they were not given
+    is_whole: bool  # False if it was interrupted
+    prices: Prices | None = None  # if they were chosen
     held_out: HeldOut | None = None
 
 
 def rank_score(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object, ...]:
-    """Best first; of equals, what is likely said rather than what is unlikely, and rules first.
+    """Return a sort key: best first.
 
-    Of those that couple atoms, the one that does so at true atoms of the others: they are few.
+    Of equal scores, first clauses of positive weight, then those with one positive literal. Of
+    clauses that couple atoms, first those with few positive literals: they couple fewer groundings.
     """
     candidate = score.candidate
     net = score.worth - penalty * len(candidate)
@@ -122,7 +122,7 @@ def rank_score(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[
 
 
 def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
-    """Candidates with a positive score that beat all their retained sub-clauses."""
+    """Return the candidates with a positive score that beat all their retained sub-clauses."""
     best: dict[Candidate, ClauseScore] = {}
     for score in scores:
         if score.worth - penalty * len(score.candidate) > 0:
@@ -140,7 +140,7 @@ def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> list[Cla
 def select_clauses(
     search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria
 ) -> Selection:
-    """The final model from the candidates that are retained."""
+    """Build the final model from the retained candidates."""
     penalty, l2 = criteria.penalty, criteria.shrinkage
     kept = retain_candidates(scores, penalty)
     ensemble = new_ensemble(search)
@@ -165,14 +165,14 @@ def select_clauses(
 
 
 def new_ensemble(search: RuleSearch) -> Ensemble:
-    """Unit clauses alone."""
+    """Return an ensemble of unit clauses."""
     return Ensemble(search.data, search.scorer.joins, pricing=search.scorer.pricing)
 
 
 def build_selection(
     search: RuleSearch, ensemble: Ensemble, scores: Sequence[ClauseScore], unit_value: float
 ) -> Selection:
-    """The ensemble's clauses, heaviest first, with what they bring alone."""
+    """Return the ensemble's clauses, heaviest first, with their gains alone."""
     gains = {s.candidate: s.gain for s in scores}
     clauses = [
         LearnedClause(candidate, float(weight), gains[candidate])
@@ -213,9 +213,9 @@ def grow_ensemble(
     max_clauses: int | None,
     may_enter: Callable[[Candidate], bool],
 ) -> Iterator[float]:
-    """Add the clause that adds most, less its penalty, until none pays for its literals.
+    """Add the clause with the largest gain minus penalty, until none gains more than its penalty.
 
-    Yields each penalty when the ensemble is the one for it; the next one goes on from there.
+    Yields each penalty when the ensemble for it is complete; the next penalty continues from it.
     """
     known = {number: (score.worth, -1) for number, score in enumerate(scores)}
     for penalty in penalties:
@@ -240,26 +240,26 @@ def grow_ensemble(
         yield penalty
 
 
-MAX_TABLES = 1 << 24  # bytes, of a group in one world: every step goes through them
+MAX_TABLES = 1 << 24  # bytes, of a group in one world
 TOLERANCE = 1e-7  # of the gradient
 
 
 class CoupledGroup(NamedTuple):
-    """A group's likelihood as a function of the weights of clauses, then units."""
+    """The likelihood of a group as a function of the weights of clauses, then units."""
 
     predicates: tuple[str, ...]
     objective: ConditionalObjective
     share: float  # of one atom
 
     def at(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """The value and its gradient."""
+        """Return the value and its gradient."""
         point = self.objective.evaluate(weights)
         assert point.value is not None
         return self.share * point.value, self.share * point.gradient
 
 
 def find_coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
-    """The groups of which some clause has several atoms."""
+    """Return the groups that some clause couples."""
     data = search.data
     return [group for group in data.groups if any(data.couples(c.path, group[0]) for c in clauses)]
 
@@ -267,7 +267,7 @@ def find_coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> lis
 def ground_group(
     search: RuleSearch, clauses: Sequence[Candidate], units: Sequence[str], group: tuple[str, ...]
 ) -> CoupledGroup:
-    """The group's networks; raises TooLarge where they cannot be summed exactly."""
+    """Ground the networks of a group. Raises TooLarge if they cannot be summed exactly."""
     data = search.data
     lines = [f"1 {write_clause(clause, data.predicates)}" for clause in clauses]
     lines += [f"1 {write_unit(data.predicates[name])}" for name in units]
@@ -281,10 +281,7 @@ def ground_group(
 
 
 def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) -> bool:
-    """Whether all coupled groups can still be summed exactly when a clause enters.
-
-    The networks are those that `refit_groups` sums.
-    """
+    """Return whether `refit_groups` can sum all coupled groups exactly if a clause is added."""
     clauses = [*ensemble.clauses, candidate]
     names = [target.predicate for target in ensemble.targets]
     mentioned = {atom.predicate for atom in candidate.path}
@@ -299,7 +296,7 @@ def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) ->
 
 
 def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> None:
-    """Weights and value of the ensemble by the likelihoods of all groups."""
+    """Fit weights and value of the ensemble by the likelihoods of all groups."""
     from scipy.optimize import minimize
 
     names = [target.predicate for target in ensemble.targets]
@@ -309,11 +306,11 @@ def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> No
     ]
     if not groups:
         return
-    apart = {name for group in groups for name in group.predicates}
+    coupled = {name for group in groups for name in group.predicates}
     scale, ridge = ensemble.scales(l2)
 
     def value_at(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = ensemble.value_at(point, apart)
+        value, gradient = ensemble.value_at(point, coupled)
         for group in groups:
             own, slope = group.at(point)
             value, gradient = value + own, gradient + slope

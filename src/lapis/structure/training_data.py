@@ -1,12 +1,12 @@
-"""The worlds that rules are learned from, as one world of disjoint parts.
+"""`TrainingData`: several complete worlds as one world of disjoint parts.
 
-Constants of each world are numbered after those of the world before, so that a join over all
-worlds at once never mixes them, and a row of a relation knows its world by its constants. What
-depends on the sizes of domains is computed world by world, and so is the truth of predicates
-without arguments (`holds`).
+The constants of each world are numbered after those of the world before. So a join over all worlds
+never mixes them, and the constants of a row identify its world. Quantities that depend on domain
+sizes are computed world by world, and so are the values of predicates without arguments (`holds`).
 
-Atoms are explained given all others, or given the other predicates: then those that are unknown at
-the same time as they are form a group, and a clause with two atoms of a group couples them.
+Atoms are conditioned on all other atoms, or on the other predicates. In the second case the
+predicates that are unknown together form a group, and a clause with two atoms of a group couples
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lapis.structure.candidates import Path
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Complete worlds side by side."""
+    """Complete worlds with disjoint constants."""
 
     predicates: Mapping[str, Predicate]
     offset: Mapping[str, np.ndarray]  # by type: int64[num_worlds + 1], first constant of each world
@@ -41,7 +41,7 @@ class TrainingData:
         return len(self.worlds)
 
     def sizes(self, predicate: str, world: int) -> tuple[int, ...]:
-        """The number of constants at each argument."""
+        """Return the number of constants at each argument."""
         return tuple(
             int(self.offset[t][world + 1] - self.offset[t][world])
             for t in self.predicates[predicate].types
@@ -69,7 +69,7 @@ class TrainingData:
         return {name: group for group in self.groups for name in group}
 
     def couples(self, path: Path, predicate: str) -> bool:
-        """Whether what an atom of the predicate changes on the path depends on others unknown."""
+        """Return whether the path has several atoms of the predicate's group."""
         group = self.group_of.get(predicate, ())
         return sum(atom.predicate in group for atom in path) > 1
 
@@ -77,11 +77,11 @@ class TrainingData:
         return any(self.couples(path, atom.predicate) for atom in path)
 
     def holds(self, proposition: str) -> np.ndarray:
-        """float64[num_worlds], 1 where a predicate without arguments is true."""
+        """Return float64[num_worlds], 1 where a predicate without arguments is true."""
         return np.array([float(len(w.relations[proposition].tuples) > 0) for w in self.worlds])
 
     def true_rows(self, predicate: str, world: int) -> np.ndarray:
-        """int32[n, arity], the true tuples of one world."""
+        """Return int32[n, arity], the true tuples of one world."""
         if not self.predicates[predicate].arity:
             return self.worlds[world].relations[predicate].tuples
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
@@ -104,13 +104,13 @@ def join_worlds(
     targets: Sequence[str],
     groups: Sequence[Sequence[str]] = (),
 ) -> TrainingData:
-    """The closed worlds of the problems side by side."""
+    """Join the closed worlds of the problems."""
     empty = TrainingData(model.predicates, {}, {}, tuple(targets), (), tuple(map(tuple, groups)))
     return join_interpretations(empty, [base_world(problem) for problem in problems])
 
 
 def join_interpretations(data: TrainingData, worlds: Sequence[Interpretation]) -> TrainingData:
-    """Other worlds side by side, with the predicates, targets and groups of the data."""
+    """Join other worlds, with the predicates, targets and groups of the data."""
     types = {name: None for p in data.predicates.values() for name in p.types}
     offset = {
         name: np.concatenate([[0], np.cumsum([world.size(name) for world in worlds])])

@@ -1,15 +1,13 @@
-"""BUSL: bottom-up structure learning (Mihalkova & Mooney 2007).
+"""BUSL: "Bottom-up learning of Markov logic network structure" (Mihalkova & Mooney 2007).
 
 For each predicate P, template nodes are P's own atom and short paths from it: one literal that
-shares a variable with P, or two literals chained through a new variable. A node is true of a ground
-atom of P if some binding of its other variables makes it true. Grow–Shrink with χ² tests finds each
-node's Markov blanket; the cliques of the resulting network that contain P say which literals go
-together. Their clauses, in all sign patterns, are scored by WPLL and added greedily.
+shares a variable with P, or two literals chained through a new variable. A node is true for a
+ground atom of P if some binding of its other variables makes it true. Grow–Shrink with χ² tests
+finds the Markov blanket of each node. The literals of each clique that contains P form clauses, in
+all sign patterns, which are scored by WPLL and added greedily.
 
-Clauses whose weight is nearer to 0 than minWeight are dropped, alone and in the model: after the
-greedy step its light clauses are no longer candidates and the step is repeated.
-
-BUSL samples ground atoms; here nodes are counted over all of them, in classes.
+Clauses with |weight| < minWeight are dropped: alone, and after the greedy step, which is then
+repeated without them. BUSL samples ground atoms; here nodes are counted over all atoms, in classes.
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ MAX_BLANKET = 6  # beyond, strata are too thin for χ²
 class BuslOptions(Criteria):
     significance: float = 0.001
     min_weight: float = 0.0  # minWeight
-    max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
+    max_nodes: int = 30  # template nodes of a predicate, those with the strongest dependence
 
 
 def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
-    """Rules by BUSL."""
+    """Learn rules by BUSL."""
     options = learner_options(BuslOptions, given)
     paths: dict[Path, None] = {}
     names = [n for n, p in search.data.predicates.items() if p.arity and search.data.num_atoms[n]]
@@ -57,7 +55,7 @@ def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
 def select_heavy(
     search: RuleSearch, scores: Iterable[ClauseScore], options: BuslOptions
 ) -> Selection:
-    """The model of candidates whose weights are not under minWeight, alone and together."""
+    """Select clauses whose |weight| is at least minWeight, alone and in the model."""
     heavy = [score for score in scores if abs(score.weight) >= options.min_weight]
     while True:
         found = select_clauses(search, heavy, options)
@@ -68,7 +66,7 @@ def select_heavy(
 
 
 def clique_paths(search: RuleSearch, name: str, options: BuslOptions) -> Iterator[Path]:
-    """Paths of the literals in each clique around a predicate."""
+    """Yield the paths of the literals in each clique that contains a predicate's atom."""
     arity = search.data.predicates[name].arity
     head = (PathAtom(name, tuple(range(arity))),)
     nodes = [head, *template_nodes(search, name)]
@@ -91,7 +89,7 @@ def clique_paths(search: RuleSearch, name: str, options: BuslOptions) -> Iterato
 
 
 def template_nodes(search: RuleSearch, name: str) -> list[Node]:
-    """Literals on P's variables, and chains of two; a new variable is numbered by its type."""
+    """Return literals with P's variables, and chains of two; each type has one new variable."""
     types = search.data.predicates[name].types
     new = {t: len(types) + at for at, t in enumerate(search.data.offset)}
     singles: list[PathAtom] = []
@@ -116,7 +114,7 @@ def template_nodes(search: RuleSearch, name: str) -> list[Node]:
 def tabulate_nodes(
     search: RuleSearch, name: str, nodes: Sequence[Node]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """bool[num_classes, num_nodes] and the classes' shares of P's atoms."""
+    """Return bool[num_classes, num_nodes], and each class's share of P's atoms."""
     data, sums = search.data, search.scorer.sums
     columns = []
     for node in nodes:
@@ -143,7 +141,7 @@ class Independence:
         self.critical = [0.0, *(float(chi2.isf(significance, d)) for d in range(1, 300))]
 
     def statistic(self, left: int, right: int, given: Sequence[int]) -> float:
-        """χ² of two nodes over the strata of the others, less what chance allows."""
+        """Return χ² of two nodes over the strata of the others, minus its critical value."""
         strata = np.zeros(len(self.count), np.int64)
         for node in given:
             strata = strata * 2 + self.table[:, node]
@@ -162,7 +160,7 @@ class Independence:
         return float(parts.sum()) - self.critical[freedom]
 
     def blanket(self, node: int, nodes: Sequence[int]) -> set[int]:
-        """Grow: add what depends on the node given the rest; shrink: drop what no longer does."""
+        """Return a node's Markov blanket: add dependent nodes, then drop independent ones."""
         found: list[int] = []
         others = [other for other in nodes if other != node]
         others.sort(key=lambda other: -self.statistic(node, other, ()))
@@ -177,7 +175,7 @@ class Independence:
 
 
 def cliques_of_first(linked: dict[int, set[int]]) -> Iterator[list[int]]:
-    """Maximal cliques that contain node 0 (Bron–Kerbosch)."""
+    """Yield the maximal cliques that contain node 0 (Bron–Kerbosch)."""
 
     def grow(clique: list[int], open_: set[int], done: set[int]) -> Iterator[list[int]]:
         if not open_ and not done:

@@ -1,17 +1,17 @@
 """FindPaths: connected sets of hyperedges, with nodes replaced by variables (LHL, algorithm 3).
 
-The paper lists every path of the lifted hypergraph, then variabilises. Most paths variabilise
-alike, so the search goes level by level over variabilised paths. Each keeps the ground paths behind
-it as examples, and is extended by every hyperedge that touches one of them. Every connected set of
-hyperedges is a smaller one with one hyperedge more, so without limits the result is the paper's.
+The paper lists every path of the lifted hypergraph, then variabilises. Most paths have the same
+variabilised path, so the search proceeds level by level over variabilised paths. Each keeps its
+ground paths as examples, and is extended by every hyperedge that touches one of them. Every
+connected set of hyperedges is a smaller one with one hyperedge more, so without limits the result
+is the paper's.
 
-`max_examples` limits the examples that a variabilised path keeps, the first ones found. A path may
-then be missed, or found with fewer hyperedges, if the examples that lead to it are not among them;
-in exchange the work is bounded by the number of distinct variabilised paths. `max_variables` leaves
-out paths with more variables.
+`max_examples` limits the examples that a variabilised path keeps, the first ones found. Then a path
+may be missed, or found with fewer hyperedges, but the work is bounded by the number of distinct
+variabilised paths. `max_variables` leaves out paths with more variables.
 
-Where clauses with dangling variables (those that occur once) are discarded anyway, a path with more
-of them than its missing hyperedges have arguments cannot become a clause, so it is not extended.
+If clauses with dangling variables (those that occur once) are discarded, a path with more of them
+than its missing hyperedges have arguments cannot become a clause, so it is not extended.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ MAX_VARIABLES = 6
 
 
 class FoundPath(NamedTuple):
-    """A variabilised path and the hyperedges of the paths behind it."""
+    """A variabilised path and the hyperedges of its ground paths."""
 
     path: Path
     edges: frozenset[Hyperedge]
 
 
-Nodes = tuple[int, ...]  # a ground path: the node that each variable of the path stands for
+Nodes = tuple[int, ...]  # a ground path: the node of each variable
 
 
 @dataclass
 class PathExamples:
-    """The ground paths behind a variabilised path."""
+    """The ground paths of a variabilised path."""
 
     kept: dict[Nodes, None] = field(default_factory=dict)  # an ordered set
     edges: set[Hyperedge] = field(default_factory=set)
@@ -57,28 +57,10 @@ def find_paths(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> list[FoundPath]:
-    """All paths of 2 … max_literals hyperedges, up to renaming, shortest first.
+    """Return all paths of 2 … max_literals hyperedges, up to renaming, shortest first.
 
-    Parameters
-    ----------
-    graph
-        The hypergraph to search.
-    max_literals
-        Hyperedges of a path at most (ω).
-    max_variables
-        Variables of a path at most; 0 for no limit.
-    max_examples
-        Ground paths that a variabilised path is extended from; 0 for all.
-    keeps_dangling
-        Whether paths with variables that occur once are wanted.
-    progress
-        Called after each length.
-    stop
-        Ends the search with the paths so far.
-
-    Returns
-    -------
-    The variabilised paths, each with the hyperedges of the ground paths that were found.
+    `max_variables` and `max_examples` are limits if they are not 0. Without `keeps_dangling`, paths
+    with dangling variables are left out.
     """
     touching: dict[int, list[Hyperedge]] = defaultdict(list)
     level: dict[Path, PathExamples] = defaultdict(PathExamples)
@@ -112,7 +94,7 @@ def find_paths(
 
 
 class PathLimits(NamedTuple):
-    """What the paths of one length must keep to."""
+    """Limits of the paths of one length."""
 
     max_variables: int  # 0: no limit
     max_examples: int  # 0: no limit; −1: none is kept
@@ -131,7 +113,7 @@ def extend_paths(
     limits: PathLimits,
     stop: Stop | None,
 ) -> dict[Path, PathExamples]:
-    """Every example with one hyperedge more."""
+    """Extend every example by one hyperedge."""
     longer: dict[Path, PathExamples] = defaultdict(PathExamples)
     for path, own in level.items():
         if stop is not None and stop():
@@ -139,9 +121,9 @@ def extend_paths(
         known_atoms = set(path)
         times = Counter(variable for atom in path for variable in atom.variables)
         dangling = [variable for variable, number in times.items() if number == 1]
-        # With no dangling variable allowed the new hyperedge must contain all of these.
+        # If no dangling variable is allowed, the new hyperedge must contain all of these.
         starts = dangling[:1] if limits.max_dangling == 0 and dangling else sorted(times)
-        # By the atom that extends the path: where the longer path is kept, and its variables.
+        # For each atom that extends the path: examples of the longer path, order of its variables.
         extended: dict[PathAtom, tuple[PathExamples, tuple[int, ...]] | None] = {}
         for example in own.kept:
             number = {node: variable for variable, node in enumerate(example)}

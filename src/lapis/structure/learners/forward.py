@@ -1,18 +1,17 @@
 """Exhaustive forward selection over connected clauses, at penalties chosen on held-out data.
 
-Counting makes scores cheap, so candidates need no clustering: all connected clauses of two and
-three literals in the language (as MSL starts from), and longer ones along paths that the data shows
-(as LHL finds, on the ground hypergraph). All are scored exactly; a candidate must beat its
-sub-clauses. Two kinds of clauses are left out unless `redundant` is "keep", because other clauses
-say the same:
+Counting makes scores cheap, so candidates need no clustering. They are all connected clauses of two
+and three literals in the language (where MSL starts), and longer ones along paths in the data
+(found as in LHL, on the ground hypergraph). All are scored exactly; a candidate must beat its
+sub-clauses. Two kinds of redundant clauses are left out unless `redundant` is "keep":
 
 - A clause that is equivalent to a shorter one (`is_condensed`). r(a, b) ^ r(a, c) ^ s(b) => t(a)
-  may fit better than r(a, b) ^ s(b) => t(a), which is what was meant; only the counts differ.
+  may fit better than r(a, b) ^ s(b) => t(a), but only because its counts differ.
 - A clause whose differences grow with the domains (`is_range_restricted`). Its counts are those of
-  two other clauses and the number of constants, so that its weight serves worlds of one size only.
+  two other clauses and the number of constants, so its weight fits worlds of one size only.
 
-The model then grows by the clause that adds most to what is there (`grow`), so that the second way
-of saying the same thing never enters. Prices are chosen on held-out parts (`penalty_choice`) unless
+The model then grows by the clause with the largest gain (`grow_ensemble`), so that a second clause
+with the same meaning does not enter. Prices are chosen on held-out parts (`penalty_choice`) unless
 a penalty is given.
 """
 
@@ -63,7 +62,7 @@ class ForwardOptions(Criteria):
 
 
 def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
-    """Rules by exact scores and forward selection."""
+    """Learn rules by exact scores and forward selection."""
     options = learner_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
     if given.penalty is not None or options.final != "lazy":
@@ -93,7 +92,7 @@ def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
 
 
 def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandidates:
-    """Candidates that beat their sub-clauses at the lowest price."""
+    """Return the candidates that beat their sub-clauses at the lowest price."""
     kept = retain_candidates(score_candidates(search, options), LEVELS[-1])
     kept.sort(key=lambda score: rank_score(score, LEVELS[-1], search.data))
     coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
@@ -104,7 +103,7 @@ def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandi
 
 
 def score_candidates(search: RuleSearch, options: ForwardOptions) -> list[ClauseScore]:
-    """All connected clauses of up to three literals, longer ones along paths of the data."""
+    """Score all connected clauses of up to three literals, and longer ones along paths."""
     paths: dict[Path, None] = {}
     for path in list_connected_paths(search, min(3, options.max_literals), options.max_variables):
         paths[path] = None

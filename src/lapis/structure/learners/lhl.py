@@ -1,23 +1,24 @@
-"""LHL: learning rules via hypergraph lifting (Kok & Domingos 2009).
+"""LHL: "Learning Markov logic network structure via hypergraph lifting" (Kok & Domingos 2009).
 
 LiftGraph clusters the constants, FindPaths finds paths of the lifted hypergraph, CreateMLN scores
 the clauses of each path and adds the good ones. Two heuristics of the paper's section 3.3 save
-time. A path is discarded unless its hyperedges contain μ true ground
-atoms each on average, and unless a clause scores above the empty one, with the smaller penalty π′,
-on ν ground atoms drawn from these hyperedges. Several paths of the hypergraph
-may variabilise alike. Both heuristics then take the hyperedges of all of them: in LHL-FindPaths,
-which the paper runs with μ = 50, a hyperedge contains one true atom only.
+time. A path is discarded if its hyperedges contain fewer than μ true ground atoms on average. It is
+also discarded if no clause scores above the empty one on ν ground atoms drawn from the hyperedges,
+with the smaller penalty π′. If several paths of the hypergraph have the same path with variables,
+both heuristics use the hyperedges of all of them: in LHL-FindPaths, which the paper runs with
+μ = 50, a hyperedge contains only one true atom.
 
 Deviations:
 
-- Scores are of all atoms unless `sample_share` (σ) gives a share, because classes of atoms cost the
-  same for few and for many.
-- The first trial is of a path. If one of its clauses passes, all are scored on the database: the
-  clauses of a path are counted together. The paper discards clauses one by one.
+- All atoms are scored unless `sample_share` (σ) is less than 1: classes of atoms cost the same for
+  few atoms and for many.
+- The first trial is of a path. If one of its clauses passes, all are scored on the database,
+because
+  the clauses of a path are counted together. The paper discards clauses one by one.
 - A clause must also score above the empty clause on the database. Algorithm 4 compares it with its
-  sub-clauses there and leaves the rest to the greedy step.
-- The model starts from unit clauses, as in BUSL and MSL; the paper says "initially empty".
-- Worlds are lifted side by side: a constant that two worlds name is a node in each.
+  sub-clauses only.
+- The model starts with unit clauses, as in BUSL and MSL; in the paper it is "initially empty".
+- Worlds have disjoint nodes: a constant of two worlds is a node in each.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ GROUND_EXAMPLES = 1000
 class LhlOptions(Criteria):
     """The paper's parameters; the penalty is π."""
 
-    max_literals: int = 5  # ω, literals
+    max_literals: int = 5  # ω
     max_variables: int = 0  # of a path; 0: no limit
-    max_examples: int | None = None  # paths that one with variables is extended from; 0: all
+    max_examples: int | None = None  # ground paths that a path is extended from; 0: all
     dangling: str = "drop"
     cluster_prior: float = PRIOR  # λ, the price of a cluster combination
-    min_support: int = 50  # μ, true atoms per hyperedge of a path; 0: no such pruning
-    max_atoms: int = 500  # ν, atoms of a path on which its clauses are tried first; 0: none
+    min_support: int = 50  # μ, true atoms per hyperedge of a path; 0: no pruning
+    max_atoms: int = 500  # ν, atoms of the first trial of a path; 0: no trial
     first_penalty: float = 0.001  # π′, in the first trial
     flips: int | None = None  # positive literals at most; None: all sign patterns
     lifting: str = "lifted"  # "ground": FindPaths alone
@@ -60,14 +61,14 @@ class LhlOptions(Criteria):
 
     @property
     def num_examples(self) -> int:
-        """All on the lifted hypergraph, as in the paper; the ground one has too many paths."""
+        """0 (all) on the lifted hypergraph, as in the paper; the ground one has too many paths."""
         if self.max_examples is None:
             return 0 if self.lifting == "lifted" else GROUND_EXAMPLES
         return self.max_examples
 
 
 def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
-    """Rules by LHL."""
+    """Learn rules by LHL."""
     options = learner_options(LhlOptions, given)
     data = search.data
     search.report("lifting", 0, None)
@@ -102,12 +103,12 @@ def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
 
 
 def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:
-    """Whether the hyperedges contain μ true ground atoms for each literal (heuristic 1)."""
+    """Return whether the hyperedges contain μ true ground atoms per literal (heuristic 1)."""
     return sum(graph.edges[edge] for edge in found.edges) >= least * len(found.path)
 
 
 def warn_of_support(num_paths: int, least: int) -> None:
-    """Warn where no path of small data has the minimum number of true atoms."""
+    """Warn that no path has the minimum number of true atoms."""
     issue_warnings(
         [
             Warning(
@@ -127,11 +128,11 @@ def try_path(
     options: LhlOptions,
     generator: np.random.Generator,
 ) -> list[float]:
-    """[1.0] if a clause scores above the empty one on a few atoms (heuristic 2), else [0.0].
+    """Return [1.0] if a clause scores above the empty one on a few atoms (heuristic 2), or [0.0].
 
-    Hyperedges contain mostly true atoms, those between single constants true ones only. Where a
-    clause that explains all of the sample would not score above the empty one, the sample cannot
-    tell good clauses from bad ones, and the path passes.
+    Hyperedges contain mostly true atoms; those between single constants contain only true ones. If
+    even a clause that explains the whole sample would not score above the empty one, the sample
+    cannot separate good clauses from bad ones, and the path passes.
     """
     if not options.max_atoms:
         return [1.0]
@@ -156,7 +157,7 @@ def draw_path_atoms(
     number: int,
     generator: np.random.Generator,
 ) -> Sample:
-    """Ground atoms, true and false, drawn uniformly from those that the hyperedges contain."""
+    """Draw ground atoms, true and false, uniformly from those that the hyperedges contain."""
     edges = sorted(found.edges)
     ends = np.cumsum([graph.num_atoms(edge) for edge in edges])
     total = int(ends[-1])

@@ -4,40 +4,36 @@ A clustering's log-posterior, with the weights of atom-prediction rules at their
 
     Σ_r Σ_{K with a true atom of r} [ℓ(t_K, f_K) − λ],   ℓ(t, f) = t log(t/(t+f)) + f log(f/(t+f))
 
-where K runs over combinations of clusters, t_K and f_K being their true and false atoms of r.
-Combinations without a true atom fall under the default rule, whose atoms are all false: its
-log-likelihood is 0.
+where K runs over combinations of clusters with t_K true and f_K false atoms of r. Combinations
+without a true atom fall under the default rule, whose log-likelihood is 0: all its atoms are false.
 
 Types take turns: each merges the candidate pair of its clusters with the largest gain, if one is
 positive, until no type merges any. Clusters γ and γ′ are candidates if hyperedges r(…, γ, …) and
 r(…, γ′, …) agree in all other arguments. A unary r has no other arguments, so all clusters with a
 true r are candidates of each other: n constants with a unary fact make n(n − 1)/2 pairs.
 
-A merge changes the gains of those pairs only of which a cluster shares a hyperedge with the merged
-one. These gains are computed again before the next turn of their type; all others stay in a heap.
+A merge changes only the gains of pairs with a cluster that shares a hyperedge with the merged one.
+These gains are computed again before the next turn of their type; all others stay in a heap.
 
-LHL-LiftGraph: clusters of constants as a model of their own (Kok & Domingos 2009, section 4.2).
-
-LiftGraph's clusters say that the truth of an atom depends on the clusters of its arguments alone:
-in a combination K of clusters with t of n atoms true, P(r) = p_K = (t + ½)/(n + 1). The model has
-a predicate of clusters for each type, hidden, with one cluster for each constant, and
+`learn_clusters` (LHL-LiftGraph; Kok & Domingos 2009, section 4.2) turns the clusters into a model,
+in which an atom depends on the clusters of its arguments alone: in a combination K with t of n
+atoms true, P(r) = p_K = (t + ½)/(n + 1). The model has a hidden predicate of clusters for each
+type, with one cluster for each constant, and
 
     log(size of C / all)                 in_t(x, C)
     logit p_0                            r(x, y)
     logit p_K − logit p_0                in_t(x, C) ^ in_u(y, D) ^ r(x, y)        for K = (C, D)
     log(1 − p_K) − log(1 − p_0)          in_t(x, C) ^ in_u(y, D)
 
-where p_0 is of atoms in no combination with a true one. Constants that the data has not seen are
-put into clusters by inference, from what is known of them.
+where p_0 is the probability of atoms in no combination with a true one. Inference assigns new
+constants to clusters.
 
 Two deviations. The paper's default rule, "in none of these combinations", is a unit clause that
-each combination corrects: as one formula it blew up Alchemy's memory on Cora. And the last kind of
-rule is not in the paper: it makes the joint distribution P(clusters) Π P(r | clusters), so that
-unknown constants are weighed by likelihoods; without it, combinations with many true atoms draw
-constants to themselves whatever is known. The prior on the number of combinations, which chose
-the clusters, is not kept.
-
-The lifted hypergraph as a picture: a column of clusters for each type, an edge where related.
+each combination corrects: as one formula it exceeded Alchemy's memory on Cora. The last kind of
+rule is not in the paper: it makes the joint distribution P(clusters) Π P(r | clusters), so that the
+cluster of a new constant follows from the likelihood; without it, combinations with many true atoms
+attract constants whatever the evidence is. The prior on the number of combinations is not part of
+the model.
 """
 
 from __future__ import annotations
@@ -61,7 +57,7 @@ from lapis.structure.scores import fit_unit
 from lapis.structure.training_data import TrainingData
 
 PRIOR = 1.0  # λ
-SLIGHT = 1e-9  # gains below are rounding
+SLIGHT = 1e-9  # smaller gains are rounding errors
 
 
 class Hyperedge(NamedTuple):
@@ -96,7 +92,7 @@ class LiftedGraph:
 
 @cache
 def cluster_log_likelihood(true: int, total: int) -> float:
-    """ℓ(t, f) with t + f = total.
+    """Return ℓ(t, f) with t + f = total.
 
     >>> cluster_log_likelihood(2, 2), round(cluster_log_likelihood(1, 2), 4)
     (0.0, -1.3863)
@@ -107,7 +103,7 @@ def cluster_log_likelihood(true: int, total: int) -> float:
 
 
 class Lifting:
-    """A clustering that merges change."""
+    """A clustering that changes by merges."""
 
     def __init__(self, data: TrainingData, prior: float) -> None:
         self.prior = prior
@@ -115,7 +111,7 @@ class Lifting:
         self.edges: dict[Hyperedge, int] = {}
         # Dicts as ordered sets: sums over sets would differ in rounding from run to run.
         self.touching: dict[int, dict[Hyperedge, None]] = defaultdict(dict)
-        self.filling: dict[OpenEdge, dict[int, None]] = defaultdict(dict)  # nodes that fill a hole
+        self.completions: dict[OpenEdge, dict[int, None]] = defaultdict(dict)
         for name, predicate in data.predicates.items():
             for row in data.tuples[name].tolist():
                 nodes = tuple(
@@ -128,7 +124,7 @@ class Lifting:
         self.parent = {node: node for node in self.size}
 
     def gain(self, left: int, right: int) -> float:
-        """What merging two clusters adds to the log-posterior."""
+        """Return the gain in log-posterior of merging two clusters."""
         size, both = self.size, self.size[left] + self.size[right]
         merged: dict[tuple[str, tuple[int, ...]], int] = {}
         before = after = 0.0
@@ -146,7 +142,7 @@ class Lifting:
         return after - before + self.prior * (len(old) - len(merged))
 
     def merge(self, left: int, right: int) -> None:
-        """Make `right` part of `left`."""
+        """Merge cluster `right` into `left`."""
         for edge in list(self.touching[right]):
             self._add(replace_node(edge, right, left), self._remove(edge))
         del self.touching[right]
@@ -154,31 +150,31 @@ class Lifting:
         self.parent[right] = left
 
     def partners(self, node: int) -> set[int]:
-        """Clusters that this one may be merged with."""
+        """Return the clusters that this one may be merged with."""
         found = {
             other
             for edge in self.touching[node]
             for place, own in enumerate(edge.nodes)
             if own == node
-            for other in self.filling[open_edge(edge, place)]
+            for other in self.completions[open_edge(edge, place)]
         }
         return found - {node}
 
     def neighbours(self, node: int) -> set[int]:
-        """Clusters that share a hyperedge with this one, and itself."""
+        """Return the clusters that share a hyperedge with this one, and itself."""
         return {other for edge in self.touching[node] for other in edge.nodes}
 
     def _add(self, edge: Hyperedge, true: int) -> None:
         self.edges[edge] = self.edges.get(edge, 0) + true
         for place, node in enumerate(edge.nodes):
             self.touching[node][edge] = None
-            self.filling[open_edge(edge, place)][node] = None
+            self.completions[open_edge(edge, place)][node] = None
 
     def _remove(self, edge: Hyperedge) -> int:
-        """The edge's number of true atoms."""
+        """Remove an edge; return its number of true atoms."""
         for place, node in enumerate(edge.nodes):
             self.touching[node].pop(edge, None)
-            del self.filling[open_edge(edge, place)][node]
+            del self.completions[open_edge(edge, place)][node]
         return self.edges.pop(edge)
 
 
@@ -191,7 +187,7 @@ def open_edge(edge: Hyperedge, place: int) -> OpenEdge:
 
 
 def lift_graph(data: TrainingData, prior: float = PRIOR, stop: Stop | None = None) -> LiftedGraph:
-    """The lifted hypergraph, merged until no pair gains."""
+    """Merge clusters until no pair gains; return the lifted hypergraph."""
     state = Lifting(data, prior)
     for _ in merge_best_pairs(state):
         if stop is not None and stop():
@@ -227,7 +223,7 @@ class PairHeap:
         self.heap: list[tuple[float, int, int]] = []  # (−gain, pair); stale where `gains` differs
 
     def pop_best(self) -> tuple[int, int] | None:
-        """The pair with the largest gain; None if none gains."""
+        """Remove and return the pair with the largest gain; None if no pair gains."""
         self._update()
         while self.heap:
             negative, left, right = heapq.heappop(self.heap)
@@ -265,27 +261,27 @@ def build_lifted_graph(state: Lifting) -> LiftedGraph:
 
 
 def ground_graph(data: TrainingData) -> LiftedGraph:
-    """Every constant in a cluster of its own: what LHL-FindPaths searches."""
+    """Return the hypergraph with one cluster for each constant, which LHL-FindPaths searches."""
     return build_lifted_graph(Lifting(data, PRIOR))
 
 
-EMPTY_CLUSTER = 0  # the cluster of constants of which nothing is true
+EMPTY_CLUSTER = 0  # number of the cluster of constants without true atoms
 MAX_NAMES = 3  # members of a cluster that are named
 
 
 class ClusterModel(NamedTuple):
-    """Declarations beside those of the data, rules, and how well they explain the data."""
+    """The result of `learn_clusters`."""
 
     declarations: str
     rules: tuple[LearnedRule, ...]
     value: float  # WPLL given the clusters
     unit_value: float
-    is_whole: bool  # no stop cut it short
+    is_whole: bool  # False if it was interrupted
     members: dict[str, dict[str, list[str]]]  # by type: cluster → constants
 
 
 def learn_clusters(search: RuleSearch, options: StructureOptions) -> ClusterModel:
-    """The lifted hypergraph as a model."""
+    """Learn the lifted hypergraph as a model."""
     search.report("lifting", 0, None)
     prior = PRIOR if options.cluster_prior is None else options.cluster_prior
     graph = lift_graph(search.data, prior, search.stop)
@@ -293,7 +289,7 @@ def learn_clusters(search: RuleSearch, options: StructureOptions) -> ClusterMode
 
 
 def build_cluster_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> ClusterModel:
-    """The rules of combinations by weight, then those of predicates and of clusters."""
+    """Build the model: rules of combinations by weight, then those of predicates and clusters."""
     clusters: dict[str, list[int]] = {name: [] for name in data.offset}
     for node in sorted(graph.members, key=lambda node: (-len(graph.members[node]), node)):
         clusters[graph.members[node][0][0]].append(node)
@@ -336,8 +332,7 @@ def build_cluster_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) 
 def build_predicate_rules(
     data: TrainingData, graph: LiftedGraph, number: Mapping[int, int], name: str
 ) -> tuple[float, float, list[LearnedRule]]:
-    """A predicate's part of the WPLL of unit clauses, what its default rule gains on atoms in no
-    combination with a true one, and its rules."""
+    """Return a predicate's WPLL with unit clauses, the gain of its default rule, and its rules."""
     num_atoms, types = data.num_atoms[name], data.predicates[name].types
     edges = [(edge.nodes, true) for edge, true in graph.edges.items() if edge.predicate == name]
     total_of = {nodes: prod(len(graph.members[n]) for n in nodes) for nodes, _ in edges}
@@ -369,12 +364,12 @@ def build_predicate_rules(
 
 
 def cluster_name(type_name: str, number: int) -> str:
-    """Capital, as constants are."""
+    """Return the name of a cluster, capitalized because it is a constant."""
     return f"{type_name[0].upper()}{type_name[1:]}{number}"
 
 
 def logit(true: int, total: int) -> float:
-    """log p/(1 − p), p = (t + ½)/(n + 1).
+    """Return log p/(1 − p) with p = (t + ½)/(n + 1).
 
     >>> logit(3, 6)
     0.0
@@ -383,7 +378,7 @@ def logit(true: int, total: int) -> float:
 
 
 def log_probability(truth: bool, odds: float) -> float:
-    """log P(truth) at log-odds."""
+    """Return log P(truth), given the log-odds."""
     return float(-np.logaddexp(0.0, -odds if truth else odds))
 
 
@@ -406,7 +401,7 @@ FILLS = ("#dbe6f2", "#fde4cc", "#dcefd9", "#f9dcdc", "#dff0ee", "#efe2ec", "#ebe
 
 
 def draw_cluster_graph(data: TrainingData, graph: LiftedGraph) -> Picture:
-    """The largest clusters, each with its first constants; edges say how many facts relate them."""
+    """Draw the largest clusters, a column for each type, with edges labelled by true atoms."""
     order = sorted(graph.members, key=lambda node: (-len(graph.members[node]), node))
     shown = sorted(order[:MAX_CLUSTERS])
     number = {node: place for place, node in enumerate(shown)}

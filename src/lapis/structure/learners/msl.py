@@ -1,14 +1,14 @@
 """MSL: beam search over clauses (Kok & Domingos 2005).
 
-Starting from unit clauses, each round searches the clause that adds most to the model's WPLL: all
-clauses of two literals, then those of a beam with a literal added, a literal deleted or a sign
-flipped, as long as the beam improves. A clause may be in the beam although it gains less than the
-penalty of its length: r(x,y) ^ s(y,z) => t(x,z) may be worth much where none of its pairs is. The
-best clause joins, all weights are learned again, and the next round begins; the search ends when no
-clause gains more than its penalty.
+The model starts with unit clauses. Each round searches for the clause with the largest gain in
+WPLL: first all clauses of two literals, then those of a beam with a literal added, a literal
+deleted or a sign flipped, as long as the beam improves. A clause may stay in the beam although it
+gains less than its penalty: r(x,y) ^ s(y,z) => t(x,z) may gain much although none of its pairs
+does. The best clause is added, all weights are fitted again, and the next round starts. The search
+ends when no clause gains more than its penalty.
 
-What a clause adds shrinks as the model grows (nearly always), so the last known gain of a clause is
-taken as its bound: a round evaluates clauses by decreasing bound until the beam cannot change.
+The gain of a clause nearly always shrinks as the model grows, so its last known gain is used as a
+bound: a round evaluates clauses by decreasing bound until the beam cannot change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MslOptions(Criteria):
 
 
 class GainBounds:
-    """What each clause adds at most: its gain in an earlier, smaller model."""
+    """Bounds on the gains of clauses: their gains in an earlier, smaller model."""
 
     def __init__(self, search: RuleSearch, options: MslOptions) -> None:
         self.search, self.options = search, options
@@ -50,7 +50,7 @@ class GainBounds:
         return self.options.penalty * len(candidate)
 
     def prepare(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Candidates with their bounds, scored alone where they are new."""
+        """Score new candidates alone; return those with a bound."""
         found = list(dict.fromkeys(candidates))
         new = dict.fromkeys(canonicalize_clause(c.path).path for c in found)
         paths = [path for path in new if path not in self.scored]
@@ -64,7 +64,7 @@ class GainBounds:
     def best(
         self, ensemble: Ensemble, candidates: Sequence[Candidate]
     ) -> list[tuple[float, Candidate]]:
-        """The beam: the candidates whose net gains in the present model are largest."""
+        """Return the beam: the candidates with the largest net gains in the current model."""
         order = sorted(candidates, key=lambda c: (self.price(c) - self.bound[c], c))
         beam: list[tuple[float, Candidate]] = []
         for candidate in order:
@@ -84,7 +84,7 @@ class GainBounds:
 
 
 def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
-    """Rules by beam search."""
+    """Learn rules by beam search."""
     options = learner_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
@@ -102,7 +102,7 @@ def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
 def search_clause(
     search: RuleSearch, ensemble: Ensemble, bounds: GainBounds, options: MslOptions
 ) -> Candidate | None:
-    """The best clause that the beam comes to."""
+    """Return the best clause that the beam search finds."""
     known = set(ensemble.clauses)
     beam = bounds.best(
         ensemble, bounds.prepare(c for c in list_pair_clauses(search, options) if c not in known)
@@ -126,7 +126,7 @@ def search_clause(
 def choose_clause(
     beam: Sequence[tuple[float, Candidate]], options: MslOptions
 ) -> tuple[float, Candidate] | None:
-    """The best that gains more than its penalty and may be in the model."""
+    """Return the best clause of the beam that gains more than its penalty and is allowed."""
     for net, candidate in beam:
         if net > 0 and options.allows(candidate.path):
             return net, candidate
@@ -134,7 +134,7 @@ def choose_clause(
 
 
 def list_pair_clauses(search: RuleSearch, options: MslOptions) -> Iterator[Candidate]:
-    """All connected clauses of two literals."""
+    """Yield all connected clauses of two literals."""
     for path in list_connected_paths(search, 2, options.max_variables):
         for positive in range(4):
             yield canonicalize_clause(path, positive)
@@ -143,7 +143,7 @@ def list_pair_clauses(search: RuleSearch, options: MslOptions) -> Iterator[Candi
 def list_connected_paths(
     search: RuleSearch, max_literals: int, max_variables: int
 ) -> Iterator[Path]:
-    """All connected paths of 2 … max_literals atoms in the language, shortest first."""
+    """Yield all connected paths of 2 … max_literals atoms in the language, shortest first."""
     level = {
         canonicalize_clause((PathAtom(name, tuple(range(predicate.arity))),)).path: None
         for name, predicate in search.data.predicates.items()
@@ -160,7 +160,7 @@ def list_connected_paths(
 def neighbour_clauses(
     search: RuleSearch, clause: Candidate, options: MslOptions
 ) -> Iterator[Candidate]:
-    """Clauses one literal longer or shorter, or with one sign flipped."""
+    """Yield the clauses with one literal more or less, or with one sign flipped."""
     size = len(clause)
     for bit in range(size):
         yield canonicalize_clause(clause.path, clause.positive ^ 1 << bit)
@@ -177,7 +177,7 @@ def neighbour_clauses(
 
 
 def extend_path(search: RuleSearch, path: Path, max_variables: int) -> Iterator[Path]:
-    """The path with one atom more that shares a variable with it; or that has none."""
+    """Yield the paths with one more atom, which shares a variable or has no variables."""
     types = variable_types(path, search.data.predicates)
     fresh = max(types, default=-1) + 1
     for name, predicate in search.data.predicates.items():
