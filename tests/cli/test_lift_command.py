@@ -36,8 +36,8 @@ def test_circuits_that_are_not_one(run: Run) -> None:
     run.write("b.db", "?S(Dora) ?S(Emil)")
     run.write("c.db", "?S(Fay) ?S(Gus)")
     for files, wrong in (
-        (("a.db", "b.db"), "error: each of these worlds has a circuit of its own"),
-        (("--method", "cells"), "error: the method 'cells' has no circuit to draw"),
+        (("a.db", "b.db"), "error: these worlds have different circuits"),
+        (("--method", "cells"), "error: the method 'cells' has no circuit"),
     ):
         for drawn in (("--tree",), ("--tree", "--json"), ("--draw", "c.svg")):
             code, _, err = run("lift", "one.mln", *files, *drawn)
@@ -86,7 +86,7 @@ def test_without_constants(run: Run) -> None:
     code, out, err = run("lift", "m.mln")
     assert code == 0
     assert "log Z = 0 " in out
-    assert err == "there are no constants: name some in the data, or a number (--sizes type=100)\n"
+    assert err == "there are no constants: name some in the data, or give --sizes type=100\n"
 
 
 def test_classes(run: Run) -> None:

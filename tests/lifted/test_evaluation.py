@@ -15,9 +15,9 @@ from lapis.lifted.compilation.circuit import FactorNode
 from lapis.lifted.compilation.theory import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
 from lapis.lifted.evaluation.floats import Floats, FloatValue, log_factorial
-from lapis.lifted.evaluation.walk import (
+from lapis.lifted.evaluation.sweep import (
     WHOLE,
-    Number,
+    FrameNumber,
     Weights,
     add_within,
     count_index_states,
@@ -131,9 +131,9 @@ def test_errors_of_differences_grow_and_of_zeros_vanish() -> None:
     assert nothing.sign[0] == 0
     assert 0 < nothing.error[0] < 1e-13
     assert nothing.bound == np.inf
-    squared = walk.power(nothing, Number(WHOLE, np.array([2.0])))
+    squared = walk.power(nothing, FrameNumber(WHOLE, np.array([2.0])))
     assert squared.error[0] <= 1e-26
-    never = walk.indicator(Number(WHOLE, np.array([False])))
+    never = walk.indicator(FrameNumber(WHOLE, np.array([False])))
     assert walk.product([never, rough]).bound == 0.0
 
 

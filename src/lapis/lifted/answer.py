@@ -1,4 +1,4 @@
-"""What lifting a model gives: log Z, the expected count of each formula, and the circuit."""
+"""`Lifted`, the result of `lapis lift`, and the method `circuit`."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from lapis.lifted.drawing import Drawing
     from lapis.results.graph import Picture
 
-MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
+MAX_SHOWN = 10**40  # a larger Z is shown by its logarithm only
 
 
 @dataclass(frozen=True)
 class LiftedFormula:
-    """The groundings of a weight's formula; with classes, those of one class."""
+    """The groundings of a formula with one weight, or one class of them."""
 
     rule: int  # its number in the model
     formula: str
     weight: float
     expected: float  # number of true groundings
     groundings: int
-    group: str = ""  # which groundings, where they are told apart
+    group: str = ""  # description of the class
 
 
 @dataclass(frozen=True, repr=False)
 class Lifted(Result):
-    """log Z over all worlds that agree with the data, and what follows from it.
+    """log Z over all worlds that agree with the data, and expected counts.
 
-    `error_bound` is on log_partition: rigorous where the arithmetic is balls; in floating point it
-    follows every rounding, given that exp and log of the machine err by two units at most.
+    `error_bound` bounds the error of log_partition. It is rigorous for balls; for floats it follows
+    every rounding and assumes that exp and log err by at most two units in the last place.
     """
 
     method: str
-    liftable: bool  # without telling the constants of a type apart
+    liftable: bool  # no type was grounded
     log_partition: float
     error_bound: float
     weights: tuple[tuple[int, str], ...]  # the rule's number and the formula of each weight
@@ -58,9 +58,9 @@ class Lifted(Result):
     formulas: tuple[LiftedFormula, ...]
     arithmetic: str = ""
     reasons: tuple[str, ...] = ()  # why types were grounded
-    circuits: tuple[LiftedProblem, ...] = ()  # of the worlds, where they have one
-    count: Fraction | None = None  # Z itself, where it is known exactly
-    with_tree: bool = False  # in its document
+    circuits: tuple[LiftedProblem, ...] = ()  # one for each world, of the method `circuit`
+    count: Fraction | None = None  # Z, if it is rational and of moderate length
+    with_tree: bool = False  # whether `document` contains the tree
 
     def columns(self) -> Columns:
         names = ["formula", *["group"] * self.has_groups, "weight", "expected", "groundings"]
@@ -96,11 +96,11 @@ class Lifted(Result):
 
     def remarks(self) -> list[str]:
         if self.formulas and not any(row.groundings for row in self.formulas):
-            return ["there are no constants: name some in the data, or a number (--sizes type=100)"]
+            return ["there are no constants: name some in the data, or give --sizes type=100"]
         return list(self.reasons)
 
     def document(self) -> dict[str, Any]:
-        """The contract of `lapis lift --json`."""
+        """Return the JSON document of `lapis lift --json`."""
         rows = [
             {"formula": row.formula, "weight": row.weight, "expected": row.expected,
              "groundings": row.groundings, **({"class": row.group} if self.has_groups else {})}
@@ -133,12 +133,12 @@ class Lifted(Result):
             return found[0]
         if self.method == "circuit":
             raise LapisError(
-                "each of these worlds has a circuit of its own",
+                "these worlds have different circuits",
                 code="no-circuit",
-                hint="draw that of one of them, or read them as one world (--merge)",
+                hint="draw the circuit of one world, or read them as one world (--merge)",
             )
         raise LapisError(
-            f"the method {self.method!r} has no circuit to draw",
+            f"the method {self.method!r} has no circuit",
             code="no-circuit",
             hint="use the method 'circuit'",
         )
@@ -154,13 +154,13 @@ class Lifted(Result):
         Raises
         ------
         LapisError
-            If the method has no circuit, or each world one of its own.
+            If the method has no circuit, or the worlds have different ones.
         """
         return self.drawing.graph()
 
 
 def write_fraction(number: Fraction) -> str:
-    """A fraction as a text, also beyond the 4,300 digits at which Python stops."""
+    """Return a fraction as text, also beyond Python's limit of 4,300 digits."""
     from flint import fmpq
 
     return str(fmpq(number.numerator, number.denominator))
@@ -175,9 +175,9 @@ def lift_worlds(
     sizes: Mapping[str, int],
     classes: bool,
 ) -> Lifted:
-    """Lift a model on each database; log partitions and expected counts add up.
+    """Lift a model on each database; sum log partitions and expected counts.
 
-    Without a query every predicate is open where the data is silent, but those declared closed.
+    Without a query every predicate is open that is not declared closed.
     """
     names = query or [name for name, p in model.predicates.items() if not p.closed]
     entry = find_method("lift", method).load()
@@ -201,7 +201,7 @@ def sum_lifted_worlds(parts: Sequence[Lifted]) -> Lifted:
             rows[key] = row
         for weight, count in zip(part.weights, part.expected_counts.tolist(), strict=True):
             counts[weight] = counts.get(weight, 0.0) + count
-    weights = sorted(counts, key=lambda weight: weight[0])  # a later world may have new constants
+    weights = sorted(counts, key=lambda weight: weight[0])  # a later world may add constants
     log_partition = math.fsum(part.log_partition for part in parts)
     return replace(
         parts[0],
@@ -235,14 +235,14 @@ def lift_by_circuit(
     max_work: int = MAX_WORK,
     may_search: bool = True,
 ) -> Lifted:
-    """The method `circuit` of `lapis lift`; `lift_problem` has the two limits."""
+    """Run the method `circuit` of `lapis lift`; see `lift_problem` for the two limits."""
     raise_all(
         [
             LapisError(
-                "cardinality constraints have no circuit",
+                "circuits do not support cardinality constraints",
                 code="cardinality",
                 span=constraint.span,
-                hint="the method 'cells' takes them, with formulas of two variables",
+                hint="use the method 'cells', with formulas of two variables",
             )
             for constraint in problem.model.constraints
         ]
@@ -272,12 +272,12 @@ def lift_by_circuit(
 
 
 def all_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
-    """A row for each weight of a circuit's problem."""
+    """Yield a row for each weight of a circuit's problem."""
     return weight_rows(lifted.problem, counts, partial(num_constants, lifted.encoding))
 
 
 def weight_names(problem: Problem) -> tuple[tuple[int, str], ...]:
-    """The rule's number and the formula of each weight."""
+    """Return the rule's number and the formula of each weight."""
     return tuple(
         (number, name)
         for number, rule in enumerate(problem.model.rules)
@@ -288,7 +288,7 @@ def weight_names(problem: Problem) -> tuple[tuple[int, str], ...]:
 def weight_rows(
     problem: Problem, counts: np.ndarray, size_of: Callable[[str], int]
 ) -> Iterator[LiftedFormula]:
-    """A row for each weight; `size_of` gives the number of constants of a type."""
+    """Yield a row for each weight; `size_of` returns the number of constants of a type."""
     table = problem.weight_table
     for number, rule in enumerate(problem.model.rules):
         types = [type_name for name, type_name in rule.variables if name not in rule.plus]
@@ -300,7 +300,7 @@ def weight_rows(
 
 
 def class_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
-    """A row for each class of groundings that are certainly equally probable."""
+    """Yield a row for each class of equally probable groundings."""
     sizes = {
         region: np.asarray(size, object) for region, size in lifted.encoding.kinds.sizes.items()
     }

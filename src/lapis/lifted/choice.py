@@ -1,29 +1,23 @@
-"""Which way a problem is lifted, by what it contains and by what it is estimated to cost.
+"""Choose how to lift a problem: the methods `auto` of `lapis lift` and `lifted` of `lapis infer`.
 
-    circuit   a first-order circuit: most theories; the only one that has classes and a drawing
-    cells     kinds of elements and pairs: two variables, also counting quantifiers, cardinality
-              constraints and linear orders, at ten to a hundred times the cost of a circuit's sums
-    ground    the ground network: few unknown atoms
+    circuit   a first-order circuit, for most theories; the only one with classes and a drawing
+    cells     kinds of elements and pairs, for two variables; also counting quantifiers, cardinality
+              constraints and linear orders, at ten to a hundred times the cost of a circuit
+    ground    the ground network, for few unknown atoms
 
-A counting quantifier over k elements is k variables in a circuit, so cells come first where there
-is one. Where the ground network is small it follows a circuit that may cost no more than the
-network. Otherwise cells follow the circuit, and then the ground network, as far as its tables are
-small. A way that refuses a problem leaves it to the next. All limits are numbers of terms, not
-seconds, so that a problem is answered in the same way on every machine.
+A counting quantifier over k elements needs k variables in a circuit, so cells are first if there is
+one. If the ground network is small, it follows a circuit that may cost no more than the network.
+Otherwise cells follow the circuit, and the ground network is last. If a method refuses a problem,
+the next one is tried. All limits are numbers of terms, not seconds, so that the same method answers
+on every machine. If all methods refuse, the first refusal is raised, with the formula that caused
+it.
 
-If all ways refuse, the first refusal is raised. It names the formula that is the reason.
-
-`lapis infer --method lifted`: marginals of atoms, a class of equally probable ones at a time.
-
-The answer comes from a circuit, from cells or from a small ground network, as `choice` orders them;
-its method is `lifted`, `cells` or `ground`.
-
-Two ground atoms of one shape can be exchanged by a permutation of constants that leaves model and
-evidence as they are, so they are equally probable (preemptive shattering). Each shape gets two
-features of weight zero, atom and negated atom; their expected counts, ∂log Z/∂w at w = 0, divided
-by the number of atoms are P(atom) and P(¬atom), and the logarithm of their ratio is right however
-near to 0 or 1 a probability is. One circuit and one sweep answer all atoms. Cells take two more
-sums for each class (`cells.classes`).
+Marginals of a circuit: a permutation of constants that maps model and evidence to themselves can
+exchange two ground atoms of one shape, so they are equally probable (preemptive shattering). Each
+shape gets two features of weight 0, the atom and its negation. Their expected counts, ∂log Z/∂w at
+w = 0, divided by the number of atoms, are P(atom) and P(¬atom); the logarithm of their ratio is
+accurate for probabilities near 0 and 1. One circuit and one sweep answer all atoms. Cells need two
+more sums for each class (`cells.count`).
 """
 
 from __future__ import annotations
@@ -49,9 +43,9 @@ from lapis.lifted.lift import CANNOT, NOT_LIFTABLE, LiftedProblem, lift_problem
 from lapis.logic.passes import counts_elements
 from lapis.problem.problem import Problem, refuse_unsupported
 
-SOME_WORK = 25_000  # of compiling, where a circuit is not asked for by name: about a second
-FEW_WORK = 6_000  # where the ground network is small
-# Codes of errors that say that a way cannot answer, or not at a reasonable cost.
+SOME_WORK = 25_000  # literals that `auto` compiles: about a second
+FEW_WORK = 6_000  # the same if the ground network is small
+# Codes of errors after which another method is tried.
 REFUSALS = {
     NOT_LIFTABLE, "too-many-combinations", "cancellation", "cells", "two-variables", "cardinality",
     "factor", "too-large", "too-wide", "too-many-states",
@@ -60,38 +54,38 @@ Found = TypeVar("Found")
 
 
 def lift_by_choice(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
-    """The method `auto` of `lapis lift`; only circuits tell classes apart."""
+    """Run the method `auto` of `lapis lift`; only circuits have classes."""
     if classes:
         return lift_by_circuit(problem, sizes, classes, max_work=SOME_WORK)
     small = is_small(problem, sizes)
     limits = choose_circuit_limits(problem, small)
-    ways: dict[str, Callable[[], Lifted]] = {
+    methods: dict[str, Callable[[], Lifted]] = {
         "circuit": partial(lift_by_circuit, problem, sizes, classes, **limits._asdict()),
         "cells": partial(lift_by_cells, problem, sizes, classes, max_steps=FEW_STEPS),
         "ground": partial(lift_by_ground, problem, sizes, classes),
     }
     order = order_methods(problem, small)
-    found, refusals = run_first_method(problem, [ways[name] for name in order])
+    found, refusals = run_first_method(problem, [methods[name] for name in order])
     if found.method != "ground":
         return found
     return replace(found, reasons=tuple(e.message.removeprefix(CANNOT) for e in refusals[:1]))
 
 
 class CircuitLimits(NamedTuple):
-    """How far a circuit goes before another way is tried; see `lift_problem`."""
+    """Limits of a circuit, after which another method is tried; see `lift_problem`."""
 
     max_work: int
     may_search: bool
 
 
 def choose_circuit_limits(problem: Problem, small: bool) -> CircuitLimits:
-    """A search over ground atoms is left to the ground network, which has no negative factors."""
+    """Choose the limits; the ground network does not support negative literal weights."""
     factors = any(predicate.factors for predicate in problem.model.predicates.values())
     return CircuitLimits(FEW_WORK if small and not factors else SOME_WORK, may_search=factors)
 
 
 def order_methods(problem: Problem, small: bool) -> list[str]:
-    """The ways that may answer a problem, in the order in which they are tried."""
+    """Return the methods that may answer a problem, in the order in which they are tried."""
     if problem.model.constraints:
         return ["cells"]
     if small:
@@ -102,21 +96,16 @@ def order_methods(problem: Problem, small: bool) -> list[str]:
 
 
 def run_first_method(
-    problem: Problem, ways: Sequence[Callable[[], Found]]
+    problem: Problem, methods: Sequence[Callable[[], Found]]
 ) -> tuple[Found, list[LapisError]]:
-    """The answer of the first way that does not refuse, and the refusals before it.
+    """Return the answer of the first method that does not refuse, and the refusals before it.
 
-    Raises
-    ------
-    TooLarge
-        The first refusal, if all ways refuse.
-    LapisError
-        What is wrong with the input, if a way finds it.
+    Raises the first refusal if all methods refuse, and errors in the input.
     """
     refusals: list[LapisError] = []
-    for way in ways:
+    for method in methods:
         try:
-            return way(), refusals
+            return method(), refusals
         except LapisError as error:
             if error.code not in REFUSALS:
                 raise
@@ -125,10 +114,7 @@ def run_first_method(
 
 
 def locate_refusal(problem: Problem, error: LapisError) -> TooLarge:
-    """A refusal with a formula that is the reason.
-
-    Sums over cells are long because of formulas that count; + tells constants apart.
-    """
+    """Add the formula that caused a refusal: one that counts elements, or one with +."""
     message, span, hint = error.message, error.span, error.hint
     if error.code == "cells":
         hint = f"lapis lift --method cells allows {MAX_STEPS:,} steps"
@@ -141,18 +127,14 @@ def locate_refusal(problem: Problem, error: LapisError) -> TooLarge:
 
 
 def infer_lifted(problem: Problem, options: InferenceOptions) -> Answered:
-    """The method `lifted` of `lapis infer`.
+    """Run the method `lifted` of `lapis infer`.
 
-    With `options.max_elements` it is tried before other methods, and does not ground.
-
-    Raises
-    ------
-    TooLarge
-        If the model cannot be lifted, naming the formula that is the reason.
+    With `options.max_elements` the ground network is not tried. Raises TooLarge if the model cannot
+    be lifted.
     """
     small = options.max_elements is None and is_small(problem)
     limits = choose_circuit_limits(problem, small)
-    ways: dict[str, Callable[[], Answered]] = {
+    methods: dict[str, Callable[[], Answered]] = {
         "circuit": partial(infer_by_circuit, problem, options, limits),
         "cells": partial(infer_by_cells, problem, options),
         "ground": partial(infer_ground, problem, options),
@@ -160,20 +142,20 @@ def infer_lifted(problem: Problem, options: InferenceOptions) -> Answered:
     order = order_methods(problem, small)
     if options.max_elements is not None:
         order.remove("ground")
-    return run_first_method(problem, [ways[name] for name in order])[0]
+    return run_first_method(problem, [methods[name] for name in order])[0]
 
 
 def infer_ground(problem: Problem, options: InferenceOptions) -> Answered:
-    """The marginals of a small ground network."""
+    """Compute the marginals of a small ground network."""
     network, found, error_bound = solve_ground(problem, options)
-    notes = found.diagnostics | {"error_bound": error_bound, "arithmetic": "doubles"}
-    return network, replace(found.named("ground"), diagnostics=notes)
+    diagnostics = found.diagnostics | {"error_bound": error_bound, "arithmetic": "doubles"}
+    return network, replace(found.named("ground"), diagnostics=diagnostics)
 
 
 def infer_by_circuit(
     problem: Problem, options: InferenceOptions, limits: CircuitLimits
 ) -> Answered:
-    """The marginals of a circuit, compiled within limits."""
+    """Compute the marginals of a circuit, compiled within limits."""
     refuse_unsupported(problem.model)
     atoms = unknown_atoms(problem, options.max_memory)
     lifted = lift_problem(
@@ -205,16 +187,16 @@ def infer_by_circuit(
 
 
 def shape_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[AtomShape, float]:
-    """log P(atom) − log P(¬atom) for the shapes of the atoms asked."""
+    """Return log P(atom) − log P(¬atom) for the shapes of the queried atoms."""
     columns = lifted.encoding.columns
-    asked = [number for number, column in enumerate(columns) if column.shape is not None]
-    if (counts[asked] <= 0).any():
-        # Impossible, or less likely than floats go.
+    queried = [number for number, column in enumerate(columns) if column.shape is not None]
+    if (counts[queried] <= 0).any():
+        # The probability is 0, or smaller than the smallest float.
         logs = log_counts(lifted.root, lifted.weights_at(None), lifted.sizes_at(None), counts)
     else:
         logs = np.log(np.maximum(counts, np.finfo(float).tiny))
     found: dict[AtomShape, float] = {}
-    for number in asked:
+    for number in queried:
         column = columns[number]
         assert column.shape is not None
         sign = 1 if column.positive else -1

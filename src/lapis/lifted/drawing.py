@@ -1,12 +1,12 @@
-"""First-order circuits for people: a tree of lines, as text or as a graph.
+"""Show a first-order circuit as a tree of lines: as text, or as a graph.
 
 Sizes of regions are letters: n for a type, m₁, m₂, … for the numbers that are summed over. A part
-that is used again is drawn once, with a number that later uses refer to.
+that is used several times is shown once, with a number that later uses refer to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from textwrap import wrap
 from typing import NamedTuple
@@ -36,6 +36,9 @@ WIDTH = 30  # characters of a node
 FILL = {"Σ": "#fbe3d6", "∏": "#dbe8f6", "^": "#dcf0e0", "f": "#eadff5"}  # by a line's sign
 
 
+Letters = Mapping[Region, str]  # the text of each region's size
+
+
 class Line(NamedTuple):
     depth: int
     sign: str  # Σ sum, ∏ product, ^ power, f recursion, or empty
@@ -43,11 +46,11 @@ class Line(NamedTuple):
 
 
 class Drawing:
-    """A circuit to be drawn, when it is asked for."""
+    """A circuit as lines, which are computed when they are used."""
 
     def __init__(self, root: Node, encoding: Encoding) -> None:
         self.root, self.encoding = root, encoding
-        self.numbers: dict[int, int] = {}  # of nodes that are used again
+        self.numbers: dict[int, int] = {}  # of nodes that are used several times
         self.shown: set[int] = set()
         self.num_counts = 0
 
@@ -62,92 +65,89 @@ class Drawing:
     def uses(self) -> dict[int, int]:
         return count_uses(self.root)
 
-    def draw(self, node: Node, depth: int, size: dict[Region, str], lead: str) -> Iterator[Line]:
-        if isinstance(node, RestNode):
-            rest = {**size, node.rest: minus_number(size[node.region], node.taken)}
-            yield from self.draw(node.part, depth, rest, lead)
-            return
-        if isinstance(node, PairsNode):
-            pairs = {**size, node.pairs: f"{size[node.one]}·{size[node.other]}"}
-            yield from self.draw(node.part, depth, pairs, lead)
-            return
-        target = node.node if isinstance(node, CallNode) else node
-        if isinstance(node, CallNode) or id(node) in self.shown:
-            places = (
-                [f"{size[ours]}" for _, ours in node.names] if isinstance(node, CallNode) else []
-            )
-            number = self.number_of(target)
-            if id(target) in self.shown:
-                where = f", at {', '.join(places)}" if places else ""
-                yield Line(depth, "", f"{lead}part {number} again{where}")
-                return
-            inner = (
-                {own: size[ours] for own, ours in node.names}
-                if isinstance(node, CallNode)
-                else size
-            )
-            yield from self.draw(target, depth, inner, lead)
-            return
-        self.shown.add(id(node))
-        head = f"part {self.number_of(node)}: " if self.uses.get(id(node), 0) > 1 else ""
-        lead = lead + head
+    def draw(self, node: Node, depth: int, size: Letters, lead: str) -> Iterator[Line]:
+        """Yield the lines of a node; a node that was shown before is a reference."""
         match node:
-            case FactorNode():
-                yield Line(depth, "", lead + self.factor_text(node, size))
-            case ProductNode(parts):
-                parts = tuple(part for part in parts if not self.is_one(part, size))
-                if len(parts) == 1:
-                    yield from self.draw(parts[0], depth, size, lead)
+            case RestNode(part, region, rest, taken):
+                inner = {**size, rest: minus_number(size[region], taken)}
+                yield from self.draw(part, depth, inner, lead)
+            case PairsNode(part, one, other, pairs):
+                inner = {**size, pairs: f"{size[one]}·{size[other]}"}
+                yield from self.draw(part, depth, inner, lead)
+            case CallNode(called, names):
+                number = self.number_of(called)
+                if id(called) in self.shown:
+                    where = ", ".join(size[ours] for _, ours in names)
+                    at = f", at {where}" if where else ""
+                    yield Line(depth, "", f"{lead}part {number} again{at}")
+                else:
+                    inner = {own: size[ours] for own, ours in names}
+                    yield from self.draw(called, depth, inner, lead)
+            case _ if id(node) in self.shown:
+                yield Line(depth, "", f"{lead}part {self.number_of(node)} again")
+            case _:
+                self.shown.add(id(node))
+                if self.uses.get(id(node), 0) > 1:
+                    lead += f"part {self.number_of(node)}: "
+                yield from self.draw_new(node, depth, size, lead)
+
+    def draw_new(self, node: Node, depth: int, size: Letters, lead: str) -> Iterator[Line]:
+        """Yield the line of a node and those of its parts, one level deeper."""
+        parts: Iterable[tuple[Node, str]] = [(part, "") for part in child_nodes(node)]
+        inner = size
+        match node:
+            case ProductNode(factors):
+                kept = [part for part in factors if not self.is_one(part, size)]
+                if len(kept) == 1:
+                    yield from self.draw(kept[0], depth, size, lead)
                     return
-                yield Line(depth, "∏", f"{lead}independent parts")
-                for part in parts:
-                    yield from self.draw(part, depth + 1, size, "")
-            case SumNode(parts, signs, label):
-                yield Line(depth, "Σ", lead + (label if -1 in signs else f"{label}, true or false"))
-                leads = (
-                    ["true: ", "false: "]
-                    if -1 not in signs
-                    else ["+ " if s > 0 else "− " for s in signs]
-                )
-                for part, word in zip(parts, leads, strict=True):
-                    yield from self.draw(part, depth + 1, size, word)
-            case PowerNode(part, exponent, label):
-                yield Line(depth, "^", f"{lead}{label}: to the power {size_text(exponent, size)}")
-                yield from self.draw(part, depth + 1, size, "")
-            case CountNode(part, region, plus, minus, label):
+                sign, text, parts = "∏", "independent parts", [(part, "") for part in kept]
+            case SumNode(cases, signs, label):
+                has_negative = -1 in signs
+                sign, text = "Σ", label if has_negative else f"{label}, true or false"
+                leads = ["+ " if s > 0 else "− " for s in signs]
+                parts = zip(cases, leads if has_negative else ["true: ", "false: "], strict=True)
+            case CountNode(_, region, plus, minus, label):
                 self.num_counts += 1
                 letter = f"m{self.num_counts}".translate(SUBSCRIPTS)
                 whole = size[region]
-                text = f"{lead}over {letter} = 0 … {whole}, the {label}: C({whole}, {letter}) times"
-                yield Line(depth, "Σ", text)
                 inner = {**size, plus: letter, minus: minus_text(whole, letter)}
-                yield from self.draw(part, depth + 1, inner, "")
+                sign = "Σ"
+                text = f"over {letter} = 0 … {whole}, the {label}: C({whole}, {letter}) times"
             case GuardNode((region, least), met, unmet):
-                yield Line(depth, "", f"{lead}depending on whether {size[region]} ≥ {least}")
-                yield from self.draw(met, depth + 1, size, "if so: ")
-                yield from self.draw(unmet, depth + 1, size, "if not: ")
+                sign, text = "", f"depending on whether {size[region]} ≥ {least}"
+                parts = [(met, "if so: "), (unmet, "if not: ")]
+            case _:
+                sign, text = self.describe_node(node, size)
+        yield Line(depth, sign, lead + text)
+        for part, word in parts:
+            yield from self.draw(part, depth + 1, inner, word)
+
+    def describe_node(self, node: Node, size: Letters) -> tuple[str, str]:
+        """Return the sign and the text of a node with at most one part."""
+        match node:
+            case FactorNode():
+                return "", self.factor_text(node, size)
+            case PowerNode(_, exponent, label):
+                return "^", f"{label}: to the power {size_text(exponent, size)}"
             case NeverNode(needs):
                 when = " and ".join(f"{size[region]} ≥ {k}" for region, k in sorted(needs))
-                yield Line(depth, "", lead + (f"0 where {when}, else 1" if when else "0"))
-            case RecursionNode(regions, region, part):
+                return "", f"0 where {when}, else 1" if when else "0"
+            case RecursionNode(regions, region):
                 names = ", ".join(size[r] for r in regions)
-                text = f"part {self.number_of(node)} at {names}, from itself at"
-                yield Line(depth, "f", f"{lead}{text} {minus_number(size[region], 1)}")
-                if part is not None:
-                    yield from self.draw(part, depth + 1, size, "")
-            case GroundingNode(part, type_name, number):
-                yield Line(
-                    depth, "", f"{lead}type {type_name} grounded: {number} constants told apart"
-                )
-                yield from self.draw(part, depth + 1, size, "")
+                smaller = minus_number(size[region], 1)
+                return "f", f"part {self.number_of(node)} at {names}, from itself at {smaller}"
+            case GroundingNode(_, type_name, number):
+                return "", f"type {type_name} grounded: {number} constants"
+        raise AssertionError(node)
 
-    def is_one(self, node: Node, size: Mapping[Region, str]) -> bool:
+    def is_one(self, node: Node, size: Letters) -> bool:
         return isinstance(node, FactorNode) and self.factor_text(node, size) == "1"
 
     def number_of(self, node: Node) -> int:
         return self.numbers.setdefault(id(node), len(self.numbers) + 1)
 
-    def factor_text(self, node: FactorNode, size: Mapping[Region, str]) -> str:
+    def factor_text(self, node: FactorNode, size: Letters) -> str:
         words = []
         score = [
             product_text(self.weight_text(column), size_text(number, size))
@@ -173,9 +173,9 @@ class Drawing:
         return "\n".join(f"{'  ' * d}{s + ' ' if s else ''}{text}" for d, s, text in self.lines)
 
     def graph(self) -> Picture:
-        """A node for each line, an edge from each part to what it is a part of."""
+        """Return a graph with a node for each line and an edge to each of its parts."""
         nodes, edges = [], []
-        latest: dict[int, int] = {}  # the line before at each depth
+        latest: dict[int, int] = {}  # the last line of each depth
         for number, (depth, sign, text) in enumerate(self.lines):
             label = "\n".join(wrap(f"{sign} {text}", WIDTH, break_long_words=False))
             nodes.append(GraphNode(label, FILL.get(sign, "#ffffff")))
@@ -186,7 +186,7 @@ class Drawing:
 
 
 def count_uses(root: Node) -> dict[int, int]:
-    """How often each node is a part of another, or called."""
+    """Count how often each node is a part of another, or called."""
     uses: dict[int, int] = {id(root): 1}
     pending = [root]
     while pending:
@@ -217,8 +217,8 @@ def product_text(*words: str) -> str:
     return "·".join(kept) or "1"
 
 
-def size_text(size: Size, letters: Mapping[Region, str]) -> str:
-    """A size with letters for those of its regions.
+def size_text(size: Size, letters: Letters) -> str:
+    """Return a size as text, with letters for the sizes of regions.
 
     >>> size_text(Size(((0, 0), (0, 1)), 1, 2), {0: "n"})
     'n·(n − 1)/2'

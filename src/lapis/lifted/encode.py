@@ -1,13 +1,14 @@
-"""A Markov logic network as a weighted theory over regions.
+"""Encode a Markov logic network as a weighted theory over regions.
 
-A formula is split into one clause for each way in which its variables can be elements or
-different members of regions (`kinds`). A quantified part is a derived predicate E with
+A formula becomes one clause for each assignment of its variables to elements or to different
+members of regions (`kinds`). A quantified part becomes a derived predicate E with
 
     E(x) ⇔ ∃y φ(x, y)    as    φ(x, y) ⇒ E(x),  φ(x, y) ⇒ S(x),  E(x) ∨ S(x),
 
-where S weighs 1 if true and −1 if false (Van den Broeck, Meert and Darwiche 2014): where E is true
-without a witness the two values of S cancel. A block is an existential and a pairwise exclusion.
-Facts are unit clauses, one for all members of a region that share them.
+where S has weight 1 if true and −1 if false (Van den Broeck, Meert and Darwiche 2014,
+"Skolemization for weighted first-order model counting"): if E is true without a witness, the two
+values of S cancel. A block is an existential and pairwise exclusions. Facts are unit clauses, one
+for all atoms of a shape.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ from lapis.problem.problem import Problem
 from lapis.relational.algebra import Test
 from lapis.relational.comparison import compare_constants
 
-SKOLEM = (1.0, -1.0)
+SKOLEM = (1.0, -1.0)  # weights of a true and a false atom of S
 Row = tuple[frozenset[TheoryLiteral], Mapping[int, Region]]
 
 
 class ExponentColumn(NamedTuple):
-    """What an exponent of the theory counts: groundings of a formula, or atoms, of one class."""
+    """What an exponent of the theory counts: groundings of a formula, or atoms of a shape."""
 
-    weight: int  # of the problem; −1 for atoms, which weigh nothing
+    weight: int  # of the problem; −1 for atoms, whose weight is 0
     rule: int  # of the model; −1 for atoms
     shape: AtomShape | None  # of the atoms
-    text: str  # the class, for people
+    text: str  # the class, for display
     size: Size  # its number of groundings or atoms
     positive: bool = True  # whether true atoms are counted, or false ones
 
@@ -70,9 +71,7 @@ class Encoding:
 def encode_problem(
     problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None
 ) -> Encoding:
-    """The theory of a problem. `classes`: count each class of groundings by itself, and the atoms
-    of these predicates.
-    """
+    """Encode a problem; with `classes`, count each class of groundings, and atoms of `classes`."""
     encoder = Encoder(problem, kinds, classes is not None)
     certain: list[tuple[int, Size]] = []
     for definition in problem.normal_form.definitions:
@@ -98,7 +97,7 @@ def encode_problem(
 
 
 def encoding_work(problem: Problem, kinds: Kinds) -> dict[int, int]:
-    """For each rule, the work of encoding it and the quantified parts that it is the first to use.
+    """Return for each rule the work of encoding it and the definitions that it uses first.
 
     The unit is that of `clause_work`: a literal in one order of its clause's variables.
     """
@@ -142,7 +141,7 @@ class Encoder:
         return len(self.columns) - 1
 
     def column_of(self, feature: Feature, assignment: Assignment) -> int:
-        """Where the groundings of a soft rule under an assignment are counted."""
+        """Return the column that counts the groundings of a soft rule under an assignment."""
         weight = self.weight_of(feature, assignment)
         if self.by_class:
             text = describe_assignment(feature.variables, assignment, self.kinds)
@@ -155,7 +154,7 @@ class Encoder:
         return self.column_of_weight[weight]
 
     def count_atoms(self, predicate: Predicate) -> None:
-        """Two features of weight zero for each shape of its atoms: true ones and false ones."""
+        """Add two features of weight 0 for each shape of its atoms: true atoms, false atoms."""
         for atom, assignment in self.atoms_of(predicate):
             shape = atom_shape(atom, assignment.regions)
             for sign in (True, False):
@@ -167,7 +166,7 @@ class Encoder:
                 self.soft.append((clause, assignment.regions, ((column, Size()),)))
 
     def atoms_of(self, predicate: Predicate) -> Iterator[tuple[TheoryAtom, Assignment]]:
-        """An atom for each shape of a predicate."""
+        """Yield an atom for each shape of a predicate."""
         variables = [(str(position), t) for position, t in enumerate(predicate.types)]
         for assignment in assignments(variables, self.kinds):
             yield (
@@ -179,7 +178,7 @@ class Encoder:
         self.hard.append((frozenset(literals), regions, frozenset()))
 
     def add_feature(self, feature: Feature) -> list[tuple[int, Size]]:
-        """Its clauses; returned is the exponent of its constant."""
+        """Add the clauses of a feature; return the exponent of its constant."""
         certain: list[tuple[int, Size]] = []
         for assignment in assignments(feature.variables, self.kinds):
             column = -1 if feature.hard else self.column_of(feature, assignment)
@@ -197,7 +196,7 @@ class Encoder:
         return certain
 
     def weight_of(self, feature: Feature, assignment: Assignment) -> int:
-        """The weight that the constants of the plus variables select."""
+        """Return the weight that the constants of the plus variables select."""
         table, types = self.problem.weight_table, dict(feature.variables)
         number = 0
         for name, size in zip(feature.plus, table.shape[feature.rule], strict=True):
@@ -213,7 +212,7 @@ class Encoder:
         bound: tuple[TypedVariable, ...],
         cubes: Sequence[Cube],
     ) -> None:
-        """predicate(variables) ⇔ ∃ bound: some cube."""
+        """Add predicate(variables) ⇔ ∃ bound: some cube."""
         skolem = Predicate(f"{predicate.name}?", predicate.types)
         self.literal_weights[skolem.name] = SKOLEM
         self.predicates |= {predicate.name: predicate, skolem.name: skolem}
@@ -237,7 +236,7 @@ class Encoder:
                         self.require(row[0] | {head}, row[1])
 
     def add_predicate(self, predicate: Predicate) -> None:
-        """Its block, its literal weights and what is known of it."""
+        """Add the block, the literal weights and the evidence of a predicate."""
         self.predicates[predicate.name] = predicate
         if predicate.factors is not None:
             self.literal_weights[predicate.name] = predicate.factors
@@ -269,7 +268,7 @@ class Encoder:
             self.require([TheoryLiteral(TheoryAtom(some.name, terms), True)], assignment.regions)
 
     def add_evidence(self, predicate: Predicate) -> None:
-        """A unit clause for the atoms of a shape that are known."""
+        """Add a unit clause for each shape whose atoms are known."""
         is_open = self.problem.evidence[predicate.name].open
         for atom, assignment in self.atoms_of(predicate):
             shape = atom_shape(atom, assignment.regions)
@@ -281,7 +280,7 @@ class Encoder:
 def describe_assignment(
     variables: Sequence[TypedVariable], assignment: Assignment, kinds: Kinds
 ) -> str:
-    """Which variables are equal, which are constants, and where the others are from."""
+    """Describe which variables are equal, which are constants, and the regions of the others."""
     words: dict[Term, list[str]] = {}
     for name, _ in variables:
         words.setdefault(assignment.term[name], []).append(name)
@@ -297,7 +296,7 @@ def describe_assignment(
 def assign_clause(
     literals: Iterable[Literal], conditions: Iterable[Condition], assignment: Assignment
 ) -> Row | None:
-    """A clause under an assignment; None where a condition makes it true."""
+    """Return a clause under an assignment; None if a condition makes it true."""
     if any(evaluate_condition(condition, assignment) for condition in conditions):
         return None
     return (
@@ -317,7 +316,7 @@ def term_of(term: SimpleTerm, assignment: Assignment) -> Term:
 
 
 def evaluate_condition(condition: Condition, assignment: Assignment) -> bool:
-    """Numbers are only compared between elements: `kinds` tells such constants apart."""
+    """Evaluate a condition; only elements are compared as numbers."""
     left, right = term_of(condition.left, assignment), term_of(condition.right, assignment)
     if condition.operator in ("=", "!=") and not condition.offset:
         return (left == right) == (condition.operator == "=")

@@ -1,17 +1,16 @@
-"""Small problems by their ground network.
+"""Solve small problems by their ground network.
 
-Where formulas and facts tell every constant apart no two constants are alike, and a circuit would
-be a search over ground atoms. A network of a few atoms is summed sooner than a circuit is compiled,
-whatever the formulas are: quantified parts and values of functions follow from the atoms, so there
-are no negative terms and nothing cancels.
+If formulas and facts distinguish all constants, a circuit would be a search over ground atoms. A
+network of few atoms is summed faster than a circuit is compiled. It has no negative terms, so
+nothing cancels: quantified parts and values of functions follow from the atoms.
 
-All numbers are doubles. log Z is made of sums of scores and of sums of positive terms,
+All numbers are doubles, and
 
     log Z = Σ_components log Σ_states exp(Σ_clauses score).
 
-With n atoms and scores whose absolute values add up to S, no number on the way is larger than
+With n atoms and scores whose absolute values add up to S, no intermediate number is larger than
 M = S + n log 2 + 1. Adding a clause, or summing over an atom, errs by at most four units of M in
-the last place, given that exp and log err by two at most: |error| ≤ 4 ε (clauses + atoms + 8) M.
+the last place if exp and log err by at most two, so |error| ≤ 4 ε (clauses + atoms + 8) M.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from lapis.lifted.lift import name_constants
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
-MAX_GROUND_ATOMS = 1_000  # that are unknown
-MAX_GROUND_CLAUSES = 20_000  # of that many atoms
+MAX_GROUND_ATOMS = 1_000  # unknown
+MAX_GROUND_CLAUSES = 20_000  # with at most MAX_GROUND_ATOMS
 FEW_GROUND_ATOMS = 16
-MANY_GROUND_CLAUSES = 500_000  # of few atoms: most are equal to others
-MAX_ENTRIES = 1 << 25  # of joint states and clauses, that are enumerated
+MANY_GROUND_CLAUSES = 500_000  # with FEW_GROUND_ATOMS: most clauses are duplicates
+MAX_ENTRIES = 1 << 25  # joint states times clauses, to enumerate
 MAX_TABLE_BYTES = 1 << 26  # of junction trees
 ROUNDING = 4 * float(np.finfo(float).eps)
 
 
 def is_small(problem: Problem, sizes: Mapping[str, int] | None = None) -> bool:
-    """Whether all joint states of the unknown atoms can be summed at once, at these sizes too."""
+    """Return whether the joint states of the unknown atoms can be enumerated at these sizes."""
     most = {name: len(domain) for name, domain in problem.domains.items()} | dict(sizes or {})
     return (
         num_unknown(problem, most) <= FEW_GROUND_ATOMS
@@ -50,7 +49,7 @@ def is_small(problem: Problem, sizes: Mapping[str, int] | None = None) -> bool:
 
 
 def num_unknown(problem: Problem, sizes: Mapping[str, int]) -> int:
-    """The number of unknown ground atoms."""
+    """Return the number of unknown ground atoms."""
     total = 0
     for evidence in problem.evidence.values():
         total += len(evidence.unknown)
@@ -61,7 +60,7 @@ def num_unknown(problem: Problem, sizes: Mapping[str, int]) -> int:
 
 
 def num_clauses(problem: Problem, sizes: Mapping[str, int]) -> int:
-    """The number of ground clauses before evidence is folded in."""
+    """Return the number of ground clauses before simplification by evidence."""
     form = problem.normal_form
     parts = [(len(feature.clauses), feature.variables) for feature in form.features]
     parts += [(len(d.cubes), d.variables + d.bound) for d in form.definitions]
@@ -72,12 +71,9 @@ def num_clauses(problem: Problem, sizes: Mapping[str, int]) -> int:
 
 
 def solve_ground(problem: Problem, options: InferenceOptions) -> tuple[Network, Marginals, float]:
-    """The ground network, its exact marginals, and a bound on the error of log Z.
+    """Return the ground network, its exact marginals, and a bound on the error of log Z.
 
-    Raises
-    ------
-    TooLarge
-        If the network is estimated to be large, or its components are too wide.
+    Raises TooLarge if the network is large, or its components are too wide.
     """
     from lapis.grounding.bottom_up import ground
 
@@ -97,7 +93,7 @@ def solve_ground(problem: Problem, options: InferenceOptions) -> tuple[Network, 
 
 def too_large_error(number: int, what: str, most: int) -> TooLarge:
     return TooLarge(
-        f"the ground network has {number:,} {what}, and at most {most:,} are summed in place of a "
+        f"the ground network has {number:,} {what}, and at most {most:,} are allowed in place of a "
         "circuit",
         code="too-large",
         hint="lapis infer --method exact has no such limit",
@@ -105,7 +101,7 @@ def too_large_error(number: int, what: str, most: int) -> TooLarge:
 
 
 def bound_error(network: Network) -> float:
-    """A bound on the rounding of log Z (see above)."""
+    """Return a bound on the rounding error of log Z (see above)."""
     weights = np.append(np.abs(network.weights), 0.0)  # hard clauses have the weight −1
     scores = float(weights[network.weight_id] @ np.abs(network.coefficient))
     scores += float(np.abs(network.weights) @ np.abs(network.constant_count))
@@ -114,15 +110,7 @@ def bound_error(network: Network) -> float:
 
 
 def name_all_constants(problem: Problem, sizes: Mapping[str, int]) -> Problem:
-    """The problem with a name for every constant that the sizes ask for.
-
-    Raises
-    ------
-    LapisError
-        If a size is not a number of constants that its type can have.
-    TooLarge
-        If a size alone is beyond what is grounded.
-    """
+    """Name the constants that the sizes add. Raises LapisError for impossible or large sizes."""
     refuse_new_numbers(problem, extra_constants(problem, sizes))
     for type_name, size in sizes.items():
         if size > MAX_GROUND_ATOMS:
@@ -133,8 +121,8 @@ def name_all_constants(problem: Problem, sizes: Mapping[str, int]) -> Problem:
 
 
 def lift_by_ground(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
-    """The method `ground` of `lapis lift`."""
-    assert not classes  # the registry refuses it
+    """Run the method `ground` of `lapis lift`."""
+    assert not classes  # refused by the registry
     problem = name_all_constants(problem, sizes)
     _, found, error = solve_ground(problem, InferenceOptions())
     assert found.log_partition is not None

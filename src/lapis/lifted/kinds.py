@@ -1,12 +1,13 @@
-"""Which constants are told apart, and the ways in which variables can stand for them.
+"""Divide constants into elements and regions, and assign variables to them.
 
-Constants that a formula names are elements, and so are all constants of a type whose values are
-compared as numbers or select weights. The others of a type are put into regions by what the data
-says of them: colour refinement over the facts, where the colour of a constant is the multiset of
-facts it is in, other constants given by their colours. Constants of a region are interchangeable if
-every relation is, on every combination of regions, known true throughout, known false throughout
-or unknown throughout; that is checked, and where it fails constants become elements. So facts about
-single constants cost next to nothing, and neither does a relation complete between groups.
+An element is a constant that is distinguished from all others: one that a formula names, or any
+constant of a type whose values are compared as numbers or select weights. The other constants of a
+type are divided into regions of interchangeable constants, by colour refinement over the facts: the
+colour of a constant is the multiset of its facts, in which other constants are replaced by their
+colours. Constants of a region are interchangeable if every relation is, on every combination of
+regions, completely true, completely false or completely unknown. That is checked; if it fails,
+constants become elements. So facts about single constants cost little, and so does a relation that
+is complete between groups.
 """
 
 from __future__ import annotations
@@ -38,24 +39,26 @@ from lapis.lifted.rewriting import declared_type
 from lapis.logic.clauses import Clause, Cube, TypedVariable
 from lapis.problem.problem import Problem
 
-MAX_KINDS = 60  # constants told apart and regions, of all types
-MAX_ROUNDS = 8  # of colour refinement; the check that follows needs no stable colours
+MAX_KINDS = 60  # elements and regions, of all types
+MAX_ROUNDS = 8  # of colour refinement; colours need not be stable, because regions are checked
 
 
 class Kind(NamedTuple):
-    """The constants of a type."""
+    """The elements and regions of a type."""
 
-    elements: tuple[str, ...]  # told apart
+    elements: tuple[str, ...]
     regions: tuple[Region, ...]
-    kind_of: np.ndarray  # int64[num_constants], −1 − number of the element, or the region
+    kind_of: np.ndarray  # int64[num_constants], the region, or −1 − number of the element
 
 
 @dataclass(frozen=True)
 class Kinds:
+    """The elements and regions of all types, with the evidence."""
+
     of_type: Mapping[str, Kind]
-    names: tuple[str, ...]  # of the regions, for people
+    names: tuple[str, ...]  # of the regions, for display
     sizes: Mapping[Region, int]
-    facts: Mapping[AtomShape, bool | None]  # what the data says of all atoms of a shape, if it does
+    facts: Mapping[AtomShape, bool | None]  # evidence about all atoms of a shape; None: unknown
 
     @cached_property
     def type_of_region(self) -> Mapping[Region, str]:
@@ -63,10 +66,10 @@ class Kinds:
 
 
 class Assignment(NamedTuple):
-    """What each variable stands for: an element, or a member of a region; equal ones are one."""
+    """An element or a member of a region for each variable."""
 
-    term: Mapping[str, Term]
-    regions: Mapping[int, Region]
+    term: Mapping[str, Term]  # equal members of a region have one number
+    regions: Mapping[int, Region]  # of the numbers
 
     @property
     def num_groundings(self) -> Size:
@@ -74,9 +77,9 @@ class Assignment(NamedTuple):
 
 
 def assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> Iterator[Assignment]:
-    """All ways in which variables are elements, or equal or different members of regions.
+    """Yield all assignments of variables to elements, and to equal or different members of regions.
 
-    Without elements and facts there are Bell(number of variables) of one type.
+    For n variables of a type with one region and no elements there are Bell(n).
     """
 
     def extend(
@@ -100,27 +103,27 @@ def assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> Iterator[As
 
 
 def num_assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> int:
-    """The number of `assignments`, each times the orders of its variables that are members.
+    """Return Σ over `assignments` of the number of orders of the members.
 
-    A clause is brought into its canonical form by trying these orders, so this is the work of
-    encoding a formula.
+    The canonical form of a clause is found by trying these orders, so this is the work of encoding
+    a formula.
     """
     total = 1
     for type_name, number in Counter(type_name for _, type_name in variables).items():
         kind = kinds.of_type[type_name]
-        # ways[m]: the variables so far are elements or m different members
-        ways = [1]
+        # counts[m]: assignments of the variables so far with m different members
+        counts = [1]
         for _ in range(number):
-            longer = [*(w * (len(kind.elements) + m) for m, w in enumerate(ways)), 0]
-            for m, w in enumerate(ways):
+            longer = [*(w * (len(kind.elements) + m) for m, w in enumerate(counts)), 0]
+            for m, w in enumerate(counts):
                 longer[m + 1] += w * len(kind.regions)
-            ways = longer
-        total *= sum(w * factorial(m) for m, w in enumerate(ways))
+            counts = longer
+        total *= sum(w * factorial(m) for m, w in enumerate(counts))
     return total
 
 
 def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[AtomShape]:
-    """The shapes that the ground atoms of a predicate fall into."""
+    """Yield the shapes of the ground atoms of a predicate."""
     variables = [(str(position), type_name) for position, type_name in enumerate(types)]
     for assignment in assignments(variables, kinds):
         terms = tuple(assignment.term[name] for name, _ in variables)
@@ -133,10 +136,10 @@ def group_kinds(
     sizes: Mapping[str, int] | None = None,
     max_elements: int | None = None,
 ) -> Kinds:
-    """Elements and regions of each type; types in `grounded` have elements only.
+    """Divide the constants of each type; types in `grounded` have elements only.
 
-    `sizes` are numbers of constants where they are more than the problem names: the others are
-    like those that the data says nothing of. Raises TooLarge with more than `max_elements`.
+    `sizes` gives types more constants than the problem names; these have no facts. Raises TooLarge
+    if there are more than `max_elements`.
     """
     named = named_constants(problem)
     for type_name in grounded:
@@ -147,7 +150,7 @@ def group_kinds(
         refuse_many_kinds(kinds)
         if max_elements is not None:
             refuse_elements(kinds, max_elements)
-        # Facts are looked at one by one only if they are of few kinds.
+        # Facts are read only if there are few kinds.
         kinds = replace(kinds, facts=facts_of_shapes(problem, kinds))
         mixed = mixed_constants(problem, kinds)
         if not mixed:
@@ -168,14 +171,14 @@ def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int
         if found[type_name] < 0:
             raise LapisError(
                 f"type {type_name!r} has {len(problem.domains[type_name]):,} constants, more than "
-                f"the size {size:,} asked for",
+                f"the size {size:,}",
                 code="size",
             )
     return found
 
 
 def refuse_many_kinds(kinds: Kinds) -> None:
-    """Refuse problems in which constants are told apart, by themselves or in many groups."""
+    """Refuse problems with many elements and regions."""
     number = max_over_sorts(
         {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
     )
@@ -185,7 +188,7 @@ def refuse_many_kinds(kinds: Kinds) -> None:
 
 
 def max_over_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
-    """For each type the largest number of its sorts, which have nothing to do with each other."""
+    """Return for each type the maximum over its sorts, which are independent."""
     found: dict[str, int] = {}
     for sort, number in numbers.items():
         type_name = declared_type(sort)
@@ -194,7 +197,7 @@ def max_over_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
 
 
 def refuse_many_constants(type_name: str, number: int) -> None:
-    """Refuse to tell so many constants of a type apart, before they have names."""
+    """Refuse to name many constants of a type."""
     if isinstance(number, Integral) and number > MAX_KINDS:
         raise too_many_kinds_error(type_name, int(number))
 
@@ -202,15 +205,15 @@ def refuse_many_constants(type_name: str, number: int) -> None:
 def too_many_kinds_error(type_name: str, number: int) -> TooLarge:
     name = declared_type(type_name)
     return TooLarge(
-        f"this cannot be lifted: formulas and facts tell {number:,} constants or groups of "
-        f"constants of type {name!r} apart, and lifting gains only where most are alike",
+        f"this cannot be lifted: formulas and facts distinguish {number:,} constants or groups of "
+        f"constants of type {name!r}",
         code="not-liftable",
-        hint=f"at most {MAX_KINDS} may differ in all; use another method",
+        hint=f"lifting allows {MAX_KINDS} of all types; use another method",
     )
 
 
 def refuse_elements(kinds: Kinds, most: int) -> None:
-    """A region of one constant tells it apart as much as an element is."""
+    """Refuse many distinguished constants; a region of one constant counts as an element."""
     singles = {
         name: len(kind.elements) + sum(kinds.sizes[region] == 1 for region in kind.regions)
         for name, kind in kinds.of_type.items()
@@ -218,17 +221,17 @@ def refuse_elements(kinds: Kinds, most: int) -> None:
     number = sum(max_over_sorts(singles).values())
     if number > most:
         raise TooLarge(
-            f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
-            "each may double the circuit",
+            f"this is not lifted automatically: formulas and facts distinguish {number} constants, "
+            "and each may double the circuit",
             code="not-liftable",
-            hint="ask for lifting by name, or use another method",
+            hint="use --method lifted, or another method",
         )
 
 
 def group_constants(
     problem: Problem, named: Mapping[str, set[str]], extra: Mapping[str, int]
 ) -> Kinds:
-    """Elements and regions, without what is known of them."""
+    """Divide constants into elements and regions, without the facts about shapes."""
     colours = refine_colours(problem, named)
     of_type: dict[str, Kind] = {}
     names: list[str] = []
@@ -241,7 +244,7 @@ def group_constants(
         others[[domain.index[name] for name in elements]] = False
         found, number = np.unique(colours[type_name][others], return_counts=True)
         groups = dict(zip(found.tolist(), number.tolist(), strict=True))
-        if type_name in extra:  # its size may be asked for later, so there is a region for it
+        if type_name in extra:  # its size may change later, so it has a region
             groups[0] = groups.get(0, 0) + extra[type_name]
         first = len(names)
         ordered = sorted(groups)
@@ -256,10 +259,7 @@ def group_constants(
 
 
 def known_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | None, np.ndarray]]:
-    """Predicate, its types, and the rows known true, known false or (None) unknown.
-
-    Those that its being open or closed says already are left out.
-    """
+    """Yield predicate, types, value and rows of the facts, without defaults of open and closed."""
     for name, evidence in problem.evidence.items():
         types = evidence.predicate.types
         yield name, types, True, evidence.true
@@ -270,7 +270,7 @@ def known_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | 
 
 
 def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndarray]:
-    """uint64[num_constants] for each type: colours; 0 where nothing is said of a constant."""
+    """Return uint64[num_constants] for each type: colours; 0 for constants without facts."""
     start: dict[str, np.ndarray] = {}
     for type_name, domain in problem.domains.items():
         start[type_name] = np.zeros(len(domain), np.uint64)
@@ -289,9 +289,9 @@ def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str,
                 word = mix_array(equal + np.uint64(1000 * position) + (seed << np.uint64(32)))
                 for other, other_type in enumerate(types):
                     if other != position:
-                        told = colours[other_type][rows[:, other]]
+                        seen = colours[other_type][rows[:, other]]
                         word = mix_array(
-                            word * np.uint64(31) + mix_array(told + np.uint64(other + 1))
+                            word * np.uint64(31) + mix_array(seen + np.uint64(other + 1))
                         )
                 np.add.at(new[type_name], rows[:, position], word)
         colours = new
@@ -302,7 +302,7 @@ def refine_colours(problem: Problem, named: Mapping[str, set[str]]) -> dict[str,
 
 
 def equality_pattern(types: Sequence[str], rows: np.ndarray) -> np.ndarray:
-    """uint64[num_rows], which arguments of one type are the same constant, a bit a pair."""
+    """Return uint64[num_rows], a bit for each pair of arguments that are the same constant."""
     found = np.zeros(len(rows), np.uint64)
     bit = 0
     for second in range(len(types)):
@@ -317,7 +317,7 @@ def equality_pattern(types: Sequence[str], rows: np.ndarray) -> np.ndarray:
 def shapes_of_rows(
     predicate: str, types: Sequence[str], rows: np.ndarray, kinds: Kinds
 ) -> tuple[list[AtomShape], np.ndarray]:
-    """The shapes that ground atoms have, and int64[num_rows], which of them each has."""
+    """Return the shapes of ground atoms, and int64[num_rows], the number of each atom's shape."""
     columns = [kinds.of_type[t].kind_of[rows[:, i]] for i, t in enumerate(types)]
     columns.append(equality_pattern(types, rows).astype(np.int64))
     key = np.zeros(len(rows), np.int64)
@@ -350,7 +350,7 @@ def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[AtomShape, bool | No
 
 
 def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
-    """Constants of regions on which a relation is neither known throughout nor nowhere."""
+    """Return constants of a region on which a relation is partly known."""
     sizes = {region: np.asarray(size, object) for region, size in kinds.sizes.items()}
     for predicate, types, _, rows in known_rows(problem):
         shapes, which = shapes_of_rows(predicate, types, rows, kinds)
@@ -371,7 +371,7 @@ def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
 
 
 def listed_types(problem: Problem) -> set[str]:
-    """The types all of whose constants formulas tell apart: they select weights or are compared."""
+    """Return the types all of whose constants are elements: they select weights or are compared."""
     form = problem.normal_form
     found = {
         type_name
@@ -386,7 +386,7 @@ def listed_types(problem: Problem) -> set[str]:
 
 
 def all_parts(problem: Problem) -> Iterator[tuple[Clause | Cube, dict[str, str]]]:
-    """The clauses of features and the cubes of definitions, with the types of their variables."""
+    """Yield the clauses of features and the cubes of definitions, with their variables' types."""
     for feature in problem.normal_form.features:
         types = dict(feature.variables)
         yield from ((clause, types) for clause in feature.clauses)
@@ -396,7 +396,7 @@ def all_parts(problem: Problem) -> Iterator[tuple[Clause | Cube, dict[str, str]]
 
 
 def compared_types(problem: Problem) -> Iterator[tuple[set[str], bool]]:
-    """The types that meet in each comparison, and whether as numbers."""
+    """Yield the types of the variables in each comparison, and whether numbers are compared."""
     for part, types in all_parts(problem):
         for condition in part.conditions:
             sides = condition.left, condition.right
@@ -405,20 +405,20 @@ def compared_types(problem: Problem) -> Iterator[tuple[set[str], bool]]:
 
 
 def refuse_new_numbers(problem: Problem, extra: Mapping[str, int]) -> None:
-    """Refuse more constants of a type that is compared by number: which ones would they be?"""
+    """Refuse to add constants to a type whose numbers are compared."""
     for own, by_number in compared_types(problem):
         for type_name in own:
             if by_number and extra.get(type_name):
                 raise LapisError(
-                    f"formulas compare the numbers of type {type_name!r}, and a size says nothing "
-                    "about them",
+                    f"a size cannot add constants to type {type_name!r}, because formulas compare "
+                    "its numbers",
                     code="size",
                     hint=f"name them in the model, as in {type_name} = {{1, 2, 3}}",
                 )
 
 
 def named_constants(problem: Problem) -> dict[str, set[str]]:
-    """For each type, the constants that formulas tell apart."""
+    """Return for each type the constants that formulas distinguish."""
     named: dict[str, set[str]] = {name: set() for name in problem.domains}
     for type_name in listed_types(problem):
         named[type_name] |= set(problem.domains[type_name].constants)

@@ -1,22 +1,22 @@
-"""log Z, expected counts and curvature of a problem, polynomial in the number of constants.
+"""Lift a problem: log Z and its derivatives, in time polynomial in the number of constants.
 
     lifted = lift_problem(problem)         encode and compile, once
-    found = lifted.at(weights)             a Partition: log Z, error bound, expected counts
+    found = lifted.at(weights)             log Z, error bound, expected counts
     lifted.at(weights, {"person": 500})    the same circuit with another number of constants
     lifted.hessian_product(v, weights)     ∂²log Z/∂w² · v, without the Hessian
     lift_problems(problems)                one circuit for all problems whose theories are equal
 
-Weights are float64[num_weights] in the order of `problem.weight_table`, and `expected_count` is in
-the same order: it is the gradient of log Z. For learning from databases, build a problem for each
-with every predicate open and no facts (its domains are then all that it has of the database), call
-`lift_problems` once, and `at(weights)` on each at every step. Facts in a problem are evidence:
-those of single constants, and relations that are complete or empty between groups of constants,
-cost regions (`kinds`), other facts tell constants apart.
+Weights are float64[num_weights] in the order of `problem.weight_table`. `expected_count`, the
+gradient of log Z, has the same order. For learning from databases, build a problem for each with
+every predicate open and no facts (only its domains depend on the database), call `lift_problems`
+once, and `at(weights)` on each at every step. Facts in a problem are evidence. Facts about single
+constants, and relations that are complete or empty between groups of constants, divide constants
+into regions (`kinds`); other facts make them elements.
 
-Where no rule of compilation applies, the smallest type that the clauses in question range over is
-grounded: its constants are told apart, and the rest is lifted again. Ground atoms are then decided
-one by one, with components and with a cache of isomorphic theories, up to `MAX_WORK` literals.
-The circuit holds for that type's constants only; `grounded` and `reasons` say so.
+If no rule of compilation applies, the smallest type that the clauses range over is grounded: its
+constants become elements, and the problem is compiled again. The circuit then branches on ground
+atoms, with components and a cache of isomorphic theories, up to `MAX_WORK` literals. It holds for
+that type's constants only (`grounded`, `reasons`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lapis.lifted.compilation.compile import (
 from lapis.lifted.compilation.theory import Region, Theory, clause_key
 from lapis.lifted.encode import Encoding, encode_problem, encoding_work
 from lapis.lifted.evaluation.evaluate import LiftedPartition, evaluate_circuit, hessian_product
-from lapis.lifted.evaluation.walk import Weights, count_index_states
+from lapis.lifted.evaluation.sweep import Weights, count_index_states
 from lapis.lifted.kinds import (
     Kinds,
     extra_constants,
@@ -56,7 +56,7 @@ from lapis.problem.problem import Problem
 from lapis.runtime.progress import Report, Stop
 
 ALTERNATIVES = "learn by pseudo-likelihood, infer by sampling (--method auto)"
-FEW_STATES = 5_000_000  # of a circuit's sums, where lifting was not asked for by name
+FEW_STATES = 5_000_000  # of a circuit's sums, if lifting is tried automatically
 MAX_GROUNDED = 12  # constants of a type that is grounded
 CANNOT = "this model cannot be lifted: "
 NOT_LIFTABLE = "not-liftable"  # the code of errors that another method may avoid
@@ -70,8 +70,8 @@ class LiftedProblem:
     problem: Problem
     encoding: Encoding
     root: Node
-    grounded: tuple[str, ...]  # types whose constants are told apart
-    reasons: tuple[str, ...]  # why, one for each
+    grounded: tuple[str, ...]  # types
+    reasons: tuple[str, ...]  # for grounding, one for each type
 
     @property
     def is_liftable(self) -> bool:
@@ -79,7 +79,7 @@ class LiftedProblem:
 
     @cached_property
     def weight_of_column(self) -> np.ndarray:
-        """int64[num_columns], the problem's weight, −1 for atoms."""
+        """int64[num_columns], the problem's weight; −1 for atoms."""
         return np.array([column.weight for column in self.encoding.columns], np.int64)
 
     def weights_at(self, weights: np.ndarray | None) -> Weights:
@@ -88,7 +88,7 @@ class LiftedProblem:
         return Weights(of_column, self.encoding.literal_weights)
 
     def sizes_at(self, sizes: Mapping[str, int] | None) -> Mapping[Region, int]:
-        """The regions' sizes, for other numbers of constants of some types."""
+        """Return the sizes of regions, with other numbers of constants of some types."""
         found = dict(self.encoding.kinds.sizes)
         for type_name, size in sizes_of_sorts(self.problem, sizes or {}).items():
             if size == num_constants(self.encoding, type_name):
@@ -103,25 +103,25 @@ class LiftedProblem:
     def columns_at(
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
     ) -> LiftedPartition:
-        """log Z, and the expected count of each column of the encoding."""
+        """Return log Z and the expected count of each column of the encoding."""
         try:
             return evaluate_circuit(self.root, self.weights_at(weights), self.sizes_at(sizes))
         except LapisError as error:
             factors = [p.factors for p in self.problem.model.predicates.values() if p.factors]
             if error.code == "unsatisfiable" and any(min(pair) <= 0 for pair in factors):
-                message = "with these weights of predicates the worlds sum to 0"
+                message = "Z is 0 with these literal weights"
                 raise LapisError(message, code="unsatisfiable") from None
             raise
 
     def at(
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
     ) -> LiftedPartition:
-        """log Z and the expected counts, at the problem's weights and sizes or at others."""
+        """Return log Z and expected counts, by default at the problem's weights and sizes."""
         found = self.columns_at(weights, sizes)
         return replace(found, expected_count=self.by_weight(found.expected_count))
 
     def by_weight(self, of_column: np.ndarray) -> np.ndarray:
-        """float64[num_weights], the columns of each weight added up."""
+        """Return float64[num_weights], the sum of the columns of each weight."""
         counted = self.weight_of_column >= 0
         found = np.zeros(len(self.problem.weight_table))
         np.add.at(found, self.weight_of_column[counted], of_column[counted])
@@ -133,7 +133,7 @@ class LiftedProblem:
         weights: np.ndarray | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> np.ndarray:
-        """float64[num_weights]: the counts' covariance matrix times a direction."""
+        """Return float64[num_weights], the covariance matrix of the counts times a direction."""
         along = np.append(direction, 0.0)[self.weight_of_column]
         found = hessian_product(self.root, self.weights_at(weights), self.sizes_at(sizes), along)
         return self.by_weight(found)
@@ -151,16 +151,15 @@ def lift_problem(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> LiftedProblem:
-    """Compile a problem. Raises TooLarge where too much would have to be grounded.
+    """Compile a problem. Raises TooLarge if the circuit would be too large.
 
-    `sizes` gives types more constants than the problem names. `classes`: each class of groundings
-    is counted by itself, and so are the atoms of these predicates. `cache` holds circuits of
-    theories compiled before. `max_elements` refuses problems in which formulas and facts tell more
-    constants apart (each may double the circuit), those of which a type would be grounded, and
-    long sums: it is for callers that try lifting before something else. `max_work` limits the
-    literals that are encoded and compiled, so that the same problem is refused on every machine.
-    Without `may_search` a problem is refused if all its constants would be told apart, where the
-    circuit is a search over ground atoms.
+    `sizes` gives types more constants than the problem names. With `classes`, each class of
+    groundings is counted, and the atoms of these predicates. `cache` holds circuits of theories
+    compiled before. `max_elements` is for callers that try lifting first: it refuses problems with
+    more distinguished constants (each may double the circuit), with grounded types, or with long
+    sums. `max_work` limits the literals that are encoded and compiled. Without `may_search` a
+    problem is refused if all its constants would be elements, because the circuit would be a search
+    over ground atoms.
 
     >>> import lapis
     >>> model = lapis.parse("p = {A, B, C}\\nF(p, p)\\n(EXIST y F(x, y)).")
@@ -215,23 +214,23 @@ def refuse_long_sums(lifted: LiftedProblem) -> None:
     states = count_index_states(lifted.root, lifted.sizes_at(None))
     if states > FEW_STATES:
         raise TooLarge(
-            f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "
-            "numbers of constants",
+            f"this is not lifted automatically: its circuit has sums over {states:,} combinations "
+            "of numbers of constants",
             code=NOT_LIFTABLE,
-            hint="ask for lifting by name, or use another method",
+            hint="use --method lifted, or another method",
         )
 
 
 def lift_problems(
     problems: Sequence[Problem], max_elements: int | None = None
 ) -> list[LiftedProblem]:
-    """Compile problems, once for all whose theories differ in sizes alone."""
+    """Compile problems, once for all whose theories differ only in sizes."""
     cache: Cache = {}
     return [lift_problem(p, cache=cache, max_elements=max_elements) for p in problems]
 
 
 def refuse_encoding_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
-    """Refuse formulas whose variables can be elements and members in too many ways."""
+    """Refuse formulas whose variables have too many assignments to elements and regions."""
     work = encoding_work(problem, kinds)
     if sum(work.values()) > max_work:
         worst = max(work, key=lambda number: work[number])
@@ -244,7 +243,7 @@ def refuse_encoding_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
 
 
 def not_liftable_error(reason: str, rules: Sequence[Rule]) -> TooLarge:
-    """The refusal that names the rules that are the reason."""
+    """Return the refusal, with the rules that are the reason."""
     return TooLarge(
         f"{CANNOT}{reason}",
         code=NOT_LIFTABLE,
@@ -288,7 +287,7 @@ def compile_encoding(
 
 
 def too_many_states_error(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:
-    """An error that names the formulas whose variables are in the sum."""
+    """Return the refusal, with the formulas whose variables are in the sum."""
     texts = " and ".join(repr(rule.text) for rule in rules[:3]) or "a block"
     more = f" and {len(rules) - 3} more" if len(rules) > 3 else ""
     return TooLarge(
@@ -301,7 +300,7 @@ def too_many_states_error(reached: TooManyStates, rules: Sequence[Rule]) -> TooL
 
 
 def widest_rules(problem: Problem, encoding: Encoding, theory: Theory) -> list[Rule]:
-    """Of the rules that a theory comes from, those with the most variables."""
+    """Return the rules with the most variables among those that a theory comes from."""
     clauses = theory.clauses
     predicates = {literal.atom.predicate for clause in clauses for literal in clause.literals}
     rules = [problem.model.rules[n] for n in source_rules(problem, encoding, theory, predicates)]
@@ -310,7 +309,7 @@ def widest_rules(problem: Problem, encoding: Encoding, theory: Theory) -> list[R
 
 
 def choose_grounded_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
-    """The smallest type that the clauses without a rule range over, and why it is grounded."""
+    """Choose the smallest type that the stuck clauses range over; return it and the reason."""
     kinds = encoding.kinds
     clause = max(stuck.clauses, key=lambda c: (len(c.regions), clause_key(c)))
     predicates = {literal.atom.predicate for literal in clause.literals}
@@ -336,8 +335,8 @@ def choose_grounded_type(problem: Problem, encoding: Encoding, stuck: Theory) ->
     )
     if size[type_name] > MAX_GROUNDED:
         raise not_liftable_error(
-            f"{reason}; telling the {size[type_name]:,} constants of type "
-            f"{declared_type(type_name)!r} apart would be too many (at most {MAX_GROUNDED})",
+            f"{reason}; grounding the {size[type_name]:,} constants of type "
+            f"{declared_type(type_name)!r} would be too many (at most {MAX_GROUNDED})",
             named,
         )
     return type_name, reason
@@ -346,7 +345,7 @@ def choose_grounded_type(problem: Problem, encoding: Encoding, stuck: Theory) ->
 def source_rules(
     problem: Problem, encoding: Encoding, stuck: Theory, predicates: set[str]
 ) -> list[int]:
-    """The rules that the clauses without a rule of compilation come from."""
+    """Return the numbers of the rules that the stuck clauses come from."""
     soft = {encoding.columns[column].rule for part in stuck.soft for column, _ in part.exponent}
     found = {rule for rule in soft if rule >= 0}
     form = problem.normal_form
@@ -372,7 +371,7 @@ def num_constants(encoding: Encoding, type_name: str) -> int:
 
 
 def sizes_of_sorts(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of types as those of their sorts."""
+    """Return the sizes of sorts, given those of types."""
     declared = {sort: declared_type(sort) for sort in problem.domains}
     unknown = {name: size for name, size in sizes.items() if name not in problem.domains}
     return unknown | {s: sizes[t] for s, t in declared.items() if t in sizes}
@@ -381,7 +380,7 @@ def sizes_of_sorts(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int]
 def name_constants(
     problem: Problem, type_name: str, sizes: Mapping[str, int]
 ) -> tuple[Problem, dict[str, int]]:
-    """The problem with names for the constants that a size asks for, and the sizes left."""
+    """Name the constants that a size adds to a type; return the problem and the other sizes."""
     domain = problem.domains[type_name]
     missing = sizes.get(type_name, 0) - len(domain)
     rest = {name: size for name, size in sizes.items() if name != type_name}

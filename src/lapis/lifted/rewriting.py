@@ -1,22 +1,22 @@
-"""Equivalent problems that are easier to lift.
+"""Rewrite a problem to an equivalent one that is easier to lift.
 
-Two rewritings of a problem before it is encoded. Neither changes the weight of a world.
+Neither of the two rewritings changes the weight of a world.
 
 `separate_parts`. A hard clause A(x) ∨ B(y) whose parts have no common variable holds in a world
-where A holds of everything, or B does. With the proposition E ⇔ ∃x ¬A(x), an exception to A, it is
+where ∀x A(x) or ∀y B(y) holds. With the proposition E ⇔ ∃x ¬A(x), an exception to A, it is
 
     ¬E ∨ B(y),
 
-and each part is a clause of its own variables. Deciding E is the inclusion–exclusion of
+so that no clause mixes the variables of two parts. A sum over E is the inclusion–exclusion of
 Van den Broeck et al. (2011), Z(∀A) + Z(∀B) − Z(∀A ∧ ∀B). They apply it to parts without a common
 *region*, after clauses are shattered; here the parts may range over the same constants, because
-nothing is shattered yet. A clause of more parts has a proposition for each part but one.
+clauses are not shattered yet. A clause of n parts gets n − 1 propositions.
 
-`split_types`. Two arguments that no variable joins, in any formula, could as well have different
-types of equal size: `p(x) v q(y)` with x and y of one type means the same if q has a copy of that
-type. A type becomes as many sorts as it has classes of joined arguments. Clauses are then not
-split by which variables of different sorts are equal, p(x, x) need not be told from p(x, y), and
-counts of p and q are independent sums instead of one sum over the four kinds of constants.
+`split_types`. Two arguments that no variable joins, in any formula, may have different types of
+equal size: `p(x) v q(y)` with x and y of one type has the same meaning if q has a copy of that
+type. Each class of joined arguments gets a copy, a *sort*. Then clauses are not split by which
+variables of different sorts are equal, and counts of p and q are independent sums instead of one
+sum over four kinds of constants.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from lapis.logic.clauses import (
 )
 from lapis.problem.problem import Evidence, Problem
 
-COPY = "\0"  # stands between a type and the number of its sort
+COPY = "\0"  # separates a type from the number of its sort
 NEGATED: Mapping[ComparisonOperator, ComparisonOperator] = {
     "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
 }  # fmt: skip
-MAX_SEPARATED = 6  # parts that become propositions: each may triple the circuit
+MAX_SEPARATED = 6  # propositions: each may triple the circuit
 Place = tuple[str, int | str]  # an argument of a predicate, or a variable of a clause
 Piece = Literal | Condition
 T = TypeVar("T")
@@ -101,7 +101,7 @@ def ground_pieces(clause: Clause) -> list[Piece]:
 
 
 def split_clause_parts(clause: Clause) -> list[list[Piece]]:
-    """The literals and conditions in groups that share no variable; ground ones are in none."""
+    """Group the literals and conditions with common variables; ground ones are in no group."""
     groups: list[tuple[set[str], list[Piece]]] = []
     for piece in pieces_of(clause):
         variables, own = piece_variables(piece), [piece]
@@ -115,7 +115,7 @@ def split_clause_parts(clause: Clause) -> list[list[Piece]]:
 
 
 def define_exception(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
-    """The proposition that some assignment makes all of a part false."""
+    """Define the proposition "some assignment makes all pieces of a part false"."""
     literals = tuple(piece.negate() for piece in part if isinstance(piece, Literal))
     conditions = tuple(
         piece._replace(operator=NEGATED[piece.operator])
@@ -137,12 +137,12 @@ def clause_of(pieces: Iterable[Piece]) -> Clause:
 
 
 def declared_type(sort: str) -> str:
-    """The type of the model that a sort is a copy of."""
+    """Return the type of the model that a sort is a copy of."""
     return sort.partition(COPY)[0]
 
 
 def split_types(problem: Problem) -> Problem:
-    """Give arguments that no variable joins sorts of their own, copies of their type.
+    """Give arguments that no variable joins different sorts, which are copies of their type.
 
     >>> import lapis
     >>> model = lapis.parse("p(d)\\nq(d)\\nr(d)\\n1 p(x) ^ q(y)\\n1 q(x) ^ r(x)")
@@ -205,7 +205,7 @@ def sort_rule(rule: Rule, variables: tuple[TypedVariable, ...]) -> Rule:
 
 
 def find_sorts(problem: Problem) -> Mapping[Place, str]:
-    """The sort of each argument of a predicate and of each variable of a clause."""
+    """Return the sort of each argument of a predicate and of each variable of a clause."""
     leader: dict[Place, Place] = {}
     type_of: dict[Place, str] = {}
 
@@ -232,7 +232,7 @@ def find_sorts(problem: Problem) -> Mapping[Place, str]:
 
 
 def scopes(parts: Iterable[T]) -> Iterator[tuple[str, T]]:
-    """Each feature or definition with a name for the scope of its variables."""
+    """Yield each feature or definition with a unique name for the scope of its variables."""
     return ((f"{COPY}{type(part).__name__} {i}", part) for i, part in enumerate(parts))
 
 
@@ -248,7 +248,7 @@ def typed_places(problem: Problem) -> Iterator[tuple[Place, str]]:
 
 
 def joined_places(problem: Problem) -> Iterator[tuple[Place, Place]]:
-    """Arguments and variables that stand for the same constant, or are compared."""
+    """Yield pairs of arguments and variables that denote the same constant, or are compared."""
     form = problem.normal_form
     for scope, feature in scopes(form.features):
         for clause in feature.clauses:

@@ -214,24 +214,14 @@ class CellTables:
                 found.apply_factor(factor, dict.fromkeys(factor.variables, 0))
         for atom in found.column:
             found.apply_atom(atom)
-        own = np.zeros((found.num_rows, len(self.counted)), np.int64)  # witnesses among itself
-        required = np.ones_like(own)
-        for q, counted in enumerate(self.counted):
-            assert counted.of is not None
-            if group in reach[counted.of]:
-                if counted.predicate is not None:
-                    required[:, q] = found.column[counted.predicate, 0, 0]
-                if group in reach[counted.counted]:
-                    own[:, q] = found.evaluate(counted.body, {counted.of: 0, counted.counted: 0})
         seen = np.zeros((found.num_rows, len(self.seen[group])), np.int64)
         for place, name in enumerate(self.seen[group]):
             seen[:, place] = found.column[name, 0, 0]
         cells: dict[CellKey, dict[Vector, int]] = {}
-        for (seen_row, own_row, asked, totals, exponents), times in found.distinct_rows(
-            seen, own, required
-        ):
+        columns = seen, *self.count_own(found, group)
+        for (seen_row, own, required, totals, exponents), times in found.distinct_rows(*columns):
             requirements = [
-                self.list_requirements(counted, group, bool(asked[q]), own_row[q])
+                self.list_requirements(counted, group, bool(required[q]), own[q])
                 for q, counted in enumerate(self.counted)
             ]
             for chosen in product(*requirements):
@@ -242,6 +232,20 @@ class CellTables:
                 cell = cells.setdefault(key, {})
                 cell[exponents] = cell.get(exponents, 0) + sign * times
         return cells
+
+    def count_own(self, found: AtomAssignments, group: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return int64[num_rows, num_counted] twice: own witnesses, and whether it is required."""
+        reach = self.sentence.reach
+        own = np.zeros((found.num_rows, len(self.counted)), np.int64)
+        required = np.ones_like(own)
+        for q, counted in enumerate(self.counted):
+            assert counted.of is not None
+            if group in reach[counted.of]:
+                if counted.predicate is not None:
+                    required[:, q] = found.column[counted.predicate, 0, 0]
+                if group in reach[counted.counted]:
+                    own[:, q] = found.evaluate(counted.body, {counted.of: 0, counted.counted: 0})
+        return own, required
 
     def list_requirements(
         self, counted: CountedDefinition, group: int, is_required: bool, own: int
@@ -285,6 +289,18 @@ class CellTables:
             if len(factor.variables) == 2:
                 for sides in self.list_sides(*factor.variables, pair):
                     found.apply_factor(factor, sides)
+        for atom in between:
+            found.apply_atom(atom)
+        states: dict[tuple[Vector, Vector, Vector], dict[Vector, int]] = {}
+        gained = self.count_gained(found, pair)
+        for (first, second, totals, exponents), times in found.distinct_rows(*gained):
+            states.setdefault((first, second, totals), {})[exponents] = times
+        return [PairState(*key, weight) for key, weight in states.items()]
+
+    def count_gained(
+        self, found: AtomAssignments, pair: tuple[CellKind, CellKind]
+    ) -> list[np.ndarray]:
+        """Return int64[num_rows, num_counted] for each of two elements: witnesses gained."""
         gained = [np.zeros((found.num_rows, len(self.counted)), np.int64) for _ in pair]
         for q, counted in enumerate(self.counted):
             assert counted.of is not None
@@ -292,12 +308,7 @@ class CellTables:
                 side = sides[counted.of]
                 if pair[side].tracked[q]:
                     gained[side][:, q] = found.evaluate(counted.body, sides)
-        for atom in between:
-            found.apply_atom(atom)
-        states: dict[tuple[Vector, Vector, Vector], dict[Vector, int]] = {}
-        for (first, second, totals, exponents), times in found.distinct_rows(*gained):
-            states.setdefault((first, second, totals), {})[exponents] = times
-        return [PairState(*key, weight) for key, weight in states.items()]
+        return gained
 
     def list_sides(
         self, x: str, y: str, pair: tuple[CellKind, CellKind]

@@ -1,11 +1,10 @@
-"""First-order circuits: what compiling a theory gives, independent of weights and sizes.
+"""Nodes of first-order circuits, which are independent of weights and sizes.
 
     node = Factor | Product | Sum | Power | Count | Rest | Pairs | Guard | Never | Recursion
          | Grounding | Call
 
-Every node denotes a number that depends on the sizes of some regions and on all weights; a node
-says how it is made from those below it. A circuit is a tree but for `CallNode`, which evaluates a
-node compiled before, with other regions in place of its own.
+The value of a node depends on the sizes of some regions and on the weights. A circuit is a tree,
+except for `CallNode`, which evaluates another node with other regions in place of its own.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ class FactorNode:
 
     exponent: Exponent = ()
     literals: tuple[tuple[str, bool, Size], ...] = ()
-    free: tuple[tuple[str, Size], ...] = ()  # atoms that nothing constrains
+    free: tuple[tuple[str, Size], ...] = ()  # atoms in no clause
 
 
 @dataclass(frozen=True, eq=False)
 class ProductNode:
-    """Independent parts."""
+    """The product of independent parts."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class SumNode:
-    """Cases that exclude each other; with negative signs, inclusion–exclusion."""
+    """A sum over exclusive cases; with negative signs, inclusion–exclusion."""
 
     parts: tuple[Node, ...]
     signs: tuple[int, ...]
-    label: str = ""  # what is decided
+    label: str = ""  # the atom that is true or false
 
 
 @dataclass(frozen=True, eq=False)
 class PowerNode:
-    """`exponent` independent copies of a part, alike but for the elements they are about."""
+    """The power of a part: `exponent` independent copies for different elements."""
 
     part: Node
     exponent: Size
@@ -82,7 +81,7 @@ class PairsNode:
 
 @dataclass(frozen=True, eq=False)
 class GuardNode:
-    """One node where a region has at least so many elements, another where it has fewer."""
+    """One node if the need is met, another if it is not."""
 
     need: Need
     met: Node
@@ -91,23 +90,23 @@ class GuardNode:
 
 @dataclass(frozen=True, eq=False)
 class NeverNode:
-    """0 where all needs are met (no world is possible), 1 elsewhere."""
+    """0 if all needs are met (no world is possible), else 1."""
 
     needs: frozenset[Need]
 
 
 @dataclass(eq=False)
 class RecursionNode:
-    """A node that is made from itself at smaller sizes, through calls below it."""
+    """A node whose value depends on itself at smaller sizes, through calls below it."""
 
     regions: tuple[Region, ...]  # whose sizes it depends on
-    region: Region  # that an element is taken out of
-    part: Node | None = None  # filled in when it is compiled
+    region: Region  # from which an element is taken out
+    part: Node | None = None  # set after compilation
 
 
 @dataclass(frozen=True, eq=False)
 class GroundingNode:
-    """The part, in which the constants of a type are told apart; it holds for these alone."""
+    """The part, in which the constants of a type are elements; it is valid for these only."""
 
     part: Node
     type_name: str
@@ -116,7 +115,7 @@ class GroundingNode:
 
 @dataclass(frozen=True, eq=False)
 class CallNode:
-    """A node compiled before, its regions (left) standing for ours (right)."""
+    """The value of another node, whose regions (left) are replaced by ours (right)."""
 
     node: Node
     names: tuple[tuple[Region, Region], ...]
@@ -141,7 +140,7 @@ ONE = FactorNode()
 
 
 def multiply_nodes(*parts: Node) -> Node:
-    """The product without factors of one, products within it opened and factors taken together."""
+    """Return the product, with factors of 1 dropped, products flattened and factors merged."""
     flat = [
         inner
         for part in parts

@@ -11,8 +11,8 @@
     inclusion–exclusion   a clause of two parts without a common region
     pairs                 two variables that stand together in every atom are one
 
-A rule gives the node for a theory, or None where it does not apply. The last, domain recursion,
-is the compiler's own: its circuit refers to itself.
+A rule returns the node of a theory, or None if it does not apply. Domain recursion, which is tried
+last, is part of the compiler, because its circuit refers to itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from lapis.runtime.progress import Report, Stop
 
 
 def empty_clause(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """An empty clause: no world where its needs are met."""
+    """An empty clause: no world is possible if its needs are met."""
     empty = [part for part in theory.hard if not part.clause.literals]
     if not empty:
         return None
@@ -83,18 +83,18 @@ def empty_clause(compiler: CircuitCompiler, theory: Theory) -> Node | None:
 
 
 def unit_propagation(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """All of them at once: of opposite ones, one becomes an empty clause."""
+    """All unit clauses together; one of two opposite units becomes an empty clause."""
     units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
     values = {
         atom_shape(atom, clause.regions): positive
         for clause in sorted(units, key=clause_key)
         for atom, positive in clause.literals
     }
-    return compiler.decide(theory, values) if values else None
+    return compiler.compile_given(theory, values) if values else None
 
 
 def independence(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """Clauses that share no atom."""
+    """Groups of clauses without a common atom: a product."""
     leader: dict[AtomShape, AtomShape] = {}
 
     def find(shape: AtomShape) -> AtomShape:
@@ -123,7 +123,7 @@ def independence(compiler: CircuitCompiler, theory: Theory) -> Node | None:
 
 
 def guard(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """A clause that only holds where a region has enough elements."""
+    """A clause that applies only if a region has enough elements."""
     needs = Counter(need for part in theory.hard for need in part.needs)
     if not needs:
         return None
@@ -138,25 +138,25 @@ def guard(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     shapes = theory.shapes
     return GuardNode(
         need,
-        compiler.go_on(shapes, Theory(met, theory.soft), ()),
-        compiler.go_on(shapes, Theory(unmet, theory.soft), ()),
+        compiler.compile_rest(shapes, Theory(met, theory.soft), ()),
+        compiler.compile_rest(shapes, Theory(unmet, theory.soft), ()),
     )
 
 
 def shannon(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """A ground atom, the one in most clauses first."""
+    """The ground atom in most clauses, true or false: a sum."""
     uses = Counter(
         shape for clause in theory.clauses for shape in clause_shapes(clause) if not shape.regions
     )
     if not uses:
         return None
     shape = min(uses, key=lambda s: (-uses[s], s))
-    cases = tuple(compiler.decide(theory, {shape: value}) for value in (True, False))
+    cases = tuple(compiler.compile_given(theory, {shape: value}) for value in (True, False))
     return SumNode(cases, (1, 1), label=describe_shape(shape))
 
 
 def partial_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """k elements of a region at a time: every atom mentions all k variables of its clause."""
+    """Every atom mentions all k variables of a region: a power over sets of k elements."""
     for region in sorted({region for clause in theory.clauses for region in clause.regions}):
         numbers = {clause.regions.count(region) for clause in theory.clauses}
         if len(numbers) != 1:
@@ -167,16 +167,16 @@ def partial_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         names = [compiler.new_element() for _ in range(k)]
         cases = partial(ground_region, region=region, names=names)
         rest, certain = transform_clauses(theory, cases)
-        part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        part = compiler.compile_rest(shapes_of_cases(theory, cases), rest, certain)
         times = count_choices((region,) * k)
-        who = ", ".join(map(element_name, names))
-        label = f"each {{{who}}} of {compiler.names[region]}"
+        elements = ", ".join(map(element_name, names))
+        label = f"each {{{elements}}} of {compiler.names[region]}"
         return PowerNode(part, Size(times.factors, 1, factorial(k)), label=label)
     return None
 
 
 def ground_region(clause: TheoryClause, region: Region, names: list[str]) -> Iterator[Parts]:
-    """The clause with its variables of a region replaced by elements, in all orders."""
+    """Yield the clause with its variables of a region replaced by elements, in all orders."""
     own = [v for v, r in enumerate(clause.regions) if r == region]
     others = {v: r for v, r in enumerate(clause.regions) if r != region}
     for order in permutations(names):
@@ -185,7 +185,7 @@ def ground_region(clause: TheoryClause, region: Region, names: list[str]) -> Ite
 
 
 def root_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """One element at a time: a variable of each clause is in all its atoms, always at one place."""
+    """A variable of each clause is in all its atoms, at one position: a power over elements."""
     for region in sorted({region for clause in theory.clauses for region in clause.regions}):
         roots = find_roots(theory, region)
         if roots is None:
@@ -194,7 +194,7 @@ def root_grounding(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         element, others = compiler.new_element(), compiler.without_one(region)
         cases = partial(place_root, roots=roots, element=element, region=region, others=others)
         rest, certain = transform_clauses(theory, cases)
-        node = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        node = compiler.compile_rest(shapes_of_cases(theory, cases), rest, certain)
         part = RestNode(node, region, others, 1)
         return PowerNode(
             part, Size(((region, 0),)), label=f"each {element_name(element)} of {name}"
@@ -216,7 +216,7 @@ def place_root(
 
 
 def find_roots(theory: Theory, region: Region) -> dict[TheoryClause, int] | None:
-    """A variable of each clause that stands in all its atoms, in each shape at the same place."""
+    """Find a variable of each clause that is in all its atoms, at one position of each shape."""
     chosen: dict[TheoryClause, int] = {}
     place_of: dict[AtomShape, int] = {}
     clauses = sorted(set(theory.clauses), key=clause_key)
@@ -248,7 +248,7 @@ def find_roots(theory: Theory, region: Region) -> dict[TheoryClause, int] | None
 
 
 def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """Σ over how many elements of a region have a property."""
+    """Sum over the number of elements of a region that have a property."""
     uses: Counter[AtomShape] = Counter()
     for clause in theory.clauses:
         for shape in clause_shapes(clause):
@@ -259,7 +259,7 @@ def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
     shape = min(uses, key=lambda s: (-uses[s], s))
     (region,) = shape.regions
     name = compiler.names[region]
-    plus, minus = compiler.cut(region, describe_shape(shape))
+    plus, minus = compiler.split_region(region, describe_shape(shape))
 
     def split(clause: TheoryClause) -> Iterator[Parts | None]:
         own = [v for v, r in enumerate(clause.regions) if r == region]
@@ -284,7 +284,7 @@ def atom_counting(compiler: CircuitCompiler, theory: Theory) -> Node | None:
             (shape.predicate, False, Size(((minus, 0),))),
         )
     )
-    part = compiler.go_on(before, rest, certain, literals)
+    part = compiler.compile_rest(before, rest, certain, literals)
     return CountNode(
         part, region, plus, minus, label=f"number of {name} with {describe_shape(shape)}"
     )
@@ -297,7 +297,7 @@ def variable_of(atom: TheoryAtom) -> int:
 def split_shape(
     shape: AtomShape, region: Region, plus: Region, minus: Region
 ) -> Iterator[AtomShape]:
-    """The shapes that a shape falls into when a region is cut in two."""
+    """Yield the shapes of a shape's atoms after a region is split."""
     own = sorted({slot.number for slot in shape.slots if slot.region == region})
     for sides in combinations((plus, minus), repeat=len(own)):
         side = dict(zip(own, sides, strict=True))
@@ -321,7 +321,7 @@ def inclusion_exclusion(compiler: CircuitCompiler, theory: Theory) -> Node | Non
             build_theory([(half, regions, part.needs)], ())[0].hard for half, regions in found
         ]
         cases = [
-            compiler.go_on(shapes, Theory(rest | more, theory.soft), ())
+            compiler.compile_rest(shapes, Theory(rest | more, theory.soft), ())
             for more in (halves[0], halves[1], halves[0] | halves[1])
         ]
         return SumNode(tuple(cases), (1, 1, -1), label="inclusion–exclusion")
@@ -329,7 +329,7 @@ def inclusion_exclusion(compiler: CircuitCompiler, theory: Theory) -> Node | Non
 
 
 def split_clause(clause: TheoryClause) -> list[Parts] | None:
-    """The literals in two groups that share no region, if there are such."""
+    """Split the literals into two groups without a common region; None if there are none."""
     groups: list[tuple[set[Region], set[TheoryLiteral]]] = []
     for literal in sorted(clause.literals, key=literal_key):
         regions = {clause.regions[t] for t in literal.atom.terms if isinstance(t, int)}
@@ -353,10 +353,10 @@ def split_clause(clause: TheoryClause) -> list[Parts] | None:
 
 
 def pairing(compiler: CircuitCompiler, theory: Theory) -> Node | None:
-    """Variables x, y of two regions that only occur together are one variable, over pairs.
+    """Variables x, y of two regions that only occur together become one variable over pairs.
 
-    p(x, y) ∨ q(a, b) is then p(t) ∨ q(u), and atoms with one variable can be counted. The place of
-    y is filled by a constant, so that p(x, y) and p(y, x) do not become the same.
+    p(x, y) ∨ q(a, b) becomes p(t) ∨ q(u), and atoms with one variable can be counted. A constant
+    replaces y, so that p(x, y) and p(y, x) stay different.
     """
     neighbours = {
         (one, other)
@@ -371,13 +371,13 @@ def pairing(compiler: CircuitCompiler, theory: Theory) -> Node | None:
         pairs = compiler.new_region(f"pairs of {compiler.names[one]} and {compiler.names[other]}")
         cases = partial(merge_pair, one=one, other=other, pairs=pairs)
         rest, certain = transform_clauses(theory, cases)
-        part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        part = compiler.compile_rest(shapes_of_cases(theory, cases), rest, certain)
         return PairsNode(part, one, other, pairs)
     return None
 
 
 def occur_together(clause: TheoryClause, one: Region, other: Region) -> bool:
-    """Whether a clause has no variable of two regions, or one of each in the same literals."""
+    """Return whether a clause has no variable of two regions, or one of each, always together."""
     own = [v for v, region in enumerate(clause.regions) if region in (one, other)]
     if len(own) != 2:
         return not own
@@ -422,10 +422,10 @@ def compile_theory(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Node:
-    """The circuit of a theory; `names` and `sizes` are those of its regions.
+    """Compile a theory; `names` and `sizes` are those of its regions.
 
-    It is for any sizes, but must be short enough for these. Raises NotLiftable, TooManyStates and
-    TooManyTheories.
+    The circuit is valid for all sizes, but its sums must be short for these. Raises NotLiftable,
+    TooManyStates and TooManyTheories.
     """
     compiler = CircuitCompiler(RULES, list(names), sizes, max_states, max_work, stop, progress)
     return compiler.compile(theory)

@@ -1,22 +1,20 @@
-"""First-order knowledge compilation: a theory to a circuit, by the first rule that applies.
+"""First-order knowledge compilation: compile a theory to a circuit by the first rule that applies.
 
-After Van den Broeck, Taghipour, Meert, Davis and De Raedt (2011), with two deviations that make
-the rules short. Theories are shattered beforehand (`theory`), so a rule compares shapes where the
-paper unifies constrained atoms. And weights stay on clauses: no auxiliary predicate ξ ⇔ F for each
-weighted formula, which would make two to five times as many clauses and as many atoms to count.
+The method is that of Van den Broeck, Taghipour, Meert, Davis and De Raedt (2011, "Lifted
+probabilistic inference by first-order knowledge compilation"), with two deviations that make the
+rules short. Theories are shattered beforehand (`theory`), so a rule compares shapes, where the
+paper unifies constrained atoms. Weights stay on clauses: an auxiliary predicate ξ ⇔ F for each weighted
+formula would give two to five times as many clauses, and more atoms to count.
 
-Every rule gives a node that sums over the atoms of its theory's shapes, no more and no less:
-atoms that a rule loses on the way are multiplied in as free (the paper's smoothing).
+The node of every rule sums over exactly the atoms of its theory's shapes. Atoms that a rule removes
+from the theory are multiplied in as free (the paper's smoothing).
 
-Theories that differ in the names of regions and elements only have one circuit.
-
-The canonical form numbers regions and elements by what is said of them: colour refinement, with
-ties left in the order of the names. So two isomorphic theories may still get different forms,
-which costs a compilation and nothing else; different theories never get the same. Breaking ties one
-at a time, with a refinement after each, was tried: of 800 theories it saved one.
-
-Colours are hashes of tuples of whole numbers, the same in every run; a collision leaves one tie
-more, and makes no mistake.
+Theories that differ only in the names of regions and elements have one circuit. The canonical form
+orders regions and elements by colour refinement; ties stay in the order of names. So two isomorphic
+theories may have different forms, which costs one compilation; different theories never have the
+same form. Breaking ties one at a time, with a refinement after each, was tried: of 800 theories it
+saved one. Colours are hashes of tuples of integers, the same in every run; a collision is only one
+more tie.
 """
 
 from __future__ import annotations
@@ -57,18 +55,18 @@ from lapis.lifted.compilation.theory import (
 )
 from lapis.runtime.progress import Progress, Report, Stop
 
-TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
-PARTNER = f"{TAKEN_OUT}·"  # stands for the second variable of a pair
-MAX_WORK = 100_000  # literals in all orders of their variables, of all theories: seconds
-MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some
-REPORT_INTERVAL = 20  # theories from one report to the next
-MAX_RECURSION_CLAUSES = 2_000  # clauses of theories before a recursion is given up
+TAKEN_OUT = "\0"  # first character of the names of elements that were taken out
+PARTNER = f"{TAKEN_OUT}·"  # replaces the second variable of a pair
+MAX_WORK = 100_000  # literals in all orders of their variables, of all theories: some seconds
+MAX_STATES = 100_000_000  # index combinations of a sum: about a minute
+REPORT_INTERVAL = 20  # theories
+MAX_RECURSION_CLAUSES = 2_000  # of the theories below a recursion
 Values = Mapping[AtomShape, bool]
 Parts = tuple[frozenset[TheoryLiteral], Mapping[int, Region]]
 
 
 class NotLiftable(Exception):
-    """No rule applies to these clauses."""
+    """No rule of compilation applies to a theory."""
 
     def __init__(self, theory: Theory) -> None:
         super().__init__("no rule applies")
@@ -76,20 +74,20 @@ class NotLiftable(Exception):
 
 
 class TooManyTheories(Exception):
-    """The circuit grows beyond what is allowed."""
+    """The work of compilation exceeds its limit."""
 
     def __init__(self, num_theories: int, num_clauses: int, theory: Theory) -> None:
         super().__init__(f"{num_theories:,} sub-theories with {num_clauses:,} clauses")
-        self.theory = theory  # the one at which the budget was spent
+        self.theory = theory  # at which the limit was exceeded
 
 
 class TooManyStates(Exception):
-    """A sum in the circuit would go through too many combinations of numbers."""
+    """A sum of the circuit has too many index combinations."""
 
     def __init__(self, num_states: int, theory: Theory) -> None:
         super().__init__(f"{num_states:,}")
         self.num_states = num_states
-        self.theory = theory  # what depends on that many combinations
+        self.theory = theory  # that depends on the indices
 
 
 Rule = Callable[["CircuitCompiler", Theory], Node | None]
@@ -97,9 +95,11 @@ Rule = Callable[["CircuitCompiler", Theory], Node | None]
 
 @dataclass
 class CircuitCompiler:
+    """Compiles a theory and caches the circuits of its sub-theories."""
+
     rules: tuple[Rule, ...]  # tried in this order
-    names: list[str]  # of regions, for people
-    sizes: Mapping[Region, int] = field(default_factory=dict)  # that it is compiled for, if any
+    names: list[str]  # of regions, for display
+    sizes: Mapping[Region, int] = field(default_factory=dict)  # for which sums must be short
     max_states: int = MAX_STATES
     max_work: int = MAX_WORK
     stop: Stop | None = None
@@ -109,8 +109,8 @@ class CircuitCompiler:
     num_theories: int = 0  # compiled so far
     num_clauses: int = 0  # of them
     work: int = 0  # done so far, in the units of MAX_WORK
-    give_up: int | None = None  # at so many clauses, while a recursion is tried
-    part_of: dict[Region, Region] = field(default_factory=dict)  # the region that it is cut from
+    max_clauses: int | None = None  # while a recursion is tried
+    part_of: dict[Region, Region] = field(default_factory=dict)  # the region that it was split from
 
     def compile(self, theory: Theory) -> Node:
         if not theory.hard and not theory.soft:
@@ -129,7 +129,7 @@ class CircuitCompiler:
             self.stop.check("compiling a first-order circuit")
         if self.progress is not None and self.num_theories % REPORT_INTERVAL == 0:
             self.progress(Progress("compiling", self.num_theories, text="theories"))
-        if self.give_up is not None and self.num_clauses > self.give_up:
+        if self.max_clauses is not None and self.num_clauses > self.max_clauses:
             raise NotLiftable(theory)
         if self.work > self.max_work:
             raise TooManyTheories(self.num_theories, self.num_clauses, theory)
@@ -138,44 +138,44 @@ class CircuitCompiler:
             if found is not None:
                 self.cache[key] = found, regions
                 return found
-        return self.recur(theory, key, regions)
+        return self.try_recursion(theory, key, regions)
 
-    def recur(self, theory: Theory, key: object, regions: tuple[Region, ...]) -> Node:
-        """Domain recursion: take one element out of a region; what is left may be the theory again.
+    def try_recursion(self, theory: Theory, key: object, regions: tuple[Region, ...]) -> Node:
+        """Try domain recursion: take one element out of a region; the rest may be the same theory.
 
-        Then it is a call of the circuit that is being compiled, at a smaller size.
+        Then the rest is a call of the circuit that is being compiled, at a smaller size.
         """
-        if self.give_up is not None:  # one recursion within another never came to an end
+        if self.max_clauses is not None:  # nested recursions never terminated
             raise NotLiftable(theory)
         try:
             for region in sorted({r for clause in theory.clauses for r in clause.regions}):
                 before = set(self.cache)
-                self.give_up = self.num_clauses + MAX_RECURSION_CLAUSES
+                self.max_clauses = self.num_clauses + MAX_RECURSION_CLAUSES
                 node = RecursionNode(regions, region)
                 self.cache[key] = node, regions
                 try:
                     node.part = self.take_out(theory, region)
                 except NotLiftable:
-                    # What was compiled meanwhile may call the circuit that is given up.
+                    # New circuits in the cache may call the abandoned one.
                     for other in set(self.cache) - before:
                         del self.cache[other]
                 else:
                     return node
         finally:
-            self.give_up = None
+            self.max_clauses = None
         raise NotLiftable(theory)
 
     def take_out(self, theory: Theory, region: Region) -> Node:
         element, others = self.new_element(), self.without_one(region)
         cases = partial(place_element, element=element, region=region, others=others)
         rest, certain = transform_clauses(theory, cases)
-        node = self.go_on(shapes_of_cases(theory, cases), rest, certain)
+        node = self.compile_rest(shapes_of_cases(theory, cases), rest, certain)
         empty = Theory(
             frozenset(part for part in theory.hard if region not in part.clause.regions),
             frozenset(part for part in theory.soft if region not in part.clause.regions),
         )
         kept = frozenset(shape for shape in theory.shapes if region not in shape.regions)
-        base = self.go_on(kept, empty, ())
+        base = self.compile_rest(kept, empty, ())
         return GuardNode((region, 1), RestNode(node, region, others, 1), base)
 
     def new_region(self, name: str) -> Region:
@@ -183,19 +183,19 @@ class CircuitCompiler:
         return len(self.names) - 1
 
     def without_one(self, region: Region) -> Region:
-        """The region without an element that is taken out."""
+        """Return the region without an element that is taken out."""
         return self.new_region(f"{self.names[region]} but one")
 
-    def cut(self, region: Region, property_name: str) -> tuple[Region, Region]:
-        """The elements of a region with and without a property."""
+    def split_region(self, region: Region, property_name: str) -> tuple[Region, Region]:
+        """Split a region into the elements with and without a property."""
         name = self.names[region]
         plus = self.new_region(f"{name} with {property_name}")
         minus = self.new_region(f"{name} without {property_name}")
         self.part_of |= {plus: region, minus: region}
         return plus, minus
 
-    def wholes(self, region: Region) -> Iterator[Region]:
-        """The regions that a region is cut from, the smallest first."""
+    def enclosing_regions(self, region: Region) -> Iterator[Region]:
+        """Yield the regions that a region was split from, the smallest first."""
         while region in self.part_of:
             region = self.part_of[region]
             yield region
@@ -203,13 +203,12 @@ class CircuitCompiler:
     def check_states(self, theory: Theory) -> None:
         """Refuse a theory that depends on too many combinations of sizes.
 
-        A region of n elements that is cut into k parts has (n + k − 1 choose k − 1) of them, and
-        each has a number of its own in every circuit of the theory.
+        A region of n elements that is split into k parts has (n + k − 1 choose k − 1) of them.
         """
-        parts: dict[Region, list[Region]] = {}  # the smallest ones of each region
-        cut = {above for region in theory.regions for above in self.wholes(region)}
+        parts: dict[Region, list[Region]] = {}  # the smallest parts of each region
+        cut = {above for region in theory.regions for above in self.enclosing_regions(region)}
         for region in theory.regions - cut:
-            whole = [region, *self.wholes(region)][-1]
+            whole = [region, *self.enclosing_regions(region)][-1]
             parts.setdefault(whole, []).append(region)
         states = prod(
             comb(self.sizes[whole] + len(own) - 1, len(own) - 1)
@@ -223,28 +222,30 @@ class CircuitCompiler:
         self.num_elements += 1
         return f"{TAKEN_OUT}{self.num_elements}"
 
-    def go_on(
+    def compile_rest(
         self, before: Iterable[AtomShape], theory: Theory, certain: Exponent, *factors: Node
     ) -> Node:
-        """The circuit of what is left, times what is decided, times the atoms that got lost."""
+        """Compile the remaining theory, times factors, times the atoms that are free now."""
         lost = frozenset(before) - theory.shapes
         free = FactorNode(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
         return multiply_nodes(*factors, free, self.compile(theory))
 
-    def decide(self, theory: Theory, values: Values) -> Node:
-        """All atoms of a shape are true, or all are false."""
+    def compile_given(self, theory: Theory, values: Values) -> Node:
+        """Compile the theory where all atoms of some shapes have a value."""
         rest, certain = condition_theory(theory, values)
         literals = tuple((shape.predicate, v, shape.num_atoms) for shape, v in values.items())
-        return self.go_on(theory.shapes - set(values), rest, certain, FactorNode(literals=literals))
+        return self.compile_rest(
+            theory.shapes - set(values), rest, certain, FactorNode(literals=literals)
+        )
 
 
 def condition_theory(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
-    """The theory where all atoms of some shapes have a value, and the exponent decided by it."""
+    """Return the theory where all atoms of some shapes have a value, and its certain exponent."""
     return transform_clauses(theory, lambda clause: iter([drop_false_literals(clause, values)]))
 
 
 def drop_false_literals(clause: TheoryClause, values: Values) -> Parts | None:
-    """The clause without the literals that are false; None if one is true."""
+    """Return the clause without its false literals; None if one is true."""
     kept: list[TheoryLiteral] = []
     for literal in clause.literals:
         value = values.get(atom_shape(literal.atom, clause.regions))
@@ -258,7 +259,7 @@ def drop_false_literals(clause: TheoryClause, values: Values) -> Parts | None:
 def transform_clauses(
     theory: Theory, cases: Callable[[TheoryClause], Iterator[Parts | None]]
 ) -> tuple[Theory, Exponent]:
-    """Each clause replaced by its cases; None stands for the clause itself, being true."""
+    """Replace each clause by its cases; None is a case in which the clause is true."""
     hard: list[tuple[Iterable[TheoryLiteral], Mapping[int, Region], frozenset[Need]]] = [
         (*case, part.needs)
         for part in theory.hard
@@ -281,7 +282,7 @@ def transform_clauses(
 def place_element(
     clause: TheoryClause, element: str, region: Region, others: Region
 ) -> Iterator[Parts]:
-    """The clause with none or one of its variables being the element, the others elsewhere."""
+    """Yield the clause with at most one variable replaced by the element, the rest elsewhere."""
     own = [v for v, r in enumerate(clause.regions) if r == region]
     left = {v: others if r == region else r for v, r in enumerate(clause.regions)}
     yield clause.literals, left
@@ -307,7 +308,7 @@ def element_name(element: str) -> str:
 
 
 def describe_shape(shape: AtomShape) -> str:
-    """A shape as people write atoms; elements that were taken out are x1, x2, …"""
+    """Write a shape as an atom; elements that were taken out are x1, x2, and so on."""
     letters = "yzuvw"
     words = (
         element_name(slot.element) if slot.element else letters[slot.number % len(letters)]
@@ -321,14 +322,14 @@ Name = Region | str
 
 
 class ClauseLines(NamedTuple):
-    """A clause as lines: a number for what a line says, and the names it says it of."""
+    """A clause as lines for colour refinement: (hash of the predicate or weight, names)."""
 
     lines: tuple[tuple[int, tuple[Name, ...]], ...]
     names: frozenset[Name]
 
 
 def canonicalize_theory(theory: Theory) -> tuple[object, tuple[Region, ...]]:
-    """A key, equal for isomorphic theories at best, and our regions in the key's order."""
+    """Return a key that is mostly equal for isomorphic theories, and the regions in its order."""
     parts = [*map(part_of_hard, theory.hard), *map(part_of_soft, theory.soft)]
     names = sorted(
         {name for part in parts for name in part.names},
@@ -336,7 +337,7 @@ def canonicalize_theory(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     )
     colour: dict[Name, int] = {name: int(isinstance(name, str)) for name in names}
     for _ in range(ROUNDS):
-        said: dict[Name, list[int]] = {name: [] for name in names}
+        contexts: dict[Name, list[int]] = {name: [] for name in names}
         for part in parts:
             coloured = [(word, tuple(map(colour.__getitem__, own))) for word, own in part.lines]
             whole = hash(tuple(sorted(coloured)))
@@ -345,8 +346,8 @@ def canonicalize_theory(theory: Theory) -> tuple[object, tuple[Region, ...]]:
                 for place, name in enumerate(own):
                     places[name].append((*line, place))
             for name, found in places.items():
-                said[name].append(hash((whole, *sorted(found))))
-        new = {name: hash((colour[name], *sorted(said[name]))) for name in names}
+                contexts[name].append(hash((whole, *sorted(found))))
+        new = {name: hash((colour[name], *sorted(contexts[name]))) for name in names}
         done = len(set(new.values())) == len(set(colour.values()))
         colour = new
         if done:

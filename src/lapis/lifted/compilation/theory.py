@@ -1,29 +1,26 @@
-"""Regions: sets of interchangeable constants, known by their size only, and counts over them.
+"""Shattered first-order theories over regions: any two atoms have equal or disjoint groundings.
 
-A region is a type's constants without those that are told apart, or a part of a region:
+A region is a set of interchangeable constants, of which only the size matters:
 
-    root      constants of a type that are known to be alike
-    plus      those of the parent whose atom of a counted predicate is true; the size is summed over
-    minus     the others of the parent
-    rest      the parent without some elements that were taken out
+    root      interchangeable constants of a type
+    plus      members of a region for which a counted atom is true; the size is summed over
+    minus     the other members of that region
+    rest      a region without some elements that were taken out
 
-A circuit is compiled for regions, never for numbers; numbers of groundings are `Size`s, products
-of (size(region) − offset), read off when the circuit is evaluated.
+A circuit is compiled for regions, not for sizes. Numbers of groundings are `Size`s, products of
+(size(region) − offset), which are computed when the circuit is evaluated.
 
-First-order theories in which every two atoms are the same set of ground atoms or disjoint.
-
-A clause has variables 0, 1, …, each over a region; variables of one region always stand for
-*different* elements (formulas are split beforehand, one clause for each way in which their
-variables can be equal). So an atom's `AtomShape`, that is its predicate with the region or element
-of each argument and which arguments are equal, says which ground atoms it stands for, all
-different ones, and two shapes have either all ground atoms in common or none. Unification,
-shattering and independence, the hard parts of first-order compilation, become comparisons.
+A clause has variables 0, 1, …, each over a region. Variables of one region always denote
+*different* elements, because each formula becomes one clause for each way in which its variables
+can be equal. The `AtomShape` of an atom is its predicate, the region or element of each argument,
+and which arguments are equal. It determines the ground atoms, and two shapes have all ground atoms
+in common or none. So unification, shattering and independence become comparisons of shapes.
 
     Z = Σ_worlds Π literal weights · Π_hard 1[clause] · exp(Σ_soft exponent · true groundings)
 
-A soft clause keeps the exponent of each of its groundings as Σ coefficient · weight · size: where
-a variable no longer occurs in a literal, its number of values moves into the size. A hard clause
-without such a variable keeps the need for it: (region, k), there are at least k elements.
+The exponent of a grounding of a soft clause is Σ coefficient · weight · size: if a variable no
+longer occurs in a literal, its number of values becomes a factor of the size. A hard clause keeps a
+need (region, k) instead: it applies if the region has at least k elements.
 """
 
 from __future__ import annotations
@@ -38,8 +35,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-Region = int  # numbers are given in the order of creation, so a parent comes before its parts
-Sizes = Mapping[Region, np.ndarray]  # whole numbers in the dtype of the evaluation; they broadcast
+Region = int  # numbered in the order of creation, so a region comes before its parts
+Sizes = Mapping[Region, np.ndarray]  # integers in the dtype of the evaluation; they broadcast
 
 
 class Size(NamedTuple):
@@ -55,11 +52,11 @@ class Size(NamedTuple):
         return Size(factors, self.coefficient * other.coefficient, self.divisor * other.divisor)
 
     def at(self, sizes: Sizes) -> np.ndarray:
-        """The number; 0 where a region is too small for as many different elements."""
+        """Return the number; 0 if a region has too few elements."""
         value = np.asarray(self.coefficient)
         for region, offset in self.factors:
             value = value * subtract_size(sizes[region], offset)
-        # The division is exact, in floats as long as the product before it is.
+        # The division is exact; in floats, if the product is.
         return value if self.divisor == 1 else value // self.divisor
 
     def rename(self, names: Mapping[Region, Region]) -> Size:
@@ -68,13 +65,13 @@ class Size(NamedTuple):
 
 
 def subtract_size(size: np.ndarray, number: int) -> np.ndarray:
-    """max(size − number, 0); whole numbers of any length (objects) stay such."""
+    """Return max(size − number, 0) in the dtype of the size."""
     kind = np.asarray(size).dtype
     return np.asarray(np.maximum(np.asarray(size - number), 0)).astype(kind)
 
 
 def count_choices(regions: Iterable[Region], taken: Mapping[Region, int] | None = None) -> Size:
-    """In how many ways variables of these regions can be different elements, some being taken."""
+    """Return the number of ways to choose different elements of regions, some being taken."""
     used = dict(taken or {})
     factors: list[tuple[Region, int]] = []
     for region in regions:
@@ -96,12 +93,12 @@ class TheoryLiteral(NamedTuple):
     positive: bool
 
 
-# A disjunction that is always true, for clauses that are known to be.
+# A tautology, in place of clauses that are always true.
 ALWAYS = (TheoryLiteral(TheoryAtom("", ()), True), TheoryLiteral(TheoryAtom("", ()), False))
 
 
 class Slot(NamedTuple):
-    """An argument of a shape: an element, or the `number`-th different one of a region."""
+    """An argument of a shape: an element, or the `number`-th different member of a region."""
 
     element: str
     region: Region
@@ -114,7 +111,7 @@ class AtomShape(NamedTuple):
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """The region of each different element of it."""
+        """The regions of its different members."""
         found = {slot.number: slot.region for slot in self.slots if not slot.element}
         return tuple(found[number] for number in sorted(found))
 
@@ -124,7 +121,7 @@ class AtomShape(NamedTuple):
 
 
 class TheoryClause(NamedTuple):
-    """A disjunction; the variables' regions in order, every variable in some literal."""
+    """A disjunction in which every variable occurs, with the regions of the variables."""
 
     literals: frozenset[TheoryLiteral]
     regions: tuple[Region, ...]
@@ -134,8 +131,8 @@ class TheoryClause(NamedTuple):
         return count_choices(self.regions)
 
 
-Need = tuple[Region, int]  # the region has at least so many elements
-Exponent = tuple[tuple[int, Size], ...]  # (weight, how often it counts), sorted
+Need = tuple[Region, int]  # the region has at least this number of elements
+Exponent = tuple[tuple[int, Size], ...]  # (weight, multiplicity), sorted
 
 
 class Hard(NamedTuple):
@@ -189,9 +186,9 @@ def clause_shapes(clause: TheoryClause) -> frozenset[AtomShape]:
 def make_clause(
     literals: Iterable[TheoryLiteral], regions: Mapping[int, Region]
 ) -> tuple[TheoryClause, tuple[Region, ...]] | None:
-    """The clause in its canonical form, and the regions of variables that no literal mentions.
+    """Return the canonical clause, and the regions of variables that no literal mentions.
 
-    None if it is always true.
+    None if the clause is always true.
     """
     distinct = frozenset(literals)
     if any(literal._replace(positive=not literal.positive) in distinct for literal in distinct):
@@ -204,7 +201,7 @@ def make_clause(
 def canonicalize_literals(
     literals: frozenset[TheoryLiteral], used: tuple[int, ...], regions: Mapping[int, Region]
 ) -> TheoryClause:
-    """The least of the clauses that differ in the variables' order alone, regions ascending."""
+    """Return the least clause over all orders of the variables, regions ascending."""
     own: dict[Region, list[int]] = {}
     for variable in used:
         own.setdefault(regions[variable], []).append(variable)
@@ -237,7 +234,7 @@ def literals_key(literals: frozenset[TheoryLiteral]) -> list[tuple[str, tuple[st
 
 @lru_cache(maxsize=1 << 16)
 def clause_key(clause: TheoryClause) -> tuple[object, ...]:
-    """What clauses are sorted by, so that every run makes the same circuit."""
+    """Return a sort key of clauses, so that every run compiles the same circuit."""
     return clause.regions, literals_key(clause.literals)
 
 
@@ -255,7 +252,7 @@ def build_theory(
     hard: Iterable[tuple[Iterable[TheoryLiteral], Mapping[int, Region], frozenset[Need]]],
     soft: Iterable[tuple[Iterable[TheoryLiteral], Mapping[int, Region], Exponent]],
 ) -> tuple[Theory, Exponent]:
-    """Clauses put together, and the exponent of soft ones that are always true."""
+    """Build a theory, and the exponent of soft clauses that are always true."""
     hards: set[Hard] = set()
     for literals, regions, needs in hard:
         made = make_clause(literals, regions)
@@ -297,7 +294,7 @@ def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
 
 
 def simplify_hard(hards: set[Hard]) -> frozenset[Hard]:
-    """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
+    """Shorten hard clauses: C ∨ l and C ∨ ¬l become C; drop subsumed clauses."""
     while True:
         needs: dict[TheoryClause, list[frozenset[Need]]] = {}
         for hard in hards:
@@ -312,12 +309,12 @@ def simplify_hard(hards: set[Hard]) -> frozenset[Hard]:
 
 
 def drop_subsumed(hards: set[Hard]) -> frozenset[Hard]:
-    """Without the clauses that hold all literals of another; each waits at its rarest literal."""
+    """Drop clauses with all literals of another; clauses are indexed by their rarest literal."""
     times = Counter(literal for hard in hards for literal in hard.clause.literals)
-    waiting: dict[TheoryLiteral | None, list[Hard]] = {}
+    by_rarest: dict[TheoryLiteral | None, list[Hard]] = {}
     for hard in hards:
         rarest = min(hard.clause.literals, key=lambda literal: times[literal], default=None)
-        waiting.setdefault(rarest, []).append(hard)
+        by_rarest.setdefault(rarest, []).append(hard)
     return frozenset(
         one
         for one in hards
@@ -327,7 +324,7 @@ def drop_subsumed(hards: set[Hard]) -> frozenset[Hard]:
             and other.clause.regions == one.clause.regions
             and other.clause.literals <= one.clause.literals
             for literal in (None, *one.clause.literals)
-            for other in waiting.get(literal, ())
+            for other in by_rarest.get(literal, ())
         )
     )
 
@@ -335,7 +332,7 @@ def drop_subsumed(hards: set[Hard]) -> frozenset[Hard]:
 def resolve_clause(
     part: Hard, needs: Mapping[TheoryClause, Sequence[frozenset[Need]]]
 ) -> Iterator[tuple[Hard, Hard]]:
-    """(part, part without a literal) for each literal that another clause denies."""
+    """Yield (part, part without a literal) for each literal that resolves with another clause."""
     clause = part.clause
     regions = dict(enumerate(clause.regions))
     for literal in sorted(clause.literals, key=literal_key):

@@ -1,28 +1,27 @@
-"""Circuits in ball arithmetic, where floating point loses the digits of a difference.
+"""Evaluate circuits in ball arithmetic, for sums that cancel beyond the digits of floats.
 
-Values are balls (python-flint's arb): a midpoint of so many bits and a radius that certainly holds
-the true value. Their exponents are unbounded, so numbers are held as they are, without logarithms.
-Arrays over combinations of counting indices are numpy arrays of such objects; slow beside floats, a
-microsecond an operation, which is why floats come first.
+Values are balls (python-flint's arb): a midpoint and a radius such that the ball contains the true
+value. Their exponents are unbounded, so logarithms are not needed. Arrays over combinations of
+counting indices are numpy arrays of objects, which take a microsecond an operation; so floats are
+tried first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from flint import arb, fmpz
 
 from lapis.lifted.compilation.circuit import FactorNode
 from lapis.lifted.compilation.theory import subtract_size
-from lapis.lifted.evaluation.walk import (
+from lapis.lifted.evaluation.sweep import (
     CircuitSweep,
     Frame,
-    Number,
-    Numbers,
+    FrameNumber,
+    FrameSizes,
     Weights,
     add_within,
     innermost_frame,
@@ -38,24 +37,25 @@ binomial = np.frompyfunc(lambda n, m: arb.bin_uiui(int(n), int(m)) if m <= n els
 
 @dataclass
 class BallValue:
-    """A ball for each combination of a frame; the backward sweep fills in the derivative."""
+    """A ball for each combination of a frame."""
 
     frame: Frame
     ball: np.ndarray  # object[frame.size], arb
-    slope: Any = ZERO  # ∂ Z / ∂ v, balls
+    slope: np.ndarray = field(default_factory=lambda: np.full(1, ZERO, object))  # ∂ Z / ∂ v
 
-    def add_slope(self, slope: Any, frame: Frame) -> None:
-        self.slope = self.slope + add_within(as_row(slope), frame, self.frame, len(self.ball))
+    def add_slope(self, slope: np.ndarray, frame: Frame) -> None:
+        self.slope = self.slope + add_within(slope, frame, self.frame, len(self.ball))
 
 
 class Balls(CircuitSweep[BallValue]):
-    """An evaluation with balls of the precision that flint is set to."""
+    """An evaluation with balls of flint's working precision."""
 
     def __init__(self, weights: Weights) -> None:
         super().__init__(weights, np.dtype(object))
         self.slopes = np.full(len(weights.value), ZERO, object)
+        self.zero = np.full(1, ZERO, object)
 
-    def factor(self, node: FactorNode, sizes: Numbers) -> BallValue:
+    def factor(self, node: FactorNode, sizes: FrameSizes) -> BallValue:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         bases = [
             (arb(self.weights.of(p)[0 if is_true else 1]), number_at(s, sizes))
@@ -71,9 +71,9 @@ class Balls(CircuitSweep[BallValue]):
             score = score + spread_to_frame(
                 as_ball(self.weights.value[weight]) * number, own, frame
             )
-        ball = as_row(exp_of(score))
+        ball = exp_of(score)
         for base, (own, number) in bases:
-            ball = ball * spread_to_frame(as_row(power_of(base, number)), own, frame)
+            ball = ball * spread_to_frame(power_of(base, number), own, frame)
         result = BallValue(frame, ball)
 
         def back() -> None:
@@ -119,7 +119,7 @@ class Balls(CircuitSweep[BallValue]):
         self.tape.append(back)
         return result
 
-    def power(self, part: BallValue, exponent: Number) -> BallValue:
+    def power(self, part: BallValue, exponent: FrameNumber) -> BallValue:
         frame = innermost_frame((part.frame, exponent.frame))
         times = spread_to_frame(exponent.value, exponent.frame, frame)
         ball = spread_to_frame(part.ball, part.frame, frame)
@@ -133,63 +133,33 @@ class Balls(CircuitSweep[BallValue]):
         self.tape.append(back)
         return result
 
-    def add_choices(self, part: BallValue, whole: np.ndarray, number: Number) -> BallValue:
+    def add_choices(self, part: BallValue, whole: np.ndarray, number: FrameNumber) -> BallValue:
         frame = number.frame
         assert frame.parent is not None
         assert frame.start is not None
-        choices = as_row(binomial(spread_to_frame(whole, frame.parent, frame), number.value))
+        choices = binomial(spread_to_frame(whole, frame.parent, frame), number.value)
         terms = spread_to_frame(part.ball, part.frame, frame) * choices
         result = BallValue(frame.parent, np.add.reduceat(terms, frame.start))
 
         def back() -> None:
             assert frame.parent is not None
-            part.add_slope(
-                spread_to_frame(as_row(result.slope), frame.parent, frame) * choices, frame
-            )
+            part.add_slope(spread_to_frame(result.slope, frame.parent, frame) * choices, frame)
 
         self.tape.append(back)
         return result
 
-    def choose(self, is_met: Number, met: BallValue, unmet: BallValue) -> BallValue:
-        frame = innermost_frame((is_met.frame, met.frame, unmet.frame))
-        where = np.broadcast_to(spread_to_frame(is_met.value, is_met.frame, frame), (frame.size,))
+    def select(
+        self, where: np.ndarray, met: BallValue, unmet: BallValue, frame: Frame
+    ) -> BallValue:
         both = (spread_to_frame(part.ball, part.frame, frame) for part in (met, unmet))
-        result = BallValue(frame, np.where(where, *both))
+        return BallValue(frame, np.where(where, *both))
 
-        def back() -> None:
-            met.add_slope(np.where(where, result.slope, ZERO), frame)
-            unmet.add_slope(np.where(where, ZERO, result.slope), frame)
+    def take(self, values: Sequence[BallValue], places: np.ndarray, frame: Frame) -> BallValue:
+        return BallValue(frame, np.concatenate([value.ball for value in values])[places])
 
-        self.tape.append(back)
-        return result
-
-    def gather(self, values: Sequence[BallValue], where: np.ndarray, frame: Frame) -> BallValue:
-        result = BallValue(frame, np.concatenate([value.ball for value in values])[where])
-
-        def back() -> None:
-            totals = np.full(sum(value.frame.size for value in values), ZERO, object)
-            np.add.at(totals, where, np.broadcast_to(as_row(result.slope), (frame.size,)))
-            first = 0
-            for value in values:
-                last = first + value.frame.size
-                value.add_slope(totals[first:last], value.frame)
-                first = last
-
-        self.tape.append(back)
-        return result
-
-    def indicator(self, holds: Number) -> BallValue:
+    def indicator(self, holds: FrameNumber) -> BallValue:
         return BallValue(holds.frame, np.where(holds.value, ONE, ZERO))
 
 
-def as_ball(weight: Any) -> arb:
+def as_ball(weight: arb | float) -> arb:
     return weight if isinstance(weight, arb) else arb(float(weight))
-
-
-def as_row(value: Any) -> np.ndarray:
-    """An array of objects; a bare one is an array of one entry."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return value.astype(object)
-    found = np.empty(1, object)
-    found[0] = value
-    return found

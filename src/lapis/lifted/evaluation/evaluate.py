@@ -1,10 +1,9 @@
-"""A circuit at weights and sizes: log Z, its derivatives and a bound on the error of log Z.
+"""Evaluate a circuit at weights and sizes: log Z with an error bound, and its derivatives.
 
-Three kinds of numbers are tried, the cheap ones first, until the bound is good enough: doubles,
-long doubles, and balls whose precision doubles. In floats the bound is a running analysis of
-roundings (`floats`), rigorous as far as the machine's exp and log are good to two units in the last
-place; balls are rigorous. Derivatives come from the same numbers: balls hold them to nine digits,
-floats make no promise.
+Doubles are tried first, then long doubles, then balls whose precision doubles, until the bound is
+small enough. For floats the bound is a running error analysis (`floats`), rigorous if exp and log
+are accurate to two units in the last place; balls are rigorous. Derivatives come from the same
+numbers: balls have at least nine digits, floats give no bound.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from lapis.lifted.compilation.circuit import Node
 from lapis.lifted.compilation.compile import MAX_STATES
 from lapis.lifted.compilation.theory import Region
 from lapis.lifted.evaluation.floats import Floats, FloatValue
-from lapis.lifted.evaluation.walk import Weights, count_index_states
+from lapis.lifted.evaluation.sweep import Weights, count_index_states
 
 if TYPE_CHECKING:
     from flint import arb
 
-ABSOLUTE, RELATIVE = 1e-9, 1e-13  # errors of log Z that are good enough
+ABSOLUTE, RELATIVE = 1e-9, 1e-13  # errors of log Z that are small enough
 DOUBLE_BITS, EXTENDED_BITS = 53, 64
 FLOATS: Mapping[int, np.dtype] = {
     DOUBLE_BITS: np.dtype(np.float64),
     EXTENDED_BITS: np.dtype(np.longdouble),
 }
 FIRST_BITS, LAST_BITS = 128, 1 << 17
-SPARE_BITS = 60  # of a difference quotient
+SPARE_BITS = 60  # −log₂ of the step of a difference quotient
 MAX_BALLS = 1 << 21  # index combinations
-STEP = 1e-30  # of complex-step differentiation; no rounding depends on it
+STEP = 1e-30  # of complex-step differentiation, which has no cancellation
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,12 @@ class LiftedPartition:
 
 
 def evaluate_circuit(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
-    """log Z and the expected counts. Raises LapisError if no world is possible."""
+    """Return log Z and expected counts. Raises LapisError if no world is possible."""
     states = count_index_states(root, sizes)
     if states > MAX_STATES:
         raise TooLarge(
-            f"log Z is a sum over {states:,} combinations of numbers, more than the "
-            f"{MAX_STATES:,} that are gone through",
+            f"log Z is a sum over {states:,} combinations of numbers, and at most {MAX_STATES:,} "
+            "are allowed",
             code="too-many-combinations",
             hint="take smaller domains: the sums grow with the numbers of constants",
         )
@@ -80,17 +79,17 @@ def evaluate_circuit(root: Node, weights: Weights, sizes: Mapping[Region, int]) 
 def run_floats(
     root: Node, weights: Weights, sizes: Mapping[Region, int], dtype: np.dtype
 ) -> tuple[FloatValue, np.ndarray]:
-    """Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
-    walk = Floats(weights, dtype)
-    with np.errstate(over="ignore", invalid="ignore"):  # log Z is infinite then, and refused
-        found = walk.at(root, sizes)
+    """Return Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
+    sweep = Floats(weights, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite log Z is refused later
+        found = sweep.at(root, sizes)
         found.slope = np.ones(1, dtype)
-        walk.sweep_back()
-    return found, walk.slopes
+        sweep.sweep_back()
+    return found, sweep.slopes
 
 
 def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> LiftedPartition:
-    """Balls of twice the bits until the one of log Z is small."""
+    """Evaluate with balls, doubling the bits until the ball of log Z is small."""
     states = count_index_states(root, sizes)
     if states > MAX_BALLS:
         raise TooLarge(
@@ -126,12 +125,12 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Lift
 
 
 def is_sharp(ball: arb) -> bool:
-    """Whether a ball holds a number to nine digits, or nine decimals."""
+    """Return whether a ball has nine digits, or nine decimals."""
     return bool(ball.rad() <= ABSOLUTE * max(1.0, abs(float(ball.mid()))))
 
 
 def is_impossible(root: Node, weights: Weights, sizes: Mapping[Region, int], bits: int) -> bool:
-    """Whether there certainly is no world: at weights of zero Z is their number, a whole one."""
+    """Return whether there is certainly no world: at weights of 0, Z is the number of worlds."""
     zero = Weights(np.zeros(len(weights.value)), weights.literals)
     return bool(balls_of_bits(root, zero, sizes, bits)[0] == 0)
 
@@ -139,26 +138,26 @@ def is_impossible(root: Node, weights: Weights, sizes: Mapping[Region, int], bit
 def balls_of_bits(
     root: Node, weights: Weights, sizes: Mapping[Region, int], bits: int
 ) -> tuple[arb, np.ndarray]:
-    """Z as a ball, and object[num_weights], balls of the derivatives of its logarithm."""
+    """Return Z as a ball, and object[num_weights], balls of the derivatives of its logarithm."""
     from flint import ctx
 
-    from lapis.lifted.evaluation.balls import ONE, Balls, as_row
+    from lapis.lifted.evaluation.balls import ONE, Balls
 
     with ctx.workprec(bits):
-        walk = Balls(weights)
-        found = walk.at(root, sizes)
-        found.slope = as_row(ONE)
-        walk.sweep_back()
-        return found.ball[0], walk.slopes / found.ball[0]
+        sweep = Balls(weights)
+        found = sweep.at(root, sizes)
+        found.slope = np.full(1, ONE, object)
+        sweep.sweep_back()
+        return found.ball[0], sweep.slopes / found.ball[0]
 
 
 def log_counts(
     root: Node, weights: Weights, sizes: Mapping[Region, int], counts: np.ndarray
 ) -> np.ndarray:
-    """float64[num_weights], logarithms of expected counts, some of which floats have as zero.
+    """Return float64[num_weights], logarithms of expected counts that may underflow in floats.
 
-    In balls, whose exponents have no limit; −∞ where a count is certainly zero. Where balls would
-    be too many, or cannot tell a count from zero, floats are taken at their word.
+    Counts that are 0 in floats are computed with balls, whose exponents are unbounded. They stay 0
+    (−∞) if there are too many index combinations, or if the ball contains 0.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.maximum(counts, 0.0))
@@ -188,7 +187,7 @@ def unsatisfiable_error() -> LapisError:
 def hessian_product(
     root: Node, weights: Weights, sizes: Mapping[Region, int], direction: np.ndarray
 ) -> np.ndarray:
-    """float64[num_weights], ∂²log Z / ∂w² · direction: the counts' covariance with a direction."""
+    """Return float64[num_weights], ∂²log Z / ∂w² · direction."""
     bits = evaluate_circuit(root, weights, sizes).bits
     if bits <= EXTENDED_BITS:
         dtype = np.result_type(FLOATS[bits], np.complex64)
@@ -205,7 +204,7 @@ def hessian_product(
 def difference_quotient(
     root: Node, weights: Weights, sizes: Mapping[Region, int], direction: np.ndarray, bits: int
 ) -> np.ndarray:
-    """object[num_weights], balls of the gradient's change; with so many bits as good as a slope."""
+    """Return object[num_weights], balls of the difference quotient of the gradient."""
     from flint import arb, ctx
 
     ends = []

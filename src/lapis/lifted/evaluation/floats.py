@@ -1,23 +1,24 @@
-"""Circuits in floating point: values as (log, sign), each with a bound on its error.
+"""Evaluate circuits in floating point: values as (log, sign), each with a bound on its error.
 
-A number v is held as a scale log, a sign and an error:
+A number v is represented by a scale log, a sign and an error:
 
     v is in exp(log) · [sign − error, sign + error].
 
-The sign is 1 or −1 and log is log |v|. Or the sign is 0: v is zero up to its error, and log is the
-scale of the error. A sum of positive terms has no larger error than they have; a difference has the
-errors of terms much larger than itself, so cancellation shows. The bound follows every rounding. It
-takes for granted that exp and log of the machine are good to two units in the last place.
+The sign is 1 or −1, and log is log |v|. Or the sign is 0: v is zero up to its error, and log is the
+scale of the error. A sum of positive terms has no larger relative error than its terms. A
+difference has the errors of terms much larger than itself, so cancellation shows in the bound. The
+bound follows every rounding. It assumes that exp and log err by at most two units in the last
+place.
 
-At n = 1,000,000 people log Z is about 10¹², of which a double keeps three decimals, too few for
-the differences that the terms of a sum are weighed by; then the logarithms are long doubles. With
-complex weights w + iεv the same sweeps give the products of the Hessian with v: the imaginary
-part of a derivative is ε times its derivative in the direction v (complex-step differentiation),
-without the cancellation of finite differences.
+At n = 1,000,000 people log Z is about 10¹², of which a double keeps three decimals, too few for the
+differences between the terms of a sum; then the logarithms are long doubles. With complex weights
+w + iεv the same sweeps compute products of the Hessian with v: the imaginary part of a derivative
+is ε times its derivative in the direction v (complex-step differentiation), without the
+cancellation of finite differences.
 
 Counting sums with more index combinations than `max_states` are cut into ranges of the outermost
-index that fits. Each range is swept forward and back by itself and leaves a number and its
-derivatives, so memory holds the tape of one range.
+index. Each range has its own forward and backward sweep and leaves a number and its derivatives, so
+memory holds the tape of one range.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lapis.lifted.compilation.circuit import CountNode, FactorNode
-from lapis.lifted.evaluation.walk import (
+from lapis.lifted.evaluation.sweep import (
     CircuitSweep,
     Frame,
-    Number,
-    Numbers,
+    FrameNumber,
+    FrameSizes,
     Weights,
     add_within,
     cut_ranges,
@@ -42,18 +43,15 @@ from lapis.lifted.evaluation.walk import (
     states_within,
 )
 
-HELD_STATES = 1 << 17  # index combinations that are held at a time
-ULPS = 2.0  # of exp and log
-LARGE = 1e3  # relative errors beyond which nothing is known of a term
-PAIRWISE = 20.0  # roundings of a pairwise sum beside the logarithm of its length
+HELD_STATES = 1 << 17  # index combinations in memory at a time
+ULPS = 2.0  # error of exp and log
+LARGE = 1e3  # relative error above which products of errors use logarithms
+PAIRWISE = 20.0  # roundings of a pairwise sum, plus the logarithm of its length
 
 
 @dataclass
 class FloatValue:
-    """A number for each combination of a frame; the backward sweep fills in the derivative.
-
-    Sign and error may have one entry for all.
-    """
+    """A number for each combination of a frame; sign and error may have one entry for all."""
 
     frame: Frame
     log: np.ndarray  # [frame.size]
@@ -63,7 +61,7 @@ class FloatValue:
 
     @property
     def bound(self) -> float:
-        """A bound on the error of log |v|, for a single value."""
+        """Return a bound on the error of log |v|, for a single value."""
         error = float(self.error[0])
         if self.sign[0] == 0:
             return 0.0 if error == 0 else np.inf
@@ -83,12 +81,13 @@ class Floats(CircuitSweep[FloatValue]):
         self.eps = float(np.finfo(self.real).eps)
         self.max_states = max_states
         self.slopes = np.zeros(len(weights.value), dtype)
+        self.zero = np.zeros(1, dtype)
         self.factorials = np.zeros(1, self.real)  # log n! for n = 0, 1, …, as far as needed
 
-    def factor(self, node: FactorNode, sizes: Numbers) -> FloatValue:
+    def factor(self, node: FactorNode, sizes: FrameSizes) -> FloatValue:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         terms = [
-            Number(n.frame, self.dtype.type(self.weights.value[weight]) * n.value)
+            FrameNumber(n.frame, self.dtype.type(self.weights.value[weight]) * n.value)
             for weight, n in numbers
         ]
         bases = [
@@ -102,7 +101,7 @@ class Floats(CircuitSweep[FloatValue]):
             if base == 0.0:
                 sign = sign * spread_to_frame((exponent == 0).astype(float), own, frame)
             elif base != 1.0:
-                terms.append(Number(own, np.log(self.real.type(abs(base))) * exponent))
+                terms.append(FrameNumber(own, np.log(self.real.type(abs(base))) * exponent))
             if base < 0.0:
                 odd = (exponent % 2 == 1).astype(float)
                 sign = sign * spread_to_frame(1.0 - 2.0 * odd, own, frame)
@@ -121,7 +120,7 @@ class Floats(CircuitSweep[FloatValue]):
     def add_logs(
         self, terms: Sequence[tuple[np.ndarray, Frame]], frame: Frame
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Σ terms in a frame, and float64, Σ |terms|."""
+        """Return Σ terms in a frame, and Σ |terms| as float64."""
         log, total = np.zeros(frame.size, self.dtype), np.zeros(1)
         for term, own in terms:
             log += spread_to_frame(term, own, frame)
@@ -153,7 +152,7 @@ class Floats(CircuitSweep[FloatValue]):
         frame = innermost_frame(part.frame for part in parts)
 
         def row(arrays: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-            """The parts' entries for one combination beside each other."""
+            """Interleave the parts' entries: those of one combination are consecutive."""
             found = np.empty((frame.size, len(parts)), dtype)
             for place, (part, array) in enumerate(zip(parts, arrays, strict=True)):
                 found[:, place] = spread_to_frame(array, part.frame, frame)
@@ -178,7 +177,7 @@ class Floats(CircuitSweep[FloatValue]):
         self.tape.append(back)
         return result
 
-    def power(self, part: FloatValue, exponent: Number) -> FloatValue:
+    def power(self, part: FloatValue, exponent: FrameNumber) -> FloatValue:
         frame = innermost_frame((part.frame, exponent.frame))
         times = spread_to_frame(exponent.value, exponent.frame, frame)
         log = (
@@ -210,29 +209,32 @@ class Floats(CircuitSweep[FloatValue]):
         self.tape.append(back)
         return result
 
-    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> FloatValue:
-        """Σ_m in ranges of m that fit, where there is one combination of sizes."""
+    def count_in(self, node: CountNode, sizes: FrameSizes, frame: Frame) -> FloatValue:
+        """Sum over ranges of m that fit in memory, if there is one combination of sizes."""
         if frame.size > 1:
             return super().count_in(node, sizes, frame)
         whole = sizes[node.region].value
         numbers = np.arange(int(whole[0]) + 1).astype(self.real)
         inner = frame.branch(np.array([len(numbers)]))
-        split = {node.plus: Number(inner, numbers), node.minus: Number(inner, whole - numbers)}
+        split = {
+            node.plus: FrameNumber(inner, numbers),
+            node.minus: FrameNumber(inner, whole - numbers),
+        }
         ranges = cut_ranges(states_within(node.part, {**sizes, **split}, inner), self.max_states)
         self.need_factorials(len(numbers))
         if len(ranges) == 1:
-            return self.count_row(node, sizes, whole, Number(inner, numbers))
+            return self.count_row(node, sizes, whole, FrameNumber(inner, numbers))
         parts: list[FloatValue] = []
         slopes: list[np.ndarray] = []
         for first, last in ranges:
-            walk = Floats(self.weights, self.dtype, self.max_states)
-            walk.factorials = self.factorials
-            some = Number(frame.branch(np.array([last - first])), numbers[first:last])
-            found = walk.count_row(node, sizes, whole, some)
+            part_sweep = Floats(self.weights, self.dtype, self.max_states)
+            part_sweep.factorials = self.factorials
+            some = FrameNumber(frame.branch(np.array([last - first])), numbers[first:last])
+            found = part_sweep.count_row(node, sizes, whole, some)
             found.slope = np.ones(1, self.dtype)
-            walk.sweep_back()
+            part_sweep.sweep_back()
             parts.append(FloatValue(frame, found.log, found.sign, found.error))
-            slopes.append(walk.slopes)
+            slopes.append(part_sweep.slopes)
 
         def back() -> None:
             for part, slope in zip(parts, slopes, strict=True):
@@ -241,7 +243,7 @@ class Floats(CircuitSweep[FloatValue]):
         self.tape.append(back)
         return self.sum(parts, [1] * len(parts))
 
-    def add_choices(self, part: FloatValue, whole: np.ndarray, number: Number) -> FloatValue:
+    def add_choices(self, part: FloatValue, whole: np.ndarray, number: FrameNumber) -> FloatValue:
         frame = number.frame
         assert frame.parent is not None
         table = self.need_factorials(int(whole.max(initial=0)) + 1)
@@ -265,57 +267,37 @@ class Floats(CircuitSweep[FloatValue]):
         return result
 
     def need_factorials(self, length: int) -> np.ndarray:
-        """The logarithms of factorials, at least up to a number."""
+        """Return the table of log n!, extended to at least `length` entries."""
         if len(self.factorials) < length:
             self.factorials = log_factorial(np.arange(length).astype(self.real))
         return self.factorials
 
-    def choose(self, is_met: Number, met: FloatValue, unmet: FloatValue) -> FloatValue:
-        frame = innermost_frame((is_met.frame, met.frame, unmet.frame))
-        where = np.broadcast_to(spread_to_frame(is_met.value, is_met.frame, frame), (frame.size,))
-
+    def select(
+        self, where: np.ndarray, met: FloatValue, unmet: FloatValue, frame: Frame
+    ) -> FloatValue:
         def pick(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-            return np.where(
-                where,
+            one, other = (
                 spread_to_frame(one, met.frame, frame),
                 spread_to_frame(other, unmet.frame, frame),
             )
+            return np.where(where, one, other)
 
         log, sign = pick(met.log, unmet.log), pick(met.sign, unmet.sign)
-        result = FloatValue(frame, log, sign, pick(met.error, unmet.error))
+        return FloatValue(frame, log, sign, pick(met.error, unmet.error))
 
-        def back() -> None:
-            met.add_slope(np.where(where, result.slope, 0.0), frame)
-            unmet.add_slope(np.where(where, 0.0, result.slope), frame)
-
-        self.tape.append(back)
-        return result
-
-    def gather(self, values: Sequence[FloatValue], where: np.ndarray, frame: Frame) -> FloatValue:
+    def take(self, values: Sequence[FloatValue], places: np.ndarray, frame: Frame) -> FloatValue:
         def row(name: str) -> np.ndarray:
             own = (np.broadcast_to(getattr(v, name), (v.frame.size,)) for v in values)
-            return np.asarray(np.concatenate(list(own))[where])
+            return np.asarray(np.concatenate(list(own))[places])
 
-        result = FloatValue(frame, row("log"), row("sign"), row("error"))
+        return FloatValue(frame, row("log"), row("sign"), row("error"))
 
-        def back() -> None:
-            totals = np.zeros(sum(value.frame.size for value in values), self.dtype)
-            np.add.at(totals, where, np.broadcast_to(result.slope, (frame.size,)))
-            first = 0
-            for value in values:
-                last = first + value.frame.size
-                value.add_slope(totals[first:last], value.frame)
-                first = last
-
-        self.tape.append(back)
-        return result
-
-    def indicator(self, holds: Number) -> FloatValue:
+    def indicator(self, holds: FrameNumber) -> FloatValue:
         sign = holds.value.astype(float)
         return FloatValue(holds.frame, np.zeros(holds.frame.size, self.dtype), sign, np.zeros(1))
 
     def add_up(self, terms: FloatValue) -> tuple[FloatValue, np.ndarray]:
-        """Σ of the terms in the parent of their frame, and each term's share of it."""
+        """Return Σ of the terms in the parent of their frame, and each term's share of it."""
         inner = terms.frame
         frame, start = inner.parent, inner.start
         assert frame is not None
@@ -353,14 +335,14 @@ class Floats(CircuitSweep[FloatValue]):
 
 
 def power_error(error: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """n · log(1 + e)."""
+    """Return n · log(1 + e)."""
     with np.errstate(invalid="ignore"):
         found = np.log1p(error) * times.astype(float)
     return found if np.isfinite(error).all() else np.where(times == 0, 0.0, found)
 
 
 def scale_errors(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """size · error; by logarithms where an error is so large that the size may have vanished."""
+    """Return size · error; by logarithms if an error is so large that the size may underflow."""
     if error.max(initial=0.0) < LARGE:
         return np.asarray(size * error)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -371,7 +353,7 @@ def scale_errors(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> n
 def product_error(
     sign: np.ndarray, error: np.ndarray, other_sign: np.ndarray, other_error: np.ndarray
 ) -> np.ndarray:
-    """The error of (sign ± error) · (other sign ± other error)."""
+    """Return the error of (sign ± error) · (other sign ± other error)."""
     with np.errstate(invalid="ignore", over="ignore"):
         found = np.abs(sign) * other_error + error * (np.abs(other_sign) + other_error)
     if np.isfinite(found).all():
@@ -381,7 +363,7 @@ def product_error(
 
 
 def bound_expm1(exponent: np.ndarray) -> np.ndarray:
-    """An upper bound of exp(x) − 1 for x ≥ 0, close to x where x is small."""
+    """Return an upper bound of exp(x) − 1 for x ≥ 0, close to x for small x."""
     if len(exponent) == 0 or exponent.max() < 1:
         return np.asarray(exponent / (1 - exponent / 2))
     with np.errstate(over="ignore"):
@@ -389,7 +371,7 @@ def bound_expm1(exponent: np.ndarray) -> np.ndarray:
 
 
 def log_factorial(number: np.ndarray) -> np.ndarray:
-    """log n! in the precision of its argument: Stirling's series, a table below 21.
+    """Return log n! in the precision of its argument: Stirling's series, a table below 21.
 
     >>> [float(log_factorial(np.asarray(float(n)))) for n in (0, 1, 10)] == [0, 0, np.log(3628800)]
     True

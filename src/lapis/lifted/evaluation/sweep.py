@@ -1,23 +1,18 @@
-"""The sweeps over a circuit, whatever its values are made of.
+"""Forward and backward sweeps over a circuit, for any kind of values.
 
-Values are arrays over combinations of counting indices (`frames`). The forward sweep writes a tape
-of the operations done; the backward sweep reads it in reverse, each operation turning the
-derivative of log Z with respect to its result into those of its arguments. So all derivatives cost
-about as much as Z. `floats` has values (log, sign) of a fixed precision, `balls` has balls of any.
+A sum over m = 0 … size(region) lists m once for each combination of the indices of the sums around
+it. A `Frame` is such a list: each of its combinations extends one of its parent's, and those of one
+parent are consecutive. Two nested sums over the parts of n elements have (n + 2 choose 2)
+combinations, while a table with an axis for each sum would have (n + 1)². A number that depends on
+outer indices only is stored in their frame, and spread to an inner one where the two meet.
 
-A sum is evaluated once for each combination of the sizes it depends on, not for each combination
-of indices around it: where sizes are equal more than twice as often as they differ, values are
-computed for the different ones and gathered.
+The forward sweep records its operations on a tape. The backward sweep reads the tape in reverse:
+each operation turns the derivative of log Z with respect to its result into those of its arguments.
+So all derivatives cost about as much as Z. `floats` has values (log, sign) of a fixed precision,
+`balls` has balls of any precision.
 
-Combinations of counting indices, listed in a row.
-
-A sum over m = 0 … size(region) lists m once for each combination of the indices around it. A
-`Frame` is such a list: each of its combinations extends one of its parent's, those of one parent
-stand together. Two nested sums over the parts of n elements have (n + 2 choose 2) combinations,
-where a table with an axis for each sum would have (n + 1)².
-
-A number that depends on outer indices only is held in their frame, and spread to an inner one
-where the two meet.
+A sum is evaluated once for each combination of the sizes that it depends on. If there are fewer
+than half as many of these as combinations of indices, values are computed for them and gathered.
 """
 
 from __future__ import annotations
@@ -56,29 +51,29 @@ MAX_PROFILES = 64  # of nested sums that are compared with each other
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """`size` combinations of indices."""
+    """A list of combinations of indices."""
 
     size: int
     parent: Frame | None = None
-    start: np.ndarray | None = None  # int64[parent.size], the first of each of the parent's
+    start: np.ndarray | None = None  # int64[parent.size], the first combination of each parent's
     depth: int = 0
     known: dict[int, np.ndarray] = field(default_factory=dict)  # by depth: see `index_in`
 
     @cached_property
     def parent_of(self) -> np.ndarray:
-        """int64[size], which of the parent's combinations each one extends."""
+        """int64[size], the parent's combination that each one extends."""
         assert self.parent is not None
         assert self.start is not None
         lengths = np.diff(self.start, append=self.size)
         return np.repeat(np.arange(self.parent.size), lengths)
 
     def branch(self, lengths: np.ndarray) -> Frame:
-        """A frame in which each combination is repeated a number of times, at least once."""
+        """Return a frame that repeats each combination a number of times, at least once."""
         ends = np.cumsum(lengths)
         return Frame(int(ends[-1]), self, ends - lengths, self.depth + 1)
 
     def index_in(self, outer: Frame) -> np.ndarray:
-        """int64[size], which combination of an outer frame each one extends."""
+        """Return int64[size], the combination of an outer frame that each one extends."""
         assert self.parent is not None
         if self.parent is outer:
             return self.parent_of
@@ -90,27 +85,27 @@ class Frame:
 WHOLE = Frame(1)  # outside all sums
 
 
-class Number(NamedTuple):
-    """A whole number for each combination of a frame."""
+class FrameNumber(NamedTuple):
+    """An integer for each combination of a frame."""
 
     frame: Frame
     value: np.ndarray  # [frame.size], in the dtype of the evaluation
 
 
 def innermost_frame(frames: Iterable[Frame]) -> Frame:
-    """Of frames of which each is within the other."""
+    """Return the innermost of nested frames."""
     return max(frames, key=lambda frame: (frame.depth, frame.size), default=WHOLE)
 
 
 def spread_to_frame(array: np.ndarray, own: Frame, frame: Frame) -> np.ndarray:
-    """An array over a frame in an inner one; arrays of one entry broadcast by themselves."""
+    """Spread an array over a frame to an inner one; arrays of one entry stay, they broadcast."""
     if own is frame or len(array) == 1:
         return array
     return np.asarray(array[frame.index_in(own)])
 
 
 def add_within(array: np.ndarray, frame: Frame, own: Frame, length: int) -> np.ndarray:
-    """Sums over the combinations that extend the same one of an outer frame."""
+    """Sum over the combinations that extend the same one of an outer frame."""
     array = np.broadcast_to(array, (frame.size,))
     if length == 1:
         return np.asarray(array.sum()).reshape(1)
@@ -121,48 +116,50 @@ def add_within(array: np.ndarray, frame: Frame, own: Frame, length: int) -> np.n
     return array
 
 
-def number_at(size: Size, sizes: Mapping[Region, Number]) -> Number:
+def number_at(size: Size, sizes: Mapping[Region, FrameNumber]) -> FrameNumber:
     own = [(region, sizes[region]) for region, _ in size.factors]
     frame = innermost_frame(number.frame for _, number in own)
     value = np.asarray(size.at({r: spread_to_frame(n.value, n.frame, frame) for r, n in own}))
-    return Number(frame, value if value.ndim else value.reshape(1))
+    return FrameNumber(frame, value if value.ndim else value.reshape(1))
 
 
 def free_regions(node: Node) -> frozenset[Region]:
-    """The regions whose sizes the number of a node depends on."""
-    known = FREE.get(node)
-    if known is not None:
-        return known
+    """Return the regions whose sizes the value of a node depends on."""
+    found = FREE.get(node)
+    if found is None:
+        found = FREE[node] = find_free_regions(node)
+    return found
+
+
+def find_free_regions(node: Node) -> frozenset[Region]:
     below = frozenset[Region]().union(*map(free_regions, own_children(node)))
     match node:
         case FactorNode(exponent, literals, free):
             sizes = [size for _, size in (*exponent, *free)] + [size for *_, size in literals]
-            found = frozenset(region for size in sizes for region, _ in size.factors)
+            return frozenset(region for size in sizes for region, _ in size.factors)
         case PowerNode(_, exponent):
-            found = below | {region for region, _ in exponent.factors}
+            return below | {region for region, _ in exponent.factors}
         case CountNode(_, region, plus, minus):
-            found = (below - {plus, minus}) | {region}
+            return (below - {plus, minus}) | {region}
         case RestNode(_, region, rest):
-            found = (below - {rest}) | {region}
+            return (below - {rest}) | {region}
         case PairsNode(_, one, other, pairs):
-            found = (below - {pairs}) | ({one, other} if pairs in below else set())
+            return (below - {pairs}) | ({one, other} if pairs in below else set())
         case GuardNode((region, _)):
-            found = below | {region}
+            return below | {region}
         case NeverNode(needs):
-            found = frozenset(region for region, _ in needs)
+            return frozenset(region for region, _ in needs)
         case RecursionNode(regions):
-            found = frozenset(regions)
+            return frozenset(regions)
         case CallNode(inner, names):
             own = free_regions(inner)
-            found = frozenset(ours for name, ours in names if name in own)
+            return frozenset(ours for name, ours in names if name in own)
         case _:
-            found = below
-    FREE[node] = found
-    return found
+            return below
 
 
 def own_children(node: Node) -> tuple[Node, ...]:
-    """Without those of a recursion, whose circuit refers to itself."""
+    """Return the children, none for a recursion, whose circuit refers to itself."""
     return () if isinstance(node, RecursionNode) else child_nodes(node)
 
 
@@ -173,14 +170,14 @@ Sums = frozenset[tuple[tuple[Region, ...], int]]
 
 
 class Profile(NamedTuple):
-    """Sums within each other on a path through a circuit, each of which depends on those around."""
+    """Nested sums on a path through a circuit, each of which depends on the outer ones."""
 
-    sums: Sums  # how many of them are over parts of a region, or of a product of regions
-    regions: frozenset[Region]  # whose sizes the outermost depends on
+    sums: Sums  # their number by region, or by product of regions, whose parts are summed over
+    regions: frozenset[Region]  # whose sizes the outermost sum depends on
 
 
 def profiles(node: Node) -> frozenset[Profile]:
-    """Of each path from a node downward; those with fewer sums than another are left out."""
+    """Return the profiles of the paths from a node downward, without dominated ones."""
     known = PROFILES.get(node)
     if known is not None:
         return known
@@ -195,7 +192,7 @@ def profiles(node: Node) -> frozenset[Profile]:
                 if path.regions & {plus, minus}:
                     sums = merge_sums([((region,), 1), *rename_profile(path, whole).sums])
                     found.add(Profile(sums, free_regions(node)))
-                else:  # evaluated once for all numbers
+                else:  # evaluated once for all m
                     found.add(path)
         case RestNode(part, region, rest):
             found = {rename_profile(path, {rest: (region,)}) for path in profiles(part)}
@@ -211,7 +208,7 @@ PROFILES: WeakKeyDictionary[Node, frozenset[Profile]] = WeakKeyDictionary()
 
 
 def rename_profile(path: Profile, names: Mapping[Region, tuple[Region, ...]]) -> Profile:
-    """The path with products of regions in place of some regions."""
+    """Replace some regions of a path by products of regions."""
     sums = merge_sums(
         (tuple(sorted(new for r in own for new in names.get(r, (r,)))), number)
         for own, number in path.sums
@@ -238,9 +235,9 @@ def drop_dominated(paths: Iterable[Profile]) -> frozenset[Profile]:
 
 
 def count_index_states(node: Node, sizes: Mapping[Region, int]) -> int:
-    """How many combinations of counting indices the sums below a node go through, at most.
+    """Return the largest number of index combinations of the nested sums below a node.
 
-    k sums within each other over parts of n elements go through (n + k choose k).
+    k nested sums over parts of n elements have (n + k choose k).
     """
     return max(
         (
@@ -251,8 +248,8 @@ def count_index_states(node: Node, sizes: Mapping[Region, int]) -> int:
     )
 
 
-def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> np.ndarray:
-    """float64[frame.size], the same for each combination of a frame."""
+def states_within(node: Node, sizes: Mapping[Region, FrameNumber], frame: Frame) -> np.ndarray:
+    """Return `count_index_states` for each combination of a frame, as float64[frame.size]."""
     found = np.ones(frame.size)
     for path in profiles(node):
         states = np.ones(frame.size)
@@ -267,7 +264,7 @@ def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> n
 
 
 def cut_ranges(states: np.ndarray, most: int) -> Sequence[tuple[int, int]]:
-    """Ranges whose states add up to at most a limit, or ranges of a single entry."""
+    """Return ranges whose states add up to at most a limit, or have a single entry."""
     total = np.cumsum(states)
     ends = [0]
     while ends[-1] < len(states):
@@ -277,21 +274,23 @@ def cut_ranges(states: np.ndarray, most: int) -> Sequence[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-SHARED = 2  # index combinations for each combination of sizes, for values to be gathered
-Numbers = Mapping[Region, Number]
+SHARED = 2  # index combinations for each combination of sizes, from which values are gathered
+FrameSizes = Mapping[Region, FrameNumber]
 
 
-class Framed(Protocol):
-    @property
-    def frame(self) -> Frame: ...
+class SweepValue(Protocol):
+    frame: Frame
+    slope: np.ndarray  # the derivative of the result, after the backward sweep
+
+    def add_slope(self, slope: np.ndarray, frame: Frame) -> None: ...
 
 
-V = TypeVar("V", bound=Framed)
+V = TypeVar("V", bound=SweepValue)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What a circuit is evaluated at."""
+    """The weights at which a circuit is evaluated."""
 
     value: np.ndarray  # float64[num_weights], or complex128
     literals: Mapping[str, tuple[float, float]]  # of a true and a false atom; absent: 1 and 1
@@ -303,6 +302,8 @@ class Weights:
 class CircuitSweep(ABC, Generic[V]):
     """One evaluation of a circuit."""
 
+    zero: np.ndarray  # [1], of slopes
+
     def __init__(self, weights: Weights, dtype: np.dtype) -> None:
         self.weights = weights
         self.number_type = dtype  # of sizes
@@ -310,35 +311,37 @@ class CircuitSweep(ABC, Generic[V]):
         self.known: dict[tuple[int, tuple[int, ...]], V] = {}  # recursions at sizes
 
     @abstractmethod
-    def factor(self, node: FactorNode, sizes: Numbers) -> V: ...
+    def factor(self, node: FactorNode, sizes: FrameSizes) -> V: ...
     @abstractmethod
     def product(self, parts: Sequence[V]) -> V: ...
     @abstractmethod
     def sum(self, parts: Sequence[V], signs: Sequence[int]) -> V: ...
     @abstractmethod
-    def power(self, part: V, exponent: Number) -> V: ...
+    def power(self, part: V, exponent: FrameNumber) -> V: ...
     @abstractmethod
-    def add_choices(self, part: V, whole: np.ndarray, number: Number) -> V:
-        """Σ (whole choose number) part, in the parent of the number's frame."""
+    def add_choices(self, part: V, whole: np.ndarray, number: FrameNumber) -> V:
+        """Return Σ (whole choose number) part, in the parent of the number's frame."""
 
     @abstractmethod
-    def choose(self, is_met: Number, met: V, unmet: V) -> V: ...
-    @abstractmethod
-    def gather(self, values: Sequence[V], where: np.ndarray, frame: Frame) -> V:
-        """The entries of values, put in a row, that int64[frame.size] says."""
+    def select(self, where: np.ndarray, met: V, unmet: V, frame: Frame) -> V:
+        """Return `met` where bool[frame.size] is true, else `unmet`."""
 
     @abstractmethod
-    def indicator(self, holds: Number) -> V:
-        """One where it holds, zero elsewhere."""
+    def take(self, values: Sequence[V], places: np.ndarray, frame: Frame) -> V:
+        """Concatenate values and take the entries int64[frame.size]."""
+
+    @abstractmethod
+    def indicator(self, holds: FrameNumber) -> V:
+        """Return 1 where `holds` is true, else 0."""
 
     def at(self, root: Node, sizes: Mapping[Region, int]) -> V:
-        """The value of a circuit, an array of one entry."""
+        """Return the value of a circuit, an array of one entry."""
         return self.value(root, {r: self.constant(size) for r, size in sizes.items()})
 
-    def constant(self, size: int) -> Number:
-        return Number(WHOLE, np.array([size]).astype(self.number_type))
+    def constant(self, size: int) -> FrameNumber:
+        return FrameNumber(WHOLE, np.array([size]).astype(self.number_type))
 
-    def value(self, node: Node, sizes: Numbers) -> V:
+    def value(self, node: Node, sizes: FrameSizes) -> V:
         match node:
             case FactorNode():
                 return self.factor(node, sizes)
@@ -350,34 +353,54 @@ class CircuitSweep(ABC, Generic[V]):
                 return self.power(self.value(part, sizes), number_at(exponent, sizes))
             case CountNode():
                 return self.count(node, sizes)
-            case GroundingNode(part):
-                return self.value(part, sizes)
-            case RestNode(part, region, rest, taken):
-                own = sizes[region]
-                left = Number(own.frame, subtract_size(own.value, taken))
-                return self.value(part, {**sizes, rest: left})
-            case PairsNode(part, one, other, pairs):
-                product = number_at(Size(((one, 0), (other, 0))), sizes)
-                return self.value(part, {**sizes, pairs: product})
-            case GuardNode((region, least), met, unmet):
-                own = sizes[region]
-                is_met = np.asarray(own.value >= least, bool)
-                if is_met.all():
-                    return self.value(met, sizes)
-                if not is_met.any():
-                    return self.value(unmet, sizes)
-                both = self.value(met, sizes), self.value(unmet, sizes)
-                return self.choose(Number(own.frame, is_met), *both)
+            case GuardNode():
+                return self.guard(node, sizes)
             case NeverNode(needs):
                 return self.indicator(holds_nowhere(needs, sizes))
             case RecursionNode():
                 return self.recursion(node, sizes)
-            case CallNode(inner, names):
-                return self.value(inner, {own: sizes[ours] for own, ours in names})
-        raise AssertionError(node)
+        return self.value(*resize_part(node, sizes))
 
-    def count(self, node: CountNode, sizes: Numbers) -> V:
-        """Σ_m over how many elements of a region have a property."""
+    def guard(self, node: GuardNode, sizes: FrameSizes) -> V:
+        """Evaluate one or both branches, depending on the size of a region."""
+        region, least = node.need
+        own = sizes[region]
+        is_met = np.asarray(own.value >= least, bool)
+        if is_met.all():
+            return self.value(node.met, sizes)
+        if not is_met.any():
+            return self.value(node.unmet, sizes)
+        met, unmet = self.value(node.met, sizes), self.value(node.unmet, sizes)
+        frame = innermost_frame((own.frame, met.frame, unmet.frame))
+        where = np.broadcast_to(spread_to_frame(is_met, own.frame, frame), (frame.size,))
+        result = self.select(where, met, unmet, frame)
+
+        def back() -> None:
+            met.add_slope(np.where(where, result.slope, self.zero), frame)
+            unmet.add_slope(np.where(where, self.zero, result.slope), frame)
+
+        self.tape.append(back)
+        return result
+
+    def gather(self, values: Sequence[V], places: np.ndarray, frame: Frame) -> V:
+        """Concatenate values and take the entries int64[frame.size]."""
+        result = self.take(values, places, frame)
+
+        def back() -> None:
+            slope = np.broadcast_to(result.slope, (frame.size,))
+            totals = np.repeat(self.zero, sum(value.frame.size for value in values))
+            np.add.at(totals, places, slope)
+            first = 0
+            for value in values:
+                last = first + value.frame.size
+                value.add_slope(totals[first:last], value.frame)
+                first = last
+
+        self.tape.append(back)
+        return result
+
+    def count(self, node: CountNode, sizes: FrameSizes) -> V:
+        """Sum over the number m of elements of a region that have a property."""
         own = {region: sizes[region] for region in sorted(free_regions(node))}
         frame = innermost_frame(number.frame for number in own.values())
         rows = {r: spread_to_frame(n.value, n.frame, frame) for r, n in own.items()}
@@ -385,27 +408,33 @@ class CircuitSweep(ABC, Generic[V]):
         if SHARED * len(first) > frame.size:
             return self.count_in(node, own, frame)
         base = Frame(len(first))
-        picked = {r: Number(base, row if len(row) == 1 else row[first]) for r, row in rows.items()}
+        picked = {
+            r: FrameNumber(base, row if len(row) == 1 else row[first]) for r, row in rows.items()
+        }
         return self.gather([self.count_in(node, picked, base)], where, frame)
 
-    def count_in(self, node: CountNode, sizes: Numbers, frame: Frame) -> V:
+    def count_in(self, node: CountNode, sizes: FrameSizes, frame: Frame) -> V:
         own = sizes[node.region]
         whole = np.broadcast_to(spread_to_frame(own.value, own.frame, frame), (frame.size,))
         inner = frame.branch(whole.astype(np.int64) + 1)
         assert inner.start is not None
         place = np.arange(inner.size) - spread_to_frame(inner.start, frame, inner)
-        return self.count_row(node, sizes, whole, Number(inner, place.astype(self.number_type)))
+        return self.count_row(
+            node, sizes, whole, FrameNumber(inner, place.astype(self.number_type))
+        )
 
-    def count_row(self, node: CountNode, sizes: Numbers, whole: np.ndarray, number: Number) -> V:
-        """The sum over the numbers listed, which extend the frame of `whole`."""
+    def count_row(
+        self, node: CountNode, sizes: FrameSizes, whole: np.ndarray, number: FrameNumber
+    ) -> V:
+        """Sum over the numbers listed, which extend the frame of `whole`."""
         inner = number.frame
         assert inner.parent is not None
         rest = spread_to_frame(whole, inner.parent, inner) - number.value
-        split = {node.plus: number, node.minus: Number(inner, rest)}
+        split = {node.plus: number, node.minus: FrameNumber(inner, rest)}
         return self.add_choices(self.value(node.part, {**sizes, **split}), whole, number)
 
-    def recursion(self, node: RecursionNode, sizes: Numbers) -> V:
-        """Each combination of sizes once, whoever asks for it."""
+    def recursion(self, node: RecursionNode, sizes: FrameSizes) -> V:
+        """Evaluate a recursion once for each combination of sizes."""
         own = [sizes[region] for region in node.regions]
         frame = innermost_frame(number.frame for number in own)
         rows = [spread_to_frame(n.value, n.frame, frame) for n in own]
@@ -415,7 +444,7 @@ class CircuitSweep(ABC, Generic[V]):
         return self.gather(values, where, frame)
 
     def at_sizes(self, node: RecursionNode, row: tuple[int, ...]) -> V:
-        """From small sizes to large, so that a call finds its value and the stack stays flat."""
+        """Evaluate from small sizes to large, so that calls find their values."""
         assert node.part is not None
         shrinking = node.regions.index(node.region)
         for size in range(row[shrinking] + 1):
@@ -430,18 +459,34 @@ class CircuitSweep(ABC, Generic[V]):
             back()
 
 
-def holds_nowhere(needs: frozenset[tuple[Region, int]], sizes: Numbers) -> Number:
-    """Where not all needs are met."""
+def resize_part(node: Node, sizes: FrameSizes) -> tuple[Node, FrameSizes]:
+    """Return the part of a node that only changes sizes, and the sizes of the part."""
+    match node:
+        case GroundingNode(part):
+            return part, sizes
+        case RestNode(part, region, rest, taken):
+            own = sizes[region]
+            left = FrameNumber(own.frame, subtract_size(own.value, taken))
+            return part, {**sizes, rest: left}
+        case PairsNode(part, one, other, pairs):
+            return part, {**sizes, pairs: number_at(Size(((one, 0), (other, 0))), sizes)}
+        case CallNode(inner, names):
+            return inner, {own: sizes[ours] for own, ours in names}
+    raise AssertionError(node)
+
+
+def holds_nowhere(needs: frozenset[tuple[Region, int]], sizes: FrameSizes) -> FrameNumber:
+    """Return where not all needs are met."""
     frame = innermost_frame(sizes[region].frame for region, _ in needs)
     all_met: np.ndarray = np.ones(1, bool)
     for region, least in needs:
         own = sizes[region]
         all_met = all_met & np.asarray(spread_to_frame(own.value, own.frame, frame) >= least, bool)
-    return Number(frame, ~all_met)
+    return FrameNumber(frame, ~all_met)
 
 
 def different_rows(columns: Sequence[np.ndarray], frame: Frame) -> tuple[np.ndarray, np.ndarray]:
-    """int64[num_different] and int64[frame.size]: where rows occur first, and which each one is."""
+    """Return int64[num_different], first occurrences, and int64[frame.size], the row of each."""
     key = np.zeros(frame.size, np.int64)
     most = 1
     for column in columns:
