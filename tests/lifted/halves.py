@@ -1,4 +1,4 @@
-"""Random theories whose clauses fall into halves without a common variable.
+"""Random theories whose clauses consist of halves without a common variable.
 
 A rule joins two or three halves. The literals of a half share variables with each other and with no
 other half. Arguments may be named constants or values of functions, halves may be quantified, rules
@@ -68,12 +68,12 @@ class HalvedTheory:
 
     @property
     def model(self) -> lapis.Model:
-        """The model that declares the named constants; `sizes` adds the others."""
+        """Return the model that declares the named constants; `sizes` adds the others."""
         return lapis.parse(self.text(self.named))
 
     @property
     def listed(self) -> lapis.Model:
-        """The model that declares every constant."""
+        """Return the model that declares every constant."""
         return lapis.parse(self.text({t: NAMES[t][:n] for t, n in self.sizes.items()}))
 
     @property
@@ -110,7 +110,7 @@ def num_atoms(predicates: list[Predicate], sizes: Sizes) -> int:
 def halved_rules(
     draw: st.DrawFn, predicates: list[Predicate], named: Mapping[str, tuple[str, ...]]
 ) -> str:
-    """A line of a model: halves joined, mostly by a disjunction."""
+    """Draw a line of a model: joined halves, mostly by a disjunction."""
     number = draw(st.sampled_from((2, 2, 2, 3)))
     halves = [draw(halves_over(predicates, named, place)) for place in range(number)]
     first, *rest = halves
@@ -138,7 +138,7 @@ def halves_over(
     named: Mapping[str, tuple[str, ...]],
     place: int,
 ) -> Formula:
-    """One to three literals over variables of this half, at times under a quantifier."""
+    """Draw one to three literals over variables of this half, sometimes quantified."""
     variables = {"a": (f"x{place}", f"y{place}"), "b": (f"u{place}", f"v{place}")}
 
     def term_of(type_name: str, *, nest: bool = True) -> Term:

@@ -1,4 +1,4 @@
-"""`lapis lift --method cells`: what it gives and what it refuses."""
+"""Results and refusals of `lapis lift --method cells`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Cancer(person)
 
 
 def smokers_log_partition(n: int) -> float:
-    """Σ_k C(n,k) (e^−1 (1 + e^−0.5) …)^k …, by who smokes: pairs (smoker, non-smoker) differ."""
+    """Σ_k C(n,k) (e^−1 (1 + e^−0.5) …)^k …, over the number of smokers."""
     e = math.exp
     smoker = e(-1) * (e(1.5 - 0.5) + 1)
     other = e(1.5) * (e(-0.5) + 1)
@@ -84,7 +84,7 @@ def test_domains_beyond_all_sums_are_refused_with_a_price(text: str, size: int) 
     assert caught.value.exit_code == 3
 
 
-def test_work_without_end_is_given_up() -> None:
+def test_long_sums_are_refused() -> None:
     for text in ("F(t, t)\nEXIST{=2} y F(x,y).", "p(X) & LEQ(X,Y) -> p(Y).\nt = 3\n"):
         model = lapis.parse(text)
         problem = lapis.build_problem(model, query=list(model.predicates))
@@ -92,7 +92,7 @@ def test_work_without_end_is_given_up() -> None:
             CellSum.of(problem, {"t": 100}, max_steps=1000).evaluate()
 
 
-def test_elements_by_the_thousand_are_met_one_after_another() -> None:
+def test_thousands_of_elements_are_eliminated() -> None:
     """Two with S: Z = C(n, 2) (2e)^(2n) (1 + e)^(n (n − 2))."""
     model = lapis.parse(BINARY + "1 F(x,y) => S(x)\n|S| = 2")
     n = 1500
@@ -108,7 +108,7 @@ def test_bounds_beyond_what_there_is() -> None:
 
 
 def test_all_digits_are_written(run: Run) -> None:
-    """Python refuses to write a whole number of more than 4,300 digits."""
+    """Python refuses to write integers of more than 4,300 digits."""
     run.write("g.mln", EVERYBODY_HAS_ONE)
     n = 130
     digits = run.json("lift", "g.mln", "--method", "cells", "--sizes", f"t={n}")["count"]

@@ -1,4 +1,4 @@
-"""Numbers of structures that combinatorics knows, exactly, up to thirty elements."""
+"""Known numbers of combinatorial structures, exactly, up to thirty elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def derangements(n: int) -> int:
 
 @cache
 def cycle_covers(n: int) -> int:
-    """2-regular graphs, by the cycle of the last vertex: k − 1 others in (k − 1)!/2 ways."""
+    """Count 2-regular graphs by the cycle of the last vertex: (k − 1)!/2 orders of k − 1 others."""
     if n == 0:
         return 1
     return sum(
@@ -37,14 +37,14 @@ def cycle_covers(n: int) -> int:
 
 
 def cubic_graphs(n: int) -> Fraction:
-    """The coefficient of x₁³…x_n³ in Π_{i<j} (1 + x_i x_j), by power sums p₁, p₂, p₃.
+    """Return the coefficient of x₁³…x_n³ in Π_{i<j} (1 + x_i x_j), by power sums p₁, p₂, p₃.
 
     It is the scalar product of h₃ⁿ, h₃ = p₁³/6 + p₁p₂/2 + p₃/3, and the part in these of
     exp Σ_k (−1)^{k+1} (p_k² − p_2k) / 2k, where ⟨p_k^a, p_k^a⟩ = k^a a!.
     """
 
     def exponential(a: int, linear: Fraction, square: Fraction) -> Fraction:
-        """The coefficient of p^a in exp(linear p + square p²)."""
+        """Return the coefficient of p^a in exp(linear p + square p²)."""
         return sum(
             (
                 linear ** (a - 2 * s) / factorial(a - 2 * s) * square**s / factorial(s)
@@ -73,7 +73,7 @@ def ordered_partitions(n: int) -> int:
 
 
 def colourings(n: int, colours: int) -> int:
-    """Graphs with a proper colouring: edges only between the first colour's vertices and others."""
+    """Count pairs of a graph and a proper colouring with two colours."""
     if colours == 1:
         return 1
     return sum(
@@ -129,7 +129,7 @@ def test_graphs_by_edges(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
 def test_orders(n: int) -> None:
-    """Prefixes; sequences of heads and tails without two heads in a row; the same in circles."""
+    """Count prefixes, and binary sequences and circles without two adjacent ones."""
     assert count("h(Y) & LEQ(X,Y) -> h(X).", n) == factorial(n) * (n + 1)
     fibonacci = [1, 2]
     while len(fibonacci) <= n:
@@ -142,7 +142,7 @@ def test_orders(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
 def test_neighbours_in_another_order(n: int) -> None:
-    """A mark on any of the places where a permutation descends: ordered set partitions."""
+    """Permutations with marks on some of their descents are ordered set partitions."""
     assert count("q(X,Y) <-> SUC(X,Y).", n) == factorial(n) ** 2
     marks = "q(X,Y) -> SUC(X,Y).\nSUC(X,Y) & LEQ(X,Y) -> q(X,Y)."
     assert count(marks, n) == factorial(n) * ordered_partitions(n)
@@ -150,7 +150,7 @@ def test_neighbours_in_another_order(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_places_two_apart(n: int) -> None:
-    """Odd and even places do not see each other."""
+    """Odd and even positions are independent."""
     fibonacci = [1, 2, 3, 5]
     expected = factorial(n) * fibonacci[n // 2] * fibonacci[n - n // 2]
     assert count("~(h(X) & h(Y) & PRED2(X,Y)).", n) == expected

@@ -1,4 +1,4 @@
-"""Sums over cells against all worlds, on random theories of two variables."""
+"""Compare sums over cells with enumeration, on random theories of two variables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_partition_and_expected_counts_are_those_of_all_worlds(theory: Theory) -
 
 @pytest.mark.parametrize("golden", golden_models(), ids=lambda golden: golden.path.stem)
 def test_golden_models(golden: GoldenModel) -> None:
-    """log Z and expected counts where the formulas have two variables."""
+    """Compare log Z and expected counts of golden models with two variables."""
     model = lapis.parse(golden.text)
     problem = lapis.build_problem(model, lapis.Database.parse(golden.data), golden.query)
     try:
@@ -91,8 +91,8 @@ def test_golden_models(golden: GoldenModel) -> None:
     ],
 )
 @pytest.mark.parametrize("constants", ["", "a = {A}\n"])
-def test_rules_without_groundings_say_nothing(rule: str, constants: str) -> None:
-    """`W ^ P(x)` holds where there is no x, whatever W is."""
+def test_rules_without_groundings_have_no_effect(rule: str, constants: str) -> None:
+    """If there is no x, `W ^ P(x)` has no grounding, so W is unconstrained."""
     model = lapis.parse(f"{constants}W\nP(a)\nU(b)\nL(a, b)\nb = {{K}}\n{rule}\n")
     found = lapis.lift(model, method="cells")
     try:
@@ -118,7 +118,7 @@ ORDERED = {
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_orders_are_those_of_their_axioms(name: str) -> None:
-    """The axioms are seen by the listing of worlds, which knows nothing of orders."""
+    """The enumeration of worlds uses the axioms as ordinary formulas."""
     model = lapis.parse(ORDERED[name])
     found = lapis.lift(model, method="cells")
     expected = oracle.infer(model, oracle.Facts(), model.predicates)
@@ -131,7 +131,7 @@ def test_orders_are_those_of_their_axioms(name: str) -> None:
 @settings(max_examples=100, **CHECKS)
 @given(theories(), st.sampled_from([3, 5]))
 def test_cells_agree_with_circuits(theory: Theory, size: int) -> None:
-    """Both ways to lift, at more elements than there are worlds to list."""
+    """Compare both methods at sizes that cannot be enumerated."""
     model = replace(lapis.parse(theory.text), constraints=())
     sizes = {"a": size, "b": 2}
     try:

@@ -1,4 +1,4 @@
-"""Which of circuits, cells and ground networks answers, and what is said where none does."""
+"""The choice between circuits, cells and ground networks, and refusals if all refuse."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_way_is_chosen_by_the_formulas(
 
 @pytest.mark.parametrize("method", ["auto", "lifted"])
 def test_formulas_that_count_are_inferred_by_cells(method: str) -> None:
-    """A row of the others is any but the full one."""
+    """The row of another element is any but the full one."""
     answer = lapis.infer(lapis.parse(TEN_OF_TWENTY), query=["U"], method=method)
     assert (answer.method, answer.exact) == ("cells", True)
     assert answer.to_pandas().probability.tolist() == pytest.approx([0.5] * 20, rel=1e-12)
@@ -104,7 +104,7 @@ def test_marginals_by_cells_are_those_of_all_worlds(theory: Theory) -> None:
 
 
 def test_marginals_by_cells_near_zero_and_one() -> None:
-    """P(S) is σ(w) with |w| far beyond what 1 − p can say; T is never true."""
+    """P(S) is σ(w) with |w| so large that 1 − p underflows; T is never true."""
     model = lapis.parse("p = {A, B}\nS(p)\nR(p)\nT(p)\n90 S(x)\n-90 R(x)\n!T(x).")
     problem = lapis.build_problem(model, query=["S", "R", "T"])
     _, found = infer_by_cells(problem, InferenceOptions())
@@ -139,7 +139,7 @@ def test_the_ground_network_says_why_there_is_no_circuit() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e7])
 def test_rounding_of_ground_networks_is_bounded(scale: float) -> None:
-    """Ten atoms by themselves: log Z = Σ log(1 + exp w)."""
+    """Ten independent atoms: log Z = Σ log(1 + exp w)."""
     weights = [scale * (0.1 + i * 0.7) for i in range(10)]
     rules = "".join(f"{w!r} S(P{i})\n" for i, w in enumerate(weights))
     model = lapis.parse(f"{TWENTY}S(p)\n{rules}")

@@ -1,4 +1,4 @@
-"""Circuits in doubles, long doubles and balls: the same numbers, curvature, and sums in ranges."""
+"""Circuits in doubles, long doubles and balls: values, Hessian products, sums in ranges."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lift(text: str, **sizes: int) -> LiftedProblem:
 
 
 def test_frames_list_compositions() -> None:
-    """Three sums within each other over n elements: as many combinations as n has compositions."""
+    """Three nested sums over n elements have as many combinations as n has compositions."""
     n = 5
     frame = WHOLE.branch(np.array([n + 1]))
     first = np.arange(n + 1)
@@ -79,13 +79,13 @@ def test_sums_within_a_frame_transpose_spreading() -> None:
 
 
 def test_states_are_counted_as_they_are_listed() -> None:
-    """Four kinds of people: compositions of n into four parts, summed in one row each."""
+    """Four kinds of people: compositions of n into four parts."""
     lifted = lift(TWO_COUNTS, person=9)
     assert count_index_states(lifted.root, lifted.sizes_at(None)) == comb(9 + 3, 3)
 
 
 def smokers_and_drinkers(n: int, smoking: float, drinking: float, both: float) -> float:
-    """log Z of TWO_COUNTS by its four kinds of people, from the weight of each friendship."""
+    """Return log Z of TWO_COUNTS, by the four kinds of people and the weight of each friendship."""
     kinds = [(smokes, drinks) for smokes in (0, 1) for drinks in (0, 1)]
     with ctx.workprec(200):
 
@@ -116,7 +116,7 @@ def test_four_kinds_of_people_by_hand(n: int) -> None:
 
 
 def test_errors_of_differences_grow_and_of_zeros_vanish() -> None:
-    """(1 + e) − 1 for smaller and smaller e; and a difference that cancels to nothing."""
+    """Check (1 + e) − 1 for decreasing e, and a difference that is 0."""
     weights = Weights(np.array([1e-6, 1e-12, 0.0]), {})
     walk = Floats(weights, FLOATS[53])
 
@@ -152,8 +152,8 @@ def test_log_factorials() -> None:
 
 
 @pytest.mark.parametrize("max_states", [5, 30, 200])
-def test_ranges_give_what_the_whole_gives(max_states: int) -> None:
-    """Sums in ranges of their indices, however short."""
+def test_sums_in_ranges_equal_the_whole_sum(max_states: int) -> None:
+    """The ranges of the index may be short."""
     lifted = lift(TWO_COUNTS, person=5)
     weights, sizes = lifted.weights_at(None), lifted.sizes_at(None)
     whole, slopes = run_floats(lifted.root, weights, sizes, FLOATS[53])
@@ -181,7 +181,7 @@ def test_all_numbers_agree(text: str) -> None:
 
 
 def check_curvature(lifted: LiftedProblem, weights: np.ndarray, direction: np.ndarray) -> None:
-    """Products with the Hessian against differences of gradients, to sixth order."""
+    """Compare Hessian products with differences of gradients of sixth order."""
     step = 0.02
     gradients = {
         k: lifted.at(weights + k * step * direction).expected_count for k in (-3, -2, -1, 1, 2, 3)
@@ -207,7 +207,7 @@ def test_curvature(theory: DrawnTheory) -> None:
 
 
 def test_curvature_where_floats_cancel() -> None:
-    """Onto functions from 24 to 20: their number is certain, F(x, y) => P(x) is not."""
+    """Onto functions from 24 to 20: the count of F is constant, that of F(x, y) => P(x) is not."""
     lifted = lift(ONTO, p=24, q=20)
     weights = np.array([0.5, 1.0])
     assert lifted.at(weights).bits > EXTENDED_BITS
@@ -215,7 +215,7 @@ def test_curvature_where_floats_cancel() -> None:
 
 
 def test_curvature_of_a_large_sum() -> None:
-    """At 20,000 people counts are in the hundreds of millions, and logarithms in long doubles."""
+    """At 20,000 people counts are hundreds of millions, and logarithms are long doubles."""
     lifted = lift("S(p)\nF(p, p)\n0.5 S(x)\n-1 F(x, y)\n1e-5 S(x) ^ F(x, y)", p=20_000)
     weights = np.array([0.5, -1.0, 1e-5])
     found = lifted.at(weights)

@@ -1,4 +1,4 @@
-"""Partition functions that are known by other means: closed forms and numbers of structures."""
+"""Partition functions with closed forms, and known numbers of structures."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def lift(text: str, **sizes: int) -> LiftedProblem:
 
 
 def smokers(n: int) -> tuple[Decimal, Decimal]:
-    """log Z and the expected number of smokers: a sum over how many smoke.
+    """Return log Z and the expected number of smokers, by a sum over the number of smokers.
 
-    A friendship weighs −0.3; the rule is broken by a friendship of a smoker with another person.
+    A friendship has weight −0.3; a friendship of a smoker with a non-smoker violates the rule.
     """
     with localcontext() as context:
         context.prec = 60
@@ -119,7 +119,7 @@ def test_numbers_of_structures(name: str) -> None:
 
 
 def test_cancellation_is_done_in_balls_and_certified() -> None:
-    """Onto functions from 60 to 40 constants are a hundredth of a trillionth of what cancels."""
+    """The number of onto functions from 60 to 40 is 10⁻¹⁴ of the terms that cancel."""
     text = "F(p, q!)\n(EXIST x F(x, y))."
     found = lift(text, p=60, q=40).at()
     assert found.bits > 64

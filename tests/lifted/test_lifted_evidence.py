@@ -1,4 +1,4 @@
-"""Facts that leave constants alike: about single ones, or complete between groups."""
+"""Facts that keep constants interchangeable: unary, or complete between groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def friends(first: range, second: range) -> str:
 
 
 def by_counts(n: int, true: int, false: int) -> tuple[float, float]:
-    """log Z, and the probability that one of the others smokes, all n being friends of all."""
+    """Return log Z and the probability that another person smokes, if all n are friends."""
     rest = n - true - false
     m = np.arange(rest + 1)
     smoke = m + true
@@ -43,7 +43,7 @@ def test_complete_friendships(true: int, false: int) -> None:
 
 
 def test_groups_are_found_and_checked() -> None:
-    """Two groups of friends, and an odd pair; the oracle of the network agrees."""
+    """Two groups of friends and another pair, compared with the ground network."""
     one, two = range(4), range(4, 9)
     text = f"{friends(one, one)} {friends(two, one)} Friends(P5,P6)"
     data = lapis.Database.parse(text)
@@ -57,7 +57,7 @@ def test_groups_are_found_and_checked() -> None:
 
 
 def test_colours_alone_do_not_suffice() -> None:
-    """A ring looks alike everywhere, but neighbours are not strangers: they are told apart."""
+    """All constants of a ring have one colour, but a pair may be neighbours or not."""
     ring = " ".join(f"Friends(P{i},P{(i + 1) % 6})" for i in range(6))
     data = lapis.Database.parse(ring)
     problem = lapis.build_problem(MODEL, data, query=["Smokes"])
@@ -68,7 +68,7 @@ def test_colours_alone_do_not_suffice() -> None:
 
 
 def test_odds_beyond_floats() -> None:
-    """The odds of atoms are right where probabilities are 0 and 1 in every float."""
+    """Log-odds are accurate if probabilities round to 0 and 1."""
     model = lapis.parse("p = {A, B}\nS(p)\nQ(p)\n900 S(x)\n-20000 Q(x)\nQ(x) => S(x).")
     from lapis.inference.solve import infer_problem
 
@@ -78,7 +78,7 @@ def test_odds_beyond_floats() -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_facts_are_decided_at_once(closed: bool) -> None:
-    """In a chain or a ring everybody is told apart; its n² facts are not as many theories."""
+    """All constants of a chain or a ring are elements; the n² facts do not make n² theories."""
     n, told = 12, list[Progress]()
     data = lapis.Database.parse(
         " ".join(f"Friends(P{i},P{(i + 1) % n})" for i in range(n if closed else n - 1))

@@ -1,4 +1,4 @@
-"""What is said where a model cannot be lifted, or only in part, or is asked for wrongly."""
+"""Messages for models that cannot be lifted, or only in part, and for invalid sizes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_types_that_formulas_do_not_need_stay_lifted() -> None:
     assert "type thing" not in found.tree
 
 
-def test_facts_that_tell_all_apart() -> None:
+def test_facts_that_distinguish_all_constants() -> None:
     model = lapis.parse("Smokes(p)\nFriends(p, p)\n1 Friends(x, y) ^ Smokes(x) => Smokes(y)")
     facts = " ".join(f"Friends(P{i},P{i * i % 71})" for i in range(71))
     with pytest.raises(lapis.TooLarge) as caught:
@@ -61,7 +61,7 @@ def test_facts_that_tell_all_apart() -> None:
 
 @pytest.mark.parametrize("rule", ["S(x) ^ x < y", "S(+x) ^ x = y + 1", "EXIST y (S(y) ^ y > x)"])
 def test_sizes_of_numbers_that_are_compared(rule: str) -> None:
-    """A fourth number would be none, and smaller than no other."""
+    """A fourth constant would have no number."""
     model = lapis.parse(f"n = {{1, 2, 3}}\nS(n)\n1 {rule}")
     with pytest.raises(lapis.LapisError) as caught:
         lapis.lift(model, sizes={"n": 4})
@@ -84,7 +84,7 @@ def test_sizes_of_numbers_that_are_compared(rule: str) -> None:
 @pytest.mark.parametrize("rule", ["S(x)", "S(+x)", "S(x) ^ x != Anna"])
 @pytest.mark.parametrize("method", ["circuit", "cells"])
 def test_sizes_that_cannot_be(sizes: dict[str, int], message: str, rule: str, method: str) -> None:
-    """Whether constants are alike, or told apart by what the rule is about."""
+    """For interchangeable constants, and for constants that the rule distinguishes."""
     model = lapis.parse(f"person = {{Anna, Bob}}\nS(person)\n1 {rule}")
     with pytest.raises(lapis.LapisError) as caught:
         lapis.lift(model, sizes=sizes, method=method)
@@ -92,7 +92,7 @@ def test_sizes_that_cannot_be(sizes: dict[str, int], message: str, rule: str, me
 
 
 def test_negative_sums_are_refused() -> None:
-    """A true atom weighs −3 and a false one 1: an odd number of atoms sums to a negative number."""
+    """A true atom has weight −3, a false one 1: Z of an odd number of atoms is negative."""
     model = lapis.parse("S(p) -3 1\nT(p)\n1 S(x) v T(x)")
     assert model.predicates["S"].factors == (-3.0, 1.0)
     lapis.lift(model, sizes={"p": 2})
@@ -144,7 +144,7 @@ def test_pages_of_many_classes_are_refused_before_their_circuit_is_complete(
 @pytest.mark.parametrize("size", [3 * 10**6, 10**10, 10**20])
 @pytest.mark.parametrize("arity", [1, 2, 3])
 def test_groundings_beyond_64_bits_are_counted(size: int, arity: int) -> None:
-    """size^arity independent atoms, each of weight 1: where a product wraps, log Z is nonsense."""
+    """size^arity independent atoms, each of weight 1: an integer overflow would show in log Z."""
     types, terms = ", ".join("p" * arity), ", ".join("xyz"[:arity])
     model = lapis.parse(f"T({types})\n1 T({terms})")
     found = lapis.lift(model, sizes={"p": size})
@@ -176,7 +176,7 @@ def test_weights_that_cancel_are_not_blamed_on_hard_formulas(rule: str) -> None:
 ONTO = "F(p, q!)\n(EXIST x F(x, y)).\n0.5 F(x, y)"  # onto functions: signs alternate
 
 
-def test_circuits_without_end_are_given_up() -> None:
+def test_long_compilations_are_refused() -> None:
     with pytest.raises(lapis.TooLarge) as caught:
         lift_problem(
             lapis.build_problem(lapis.parse(ONTO), query=["F"]), {"p": 5, "q": 5}, max_work=20

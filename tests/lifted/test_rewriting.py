@@ -1,4 +1,4 @@
-"""Hard clauses of separate parts, types split into sorts: against enumeration, closed forms."""
+"""Separated parts and split types, compared with enumeration and closed forms."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def lift(text: str, **sizes: int) -> LiftedProblem:
 
 
 def check_enumeration(text: str, **sizes: int) -> None:
-    """log Z and expected counts at these sizes."""
+    """Compare log Z and expected counts at these sizes with enumeration."""
     types = [f"{t} = {{{', '.join(f'C{i}' for i in range(n))}}}" for t, n in sizes.items()]
     model = lapis.parse("\n".join([*types, text]))
     expected = oracle.infer(model, Facts(), tuple(model.predicates))
@@ -99,7 +99,7 @@ def check_enumeration(text: str, **sizes: int) -> None:
 
 
 def halves_by_hand(n: int) -> float:
-    """Z where the first half holds of all, plus the second half, minus both."""
+    """Return Z by inclusion–exclusion: the first half holds, plus the second, minus both."""
     with ctx.workprec(300):
         p, q, r = (arb(log(weight)).exp() for weight in (1.2, 1.3, 1.4))
         first = (r * (1 + p) ** n + p**n) ** n * (1 + q) ** (n * n)
@@ -201,7 +201,7 @@ def test_a_problem_without_separate_arguments_is_left_alone() -> None:
 
 
 def test_counts_of_separate_sorts_are_separate_sums() -> None:
-    """n³ combinations for !p(x) v !q(y) v r(z), which has eight kinds of constants: by hand."""
+    """Compute !p(x) v !q(y) v r(z) by n³ combinations, although there are eight kinds."""
     n = 12
     with ctx.workprec(200):
         weight = arb(0.2).exp()
@@ -237,7 +237,7 @@ def test_pairs_are_as_enumerated(name: str) -> None:
 
 
 def test_a_weighted_clause_of_pairs_by_hand() -> None:
-    """Σ over how many of the n² atoms of p are true; those of q are independent given that."""
+    """Sum over the number of true atoms of p; given it, those of q are independent."""
     n, weight = 20, 0.01
     with ctx.workprec(400):
         terms = [

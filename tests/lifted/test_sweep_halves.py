@@ -12,7 +12,7 @@ from oracle import NoWorld
 
 
 def check_theory(theory: HalvedTheory) -> None:
-    """log Z and expected counts of `lift`, and log Z and marginals of `infer --method lifted`."""
+    """Compare log Z and expected counts of `lift`, and marginals of `infer`, with enumeration."""
     try:
         expected = theory.enumerate()
     except NoWorld:

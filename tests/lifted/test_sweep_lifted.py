@@ -1,4 +1,4 @@
-"""Lifted inference on random models, held to the oracle."""
+"""Compare lifted inference on random models with the oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeping import check_exact, close
 
 
 def check_sizes_and_weights(theory: DrawnTheory) -> None:
-    """One circuit at several sizes and weights, where nothing had to be grounded."""
+    """Check one circuit at several sizes and weights, if no type was grounded."""
     problem = lapis.build_problem(lapis.parse(theory.text()), query=theory.predicates)
     lifted = lift_problem(problem, theory.sizes[0], max_work=10**7)
     for sizes in theory.sizes if lifted.is_liftable else theory.sizes[:1]:

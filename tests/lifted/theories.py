@@ -1,5 +1,5 @@
 """Random typed theories whose numbers of constants vary: formulas over two types, two or three
-variables, at times constants, quantifiers and equality, of weights to be chosen.
+variables, sometimes constants, quantifiers and equality, with weights to be chosen.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DrawnTheory:
     sizes: tuple[Sizes, ...]
 
     def text(self, sizes: Sizes | None = None) -> str:
-        """The model; with sizes, with as many constants."""
+        """Return the model as text, with constants if sizes are given."""
         names = {t: NAMES[t][:n] for t, n in sizes.items()} if sizes else self.named
         types = [f"{t} = {{{', '.join(found)}}}" for t, found in names.items() if found]
         return "\n".join([*types, self.declarations, *self.rules]) + "\n"
@@ -50,7 +50,7 @@ class DrawnTheory:
 
 
 def with_weights(model: Model, weights: np.ndarray) -> Model:
-    """The model with these weights for its soft rules."""
+    """Return the model with these weights for its soft rules."""
     values = iter(weights.tolist())
     return model.with_rules(
         tuple(r if r.hard else replace(r, weight=next(values)) for r in model.rules)
@@ -84,7 +84,7 @@ def theories(draw: st.DrawFn) -> DrawnTheory:
 def sizes_of(
     predicates: list[Predicate], used: list[str]
 ) -> st.SearchStrategy[list[tuple[int, ...]]]:
-    """Numbers of constants with few enough atoms to list all worlds."""
+    """Draw numbers of constants for which all worlds can be enumerated."""
     found = [
         size
         for size in np.ndindex(*(len(NAMES[t]) + 1 for t in used))

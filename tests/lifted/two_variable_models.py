@@ -1,4 +1,4 @@
-"""Random models of the two-variable fragment, small enough to list their worlds."""
+"""Random models of the two-variable fragment whose worlds can be enumerated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def terms(draw: st.DrawFn, scope: Scope, type_name: str) -> Term:
 
 @st.composite
 def formulas(draw: st.DrawFn, scope: Scope, depth: int = 3) -> Formula:
-    """A formula whose free variables are in the scope."""
+    """Draw a formula whose free variables are in the scope."""
     kind = draw(st.integers(0, 9 if depth else 3))
     inner = formulas(scope, depth - 1)
     if kind == 0:
@@ -90,7 +90,7 @@ def formulas(draw: st.DrawFn, scope: Scope, depth: int = 3) -> Formula:
 
 @st.composite
 def theories(draw: st.DrawFn, soft: bool = True) -> Theory:
-    """One to three rules over one or two types, some facts, perhaps a constraint on a total."""
+    """Draw one to three rules over one or two types, some facts and sometimes a constraint."""
     sizes = draw(st.sampled_from(SIZES))
     lines = [f"{t} = {{{', '.join(CONSTANTS[t][:n])}}}" for t, n in sizes.items()]
     marks = draw(st.sampled_from(["", "", "", "!", "?"]))
@@ -114,7 +114,7 @@ def theories(draw: st.DrawFn, soft: bool = True) -> Theory:
 
 @st.composite
 def facts(draw: st.DrawFn, sizes: dict[str, int]) -> Facts:
-    """What is known of a few atoms."""
+    """Draw facts about a few atoms."""
     found: dict[tuple[str, tuple[str, ...]], str] = {}
     for _ in range(draw(st.integers(0, 3))):
         name, *types = draw(st.sampled_from([*UNARY, *UNARY, *BINARY]))

@@ -1,4 +1,4 @@
-"""Clusters as a model: probabilities against the mixture that it says it is, by enumeration."""
+"""The model of clusters: probabilities compared with the mixture, by enumeration."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_clusters_are_those_planted() -> None:
 
 
 def cluster_of(kind: str, constant: str) -> str:
-    """The first one is of constants of which nothing is true."""
+    """Return the cluster of a constant; the first is that of constants without true atoms."""
     own = [name for name, members in CLUSTERS[kind].items() if constant in members]
     return own[0] if own else f"{kind.capitalize()}0"
 
 
 def chance(predicate: str, clusters: tuple[str, ...]) -> float:
-    """(t + ½)/(n + 1) of a combination; one without a true atom is with all such."""
+    """Return (t + ½)/(n + 1) of a combination; those without a true atom are one."""
     pairs = {
         "likes": [(f"P{i}", f"T{j}") for i in (*range(6), 9) for j in range(6)],
         "old": [(f"P{i}",) for i in (*range(6), 9)],
@@ -67,7 +67,7 @@ def test_given_clusters_an_atom_has_the_share_of_its_combination() -> None:
         assert probability == pytest.approx(chance("likes", clusters), abs=1e-9)
 
 
-def test_a_new_constant_is_placed_by_what_is_known_of_it() -> None:
+def test_a_new_constant_is_assigned_by_its_facts() -> None:
     """Σ over clusters of P(clusters) Π P(atoms given clusters), written out."""
     world = lapis.Database.parse("old(New) likes(New,One) ?likes(New,Two)")
     answer = lapis.infer(FOUND.model, world, query=["likes(New, Two)", "in_person", "in_thing"])

@@ -1,4 +1,4 @@
-"""Predicates given the others: scores and weights against likelihoods summed world by world."""
+"""Predicates given the others: scores and weights compared with enumerated likelihoods."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def join(groups: tuple[tuple[str, ...], ...] = GROUPS) -> TrainingData:
 
 
 def counts(clauses: list[Candidate], world: World) -> np.ndarray:
-    """True groundings of clauses, then true atoms of predicates."""
+    """Count true groundings of clauses, then true atoms of predicates."""
     found = []
     for clause in clauses:
         kinds = {
@@ -71,7 +71,7 @@ def counts(clauses: list[Candidate], world: World) -> np.ndarray:
 
 
 class Likelihoods:
-    """Σ over groups of |G| / atoms · log P(group | rest), from all worlds that could have been."""
+    """Σ over groups of |G| / atoms · log P(group | rest), by enumeration."""
 
     def __init__(self, clauses: list[Candidate], groups: tuple[tuple[str, ...], ...]) -> None:
         self.size = len(clauses) + len(MODEL.predicates)
@@ -110,7 +110,7 @@ WITHIN = (PathAtom("P", (0,)), PathAtom("Q", (0,)))
 def test_a_score_is_the_gain_in_the_likelihood_of_the_groups(
     path: tuple[PathAtom, ...], groups: tuple[tuple[str, ...], ...]
 ) -> None:
-    """Of all groups, or of those that it does not couple."""
+    """A coupling clause is scored for the groups that it does not couple."""
     own = canonicalize_clause(path).path
     zero = np.zeros(len(MODEL.predicates))
     none = Likelihoods([], groups).best(zero)
@@ -158,7 +158,7 @@ def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_learned_values_are_conditional_likelihoods() -> None:
-    """Of the whole way: what is found, asked of the model that was written."""
+    """Compare the reported value with the likelihood of the model that was written."""
     found = lapis.learn_structure(
         MODEL,
         DATABASES,
@@ -209,7 +209,7 @@ def test_messages(typed: str, message: str, run: Run) -> None:
 
 
 def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unit clauses and clauses that couple nothing take memory, too, where groups are refitted."""
+    """The memory limit includes unit clauses and clauses that couple nothing."""
     data = join()
     log = ReplayLog()
     search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)

@@ -1,4 +1,4 @@
-"""Rules planted in data are found by every method; doors and files."""
+"""Every method finds rules planted in data; API, command line and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def planted(seed: int) -> lapis.Database:
 
 
 def planted_facts(seed: int, noise: float = 0.02, size: int = 14) -> str:
-    """r(x,y) ^ s(y,z) => t(x,z), with some of t changed."""
+    """Return facts of r(x,y) ^ s(y,z) => t(x,z), with some of t changed."""
     generator = np.random.default_rng(seed)
     r = generator.random((size, size)) < 0.12
     s = generator.random((size, size)) < 0.12
@@ -48,7 +48,7 @@ OPTIONS = {"lhl": {"max_literals": 3, "min_support": 10}, "msl": {"max_literals"
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rules_keep_within_the_limits(method: str) -> None:
-    """Pairs that beam search begins with had any number of variables, and lifted paths too."""
+    """The limits apply to the first pairs of beam search and to lifted paths, too."""
     own = {"min_support": 0, "max_atoms": 0, "dangling": "keep"} if method == "lhl" else {}
     found = lapis.learn_structure(
         MODEL, DATA[0], method=method, jobs=1, max_variables=2, max_literals=3,
@@ -75,7 +75,7 @@ def test_a_planted_rule_is_found(method: str) -> None:
 
 
 def sparse_world(seed: int) -> lapis.Database:
-    """The same rule where few atoms are true, so that no two literals alone say much."""
+    """Return facts of the same rule with few true atoms, so that no pair of literals gains much."""
     generator = np.random.default_rng(seed)
     r, s = generator.random((2, 50, 50)) < 0.03
     t = (r.astype(int) @ s.astype(int) > 0) & (generator.random((50, 50)) < 0.9)
@@ -99,8 +99,8 @@ def test_defaults_find_a_rule_that_none_of_its_pairs_hints_at(method: str, seed:
     assert said & {rule.text for rule in found.rules[:2]}
 
 
-def test_what_a_shorter_rule_says_is_kept_on_request() -> None:
-    """Whoever has two of r has all: a count of pairs tells that better than one of single ones."""
+def test_redundant_rules_are_kept_on_request() -> None:
+    """Constants with two r have all: a count of pairs predicts that better than a count of r."""
     facts = [f"r(A{i},B{j})" for i in range(12) for j in range(8) if i % 4 == 0 or i == j]
     data = lapis.Database.parse(" ".join(facts))
     declared, ask = lapis.parse("r(a, b)"), {"jobs": 1, "max_literals": 3, "max_clauses": 3}
@@ -118,7 +118,7 @@ def test_lhl_says_that_no_path_has_support() -> None:
 
 
 def test_paths_of_the_data_itself_lead_to_the_planted_rule() -> None:
-    """LHL-FindPaths: no cluster has a false atom that a first trial could explain."""
+    """LHL-FindPaths: hyperedges have no false atoms, so the first trial cannot explain any."""
     found = lapis.learn_structure(
         MODEL, DATA[0], method="lhl", lifting="ground", max_literals=3, min_support=10, jobs=1
     )
@@ -140,7 +140,7 @@ def test_busl_drops_rules_under_the_least_weight(least: float) -> None:
 
 
 def held_out(way: str, databases: list[lapis.Database]) -> float:
-    """Each world's weighted pseudo-log-likelihood by rules from the others."""
+    """Sum each world's weighted pseudo-log-likelihood with rules from the others."""
     total = 0.0
     for number, world in enumerate(databases):
         others = [each for at, each in enumerate(databases) if at != number]
@@ -221,7 +221,7 @@ LESS = {"lhl": {"lifting": "ground", "min_support": 2, "dangling": "keep"}}
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_search_ends_as_if_it_had_never_stopped(method: str, tmp_path: Path) -> None:
-    """Stopped three times, in the middle of whatever it does."""
+    """The search is stopped three times, in different phases."""
     ask = {"method": method, "jobs": 1, "max_variables": 3, "max_clauses": 4, "max_literals": 3}
     ask |= LESS.get(method, {})
     looks: list[None] = []
@@ -288,7 +288,7 @@ def test_checkpoints_of_other_searches_and_damaged_ones_are_refused(
 
 
 def test_a_log_of_other_calls_is_refused(tmp_path: Path) -> None:
-    """As after a change of the code: the file names the same search, its calls are others."""
+    """The file is of the same search but has other calls, as after a change of the code."""
     path = tmp_path / "run"
     lapis.learn_structure(MODEL, DATA, jobs=1, checkpoint=path)
     with np.load(path) as archive:
@@ -311,7 +311,7 @@ def test_progress_says_what_is_done() -> None:
 
 
 def test_processes_find_the_same() -> None:
-    """Enough paths that two processes share them."""
+    """There are enough paths for two processes."""
     alone = lapis.learn_structure(MODEL, DATA[0], jobs=1, max_literals=4, max_clauses=2)
     shared = lapis.learn_structure(MODEL, DATA[0], jobs=2, max_literals=4, max_clauses=2)
     assert alone.rules == shared.rules
@@ -392,7 +392,7 @@ def test_methods_by_paths_say_that_they_find_no_rule_with_a_proposition(method: 
 
 
 def test_rules_of_the_model_are_left_out_with_a_warning(run: Run, tmp_path: Path) -> None:
-    """They would stand in the result with weights that nobody learned beside the others."""
+    """Their weights were not learned together with the new ones."""
     code, _, err = run("structure", "m.mln", "d.db", "-o", "out.mln")
     assert code == 0, err
     assert "m.mln:4:1: warning: 2 rules of the model are ignored" in err
@@ -414,7 +414,7 @@ def test_data_without_constants_is_refused_and_nothing_written(run: Run, tmp_pat
 
 
 def test_an_interrupt_gives_the_rules_so_far() -> None:
-    """Ctrl-C in the middle of scoring."""
+    """Ctrl-C while clauses are scored."""
 
     def interrupt(event: Progress) -> None:
         if event.phase == "scoring":

@@ -1,4 +1,4 @@
-"""LiftGraph and FindPaths against naive implementations of the paper's algorithms 2 and 3."""
+"""LiftGraph and FindPaths, compared with naive versions of algorithms 2 and 3."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def random_data(seed: int) -> TrainingData:
 
 
 def log_posterior(state: Lifting) -> float:
-    """From scratch: Σ over hyperedges."""
+    """Compute the log-posterior from its definition: Σ over hyperedges."""
     sizes = {edge: prod(state.size[node] for node in edge.nodes) for edge in state.edges}
     found = [cluster_log_likelihood(true, sizes[edge]) for edge, true in state.edges.items()]
     return sum(found) - state.prior * len(found)
@@ -54,7 +54,7 @@ def log_posterior(state: Lifting) -> float:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_gains_are_differences_of_the_log_posterior(seed: int) -> None:
-    """Merged at random, so that clusters of several sizes meet."""
+    """Merges are random, so that clusters have several sizes."""
     generator = np.random.default_rng(seed)
     state = Lifting(random_data(seed), prior=0.7)
     type_of = {node: name for (name, _), node in state.number.items()}
@@ -75,8 +75,8 @@ def test_gains_are_differences_of_the_log_posterior(seed: int) -> None:
 def test_planted_clusters_are_found(noise: float, prior: float) -> None:
     """Two kinds of people and two of things: each kind likes all of one kind.
 
-    An exception costs about five nats, so where there are some the prior must cost more than a
-    cluster of its own would save.
+    An exception costs about five nats, so with exceptions the prior must cost more than a
+    separate cluster would save.
     """
     generator = np.random.default_rng(0)
     facts = [
@@ -98,7 +98,7 @@ def test_planted_clusters_are_found(noise: float, prior: float) -> None:
 
 
 def test_unary_facts_alone_make_clusters() -> None:
-    """Hyperedges of a unary predicate agree elsewhere: they have no other arguments."""
+    """Hyperedges of a unary predicate agree in all other arguments, because there are none."""
     facts = [f"Actor(A{i})" for i in range(12)] + [f"Director(D{i})" for i in range(6)]
     graph = lift_graph(join(lapis.parse("Actor(person)\nDirector(person)"), " ".join(facts)))
     assert sorted(map(len, graph.members.values())) == [6, 12]
@@ -121,7 +121,7 @@ class NaiveLifting:
         ]
 
     def hyperedges(self, clusters: list[Cluster]) -> Counter[tuple[str, tuple[Cluster, ...]]]:
-        """Cluster combinations with a true atom, and how many they contain."""
+        """Return the cluster combinations with true atoms, and the number of these."""
         home = {constant: cluster for cluster in clusters for constant in cluster}
         return Counter((name, tuple(home[c] for c in row)) for name, row in self.true)
 
@@ -133,7 +133,7 @@ class NaiveLifting:
         return total
 
     def candidates(self, clusters: list[Cluster], type_name: str) -> set[Pair]:
-        """Pairs that stand at one place of two hyperedges which agree at all other places."""
+        """Return pairs that are the same argument of two hyperedges equal in all other arguments."""
         edges = list(self.hyperedges(clusters))
         pairs = set()
         for (name, left), (other_name, right) in combinations(edges, 2):
@@ -159,7 +159,7 @@ def merge(clusters: list[Cluster], pair: Pair) -> list[Cluster]:
 @pytest.mark.parametrize("prior", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("seed", range(4))
 def test_each_type_merges_its_best_candidates_in_turn(seed: int, prior: float) -> None:
-    """Algorithm 2 followed step by step; of equal gains any may be taken."""
+    """Follow algorithm 2 step by step; of equal gains any may be chosen."""
     data = random_data(seed)
     state, naive = Lifting(data, prior), NaiveLifting(data, prior)
     name_of = {node: constant for constant, node in state.number.items()}
@@ -190,7 +190,7 @@ def test_each_type_merges_its_best_candidates_in_turn(seed: int, prior: float) -
 
 
 def test_paths_of_a_small_graph() -> None:
-    """A chain x → y → z: by hand."""
+    """The paths of a chain x → y → z."""
     model = lapis.parse("R(a, a)\nP(a)")
     data = join(model, "R(A,B) R(B,C) P(C)")
     found = {each.path for each in find_paths(ground_graph(data), 3)}
@@ -203,7 +203,7 @@ def test_paths_of_a_small_graph() -> None:
 
 
 def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Hyperedge]]:
-    """Every connected set of hyperedges, variabilised afterwards; no set is left out."""
+    """Return all connected sets of hyperedges, variabilised."""
     found: dict[Path, set[Hyperedge]] = defaultdict(set)
     for length in range(2, max_literals + 1):
         for chosen in combinations(graph.edges, length):
@@ -248,7 +248,7 @@ def sparse_data(seed: int) -> TrainingData:
 
 
 def test_clusters_are_drawn_by_type_with_their_facts() -> None:
-    """Every constant by itself: an edge for each fact of two arguments, columns by type."""
+    """Single constants: an edge for each binary fact, a column for each type."""
     model = lapis.parse("R(a, a)\nT(a, b)\nP(a)")
     data = join(model, "R(A1,A2) R(A2,A2) T(A1,B1) P(A1)")
     drawn = draw_cluster_graph(data, ground_graph(data))

@@ -1,4 +1,4 @@
-"""Prices chosen on held-out parts, how parts are held out, and propositions, from definitions."""
+"""Prices chosen on held-out parts, the parts, and propositions, compared with definitions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PEOPLE = lapis.parse("P(a)\nQ(a)\nR(a, a)\nS(a, b)\n")
 
 
 def advice(seed: int, students: int, noise: float = 0.5) -> lapis.Database:
-    """Students mostly assist the course of their adviser; who is tall is a coin's choice."""
+    """Return a world in which students mostly assist their adviser's course; tall is random."""
     generator = np.random.default_rng(seed)
     facts = [f"teach(Prof{p},Course{p})" for p in range(8)]
     for s in range(students):
@@ -63,8 +63,8 @@ SLOW = pytest.mark.slow
         pytest.param(2, 60, marks=SLOW),
     ],
 )
-def test_one_world_gives_rules_that_serve_others(seed: int, students: int) -> None:
-    """Counts of who is tall told each person of this world, and nobody of another."""
+def test_rules_of_one_world_predict_others(seed: int, students: int) -> None:
+    """Counts of tall people determine each atom of this world, and none of another world."""
     found = lapis.learn_structure(ADVICE, advice(seed, students), jobs=1, max_literals=3)
     planted = "adv(p1, p2) ^ assist(p2, c) ^ teach(p1, c)"
     assert planted in [rule.text for rule in found.rules]
@@ -132,7 +132,7 @@ def join(model: lapis.Model, databases: list[lapis.Database], *targets: str) -> 
 
 
 def facts_of(data: TrainingData) -> list[set[str]]:
-    """The true atoms of each world, with the names of their constants."""
+    """Return the true atoms of each world, with names of constants."""
     found = []
     for world in data.worlds:
         own = set()
@@ -190,7 +190,7 @@ def test_parts_of_a_world_share_no_constant_that_is_split(
 
 
 def test_components_stay_whole() -> None:
-    """Eight advisers with five students each: no pair is cut."""
+    """Eight advisers have five students each: no pair is split."""
     data = join(ADVICE, [advice(0, 40)])
     parts = hold_out(data, 0)
     assert parts is not None
@@ -220,7 +220,7 @@ def new_search(data: TrainingData, databases: list[lapis.Database]) -> RuleSearc
 
 
 def naive_curve(parts: Parts, find: list[PenaltyCandidates], target: str) -> list[float]:
-    """Held-out nats of one predicate by level: each level grown from nothing, step by step."""
+    """Compute held-out nats of one predicate by level; each level starts with unit clauses."""
     total = []
     for fold, candidates in zip(parts.folds, find, strict=True):
         curve = []
@@ -249,7 +249,7 @@ def naive_curve(parts: Parts, find: list[PenaltyCandidates], target: str) -> lis
 
 
 def best_calibrated(field: np.ndarray, truth: np.ndarray) -> float:
-    """max over u and s ≥ 0 of Σ log P(truth) at log-odds u + s·field, by a grid that is refined."""
+    """Maximise Σ log P(truth) at log-odds u + s·field over u and s ≥ 0, by a refined grid."""
     center, width, found = (0.0, 1.0), (12.0, 1.0), -np.inf
     for _ in range(12):
         for u, s in product(np.linspace(-1, 1, 9), repeat=2):
@@ -309,7 +309,7 @@ def test_a_level_within_the_error_of_the_best(rows: list[list[float]], errors: f
 def test_differences_of_range_restricted_clauses_ignore_constants_apart(
     data: st.DataObject,
 ) -> None:
-    """One more constant, without facts or with facts of its own, changes no other difference."""
+    """Another constant, with or without facts, changes no other difference."""
     names = data.draw(st.lists(st.sampled_from("PQRS"), min_size=2, max_size=3))
     atoms = []
     for name in names:
@@ -338,7 +338,7 @@ def test_differences_of_range_restricted_clauses_ignore_constants_apart(
 
 
 def differences(data: TrainingData, clause: Candidate, name: str) -> dict[str, float]:
-    """By atom of the constants other than Z."""
+    """Return the differences of atoms without the constant Z."""
     ensemble = Ensemble(data, Scorer(data).joins)
     target = next(each for each in ensemble.targets if each.predicate == name)
     column = target.column(ensemble.joins, clause)
@@ -352,7 +352,7 @@ def differences(data: TrainingData, clause: Candidate, name: str) -> dict[str, f
 
 
 def weather(seed: int, number: int) -> list[lapis.Database]:
-    """Worlds in which people are mostly wet where it rains."""
+    """Return worlds in which people are mostly wet if it rains."""
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(number):
@@ -401,7 +401,7 @@ def test_a_rule_with_a_proposition_is_found_counted_and_said() -> None:
 
 
 def test_a_clause_with_propositions_scores_the_gain_at_its_best_weight() -> None:
-    """Against counts of the clause in worlds with one atom changed, and a grid of weights."""
+    """Compare with counts of the clause in worlds with one atom changed, and a grid of weights."""
     worlds = weather(2, 8)
     data = join(WEATHER, worlds)
     clause = canonicalize_clause((PathAtom("Rain", ()), PathAtom("wet", (0,))), 0b10)

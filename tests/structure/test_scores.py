@@ -1,4 +1,4 @@
-"""Scores, differences and joint weights against the definition."""
+"""Scores, differences and joint weights, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TYPES = {name: p.types for name, p in MODEL.predicates.items()}
 
 @given(st.data())
 def test_a_condensed_clause_has_no_smaller_image(data: st.DataObject) -> None:
-    """Straight from the definition: some map of variables to variables makes the clause smaller."""
+    """By definition: some substitution of variables makes the clause smaller."""
     atoms = st.builds(
         lambda name, left, right: PathAtom(name, (left, right)[: ARITY[name]]),
         st.sampled_from(["P", "Q", "R"]), st.integers(0, 3), st.integers(0, 3),
@@ -57,7 +57,7 @@ def test_a_condensed_clause_has_no_smaller_image(data: st.DataObject) -> None:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> list[lapis.Database]:
-    """One or two small worlds with some atoms true."""
+    """Draw one or two small worlds with some true atoms."""
     found = []
     for _ in range(draw(st.integers(1, 2))):
         constants = {"a": ["A1", "A2", "A3"][: draw(st.integers(1, 3))], "b": ["B1", "B2"]}
@@ -72,7 +72,7 @@ def worlds(draw: st.DrawFn) -> list[lapis.Database]:
 
 @st.composite
 def paths(draw: st.DrawFn) -> tuple[PathAtom, ...]:
-    """Two or three connected atoms; variables 0–2 are of type a, 3–4 of type b."""
+    """Draw two or three connected atoms; variables 0–2 are of type a, 3–4 of type b."""
     variables = {"a": [0, 1, 2], "b": [3, 4]}
     atoms = draw(
         st.lists(
@@ -95,7 +95,7 @@ def join(databases: list[lapis.Database]) -> TrainingData:
 
 
 def truths(database: lapis.Database) -> dict[tuple[str, tuple[str, ...]], bool]:
-    """Every ground atom of a world and its truth, from the text of its facts."""
+    """Return every ground atom of a world and its value, from the text of the facts."""
     problem = lapis.build_problem(MODEL, database)
     found = {}
     for name, types in TYPES.items():
@@ -110,7 +110,7 @@ def truths(database: lapis.Database) -> dict[tuple[str, tuple[str, ...]], bool]:
 
 
 def count_true(candidate: Candidate, world: dict[tuple[str, tuple[str, ...]], bool]) -> int:
-    """True groundings of a clause, one by one."""
+    """Count the true groundings of a clause, one by one."""
     names = sorted({v for atom in candidate.path for v in atom.variables})
     kinds = {
         v: t
@@ -165,7 +165,7 @@ def test_differences_are_those_of_flipped_worlds(
 
 
 class Table:
-    """All atoms with the differences they make, straight from the definition."""
+    """All atoms with their differences, by definition."""
 
     def __init__(self, clauses: list[Candidate], databases: list[lapis.Database]) -> None:
         self.parts = []
@@ -183,14 +183,14 @@ class Table:
             self.parts.append((matrix, np.array(truth)))
 
     def wpll(self, weights: np.ndarray) -> float:
-        """Σ_r mean over r's atoms of log P(atom | others)."""
+        """Return Σ_r mean over r's atoms of log P(atom | others)."""
         return -sum(
             float(np.logaddexp(0.0, np.where(truth, -1, 1) * (matrix @ weights)).mean())
             for matrix, truth in self.parts
         )
 
     def best(self, l2: float) -> float:
-        """The largest WPLL less the penalty, by another optimiser."""
+        """Maximise the WPLL minus the penalty by another optimiser."""
         found = minimize(
             lambda w: l2 / 2 * float(w @ w) - self.wpll(w),
             np.zeros(self.parts[0][0].shape[1]),
@@ -223,7 +223,7 @@ WORLD = random_world(3, 4, 4)
     ],
 )
 def test_a_score_is_the_gain_at_the_best_weights(path: tuple[PathAtom, ...]) -> None:
-    """The optimum found by another optimiser; where it is at infinity, nothing larger."""
+    """Compare with another optimiser; if the optimum is at infinity, with its best value."""
     scorer = Scorer(join([WORLD]))
     none = Table([], [WORLD]).best(0.0)
     bounded = 0
@@ -259,7 +259,7 @@ def test_joint_weights_are_the_maximum() -> None:
     assert np.all(ensemble.weights == 0.0)
 
 
-def test_clauses_are_told_apart_up_to_names_and_order() -> None:
+def test_clauses_are_equal_up_to_names_and_order() -> None:
     left = canonicalize_clause(
         (PathAtom("R", (7, 5)), PathAtom("P", (5,)), PathAtom("R", (5, 2))), 5
     )

@@ -13,7 +13,7 @@ each sampled atom has the share of those that it represents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -43,6 +43,7 @@ class TargetAtoms:
     share: np.ndarray  # float64[n], number of atoms represented times c_r; sums to 1 without groups
     truth: np.ndarray  # bool[n]
     class_of: np.ndarray  # int64[n]
+    class_share: np.ndarray  # float64[num_classes]
     first: np.ndarray  # int64[num_classes], an atom of each class
     matrix: np.ndarray  # float64[num_classes, num_clauses]
 
@@ -65,6 +66,7 @@ class TargetAtoms:
         first, number = self.split(column)
         self.matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
         self.class_of, self.first = number, first
+        self.class_share = np.bincount(number, self.share, minlength=len(first))
 
     def split(self, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Split the classes by a clause's differences: an atom of each class, and each atom's."""
@@ -75,9 +77,6 @@ class TargetAtoms:
 
     def drop_last(self) -> None:
         self.matrix = self.matrix[:, :-1]
-
-    def class_share(self) -> np.ndarray:
-        return np.bincount(self.class_of, self.share, minlength=len(self.first))
 
 
 class Ensemble:
@@ -154,30 +153,30 @@ class Ensemble:
         If `l2` is None, weights have the prior of the pricing.
         """
         size = len(self.weights)
-        scales, penalty2 = self.scales(l2)
-        scale = scales[:size]
-        point = np.concatenate([self.weights, self.units]) * scales
-        penalty1 = np.concatenate([l1 / scale, np.zeros(len(self.units))])
-        matrices = [target.matrix / scale for target in self.targets]
-        shares = [target.class_share() for target in self.targets]
-        goal = self._goal(point, matrices, shares, penalty1, penalty2)
+        scale, ridge = self.scales(l2)
+        penalty1 = np.concatenate([np.full(size, l1), np.zeros(len(self.units))])
+        penalty2 = ridge * scale**2
+
+        def penalty(at: np.ndarray) -> float:
+            return float(penalty1 @ np.abs(at) + penalty2 @ at**2 / 2)
+
+        point = np.concatenate([self.weights, self.units])
+        value, gradient = self.value_at(point)
         for _ in range(max_steps):
-            gradient, curvature = self._slope(point, matrices, shares)
-            step = descend_coordinates(curvature, gradient, point, penalty1, penalty2)
-            expected = float(gradient @ step) - float(
-                penalty1 @ (np.abs(point + step) - np.abs(point))
-                + penalty2 @ ((point + step) ** 2 - point**2) / 2
-            )
+            step = descend_coordinates(self._curvature(point), gradient, point, penalty1, penalty2)
+            before = value - penalty(point)
+            expected = float(gradient @ step) - penalty(point + step) + penalty(point)
             length = 1.0
             while length > 1e-6:
-                after = self._goal(point + length * step, matrices, shares, penalty1, penalty2)
-                if after >= goal + 1e-4 * length * expected:
+                moved = point + length * step
+                value, gradient = self.value_at(moved)
+                if value - penalty(moved) >= before + 1e-4 * length * expected:
                     break
                 length /= 2
-            if after <= goal + 1e-10:
+            if value - penalty(moved) <= before + 1e-10:
                 break
-            point, goal = point + length * step, after
-        self.weights, self.units = point[:size] / scale, point[size:]
+            point = moved
+        self.weights, self.units = point[:size], point[size:]
         self.value = float(self.values().sum())
         return self.value
 
@@ -186,7 +185,7 @@ class Ensemble:
         found = []
         for target in self.targets:
             field = target.matrix @ self.weights
-            truth, share = target.truth[target.first], target.class_share()
+            truth, share = target.truth[target.first], target.class_share
             unit, value = fit_unit(float(share @ truth / share.sum()))
             zeros = np.zeros(len(field))
             fitted = fit_weight(np.array([unit]), zeros, field, truth, share, zeros.astype(int))
@@ -212,50 +211,35 @@ class Ensemble:
         ridge = np.concatenate([np.where(coupled, COUPLING / scale**2, own), unit])
         return np.concatenate([scale, np.ones(len(self.units))]), ridge
 
-    def value_at(self, point: np.ndarray, left_out: Set[str]) -> tuple[float, np.ndarray]:
+    def value_at(
+        self, point: np.ndarray, left_out: Set[str] = frozenset()
+    ) -> tuple[float, np.ndarray]:
         """Return the WPLL of all predicates outside `left_out`, and its gradient."""
         size = len(self.weights)
         value, gradient = 0.0, np.zeros(len(point))
         for j, target in enumerate(self.targets):
             if target.predicate not in left_out:
-                field = np.clip(target.matrix @ point[:size] + point[size + j], -500, 500)
-                truth, share = target.truth[target.first], target.class_share()
+                field = target.matrix @ point[:size] + point[size + j]
+                truth, share = target.truth[target.first], target.class_share
                 value += class_log_likelihood(field, truth, share)
-                slope = share * (truth - 1.0 / (1.0 + np.exp(-field)))
+                slope = share * (truth - 1.0 / (1.0 + np.exp(-np.clip(field, -500, 500))))
                 gradient[:size] += slope @ target.matrix
                 gradient[size + j] = slope.sum()
         return value, gradient
 
-    def _goal(
-        self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray],
-        penalty1: np.ndarray, penalty2: np.ndarray,
-    ) -> float:  # fmt: skip
+    def _curvature(self, point: np.ndarray) -> np.ndarray:
+        """Return −∇² of the WPLL."""
         size = len(self.weights)
-        value = -float(penalty1 @ np.abs(point) + penalty2 @ point**2 / 2)
-        for j, target in enumerate(self.targets):
-            field = matrices[j] @ point[:size] + point[size + j]
-            value += class_log_likelihood(field, target.truth[target.first], shares[j])
-        return value
-
-    def _slope(
-        self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the gradient of the WPLL, and −∇²."""
-        size = len(self.weights)
-        gradient = np.zeros(len(point))
         curvature = np.zeros((len(point), len(point)))
         for j, target in enumerate(self.targets):
-            field = np.clip(matrices[j] @ point[:size] + point[size + j], -500, 500)
+            field = np.clip(target.matrix @ point[:size] + point[size + j], -500, 500)
             p = 1.0 / (1.0 + np.exp(-field))
-            slope = shares[j] * (target.truth[target.first] - p)
-            bend = shares[j] * p * (1.0 - p)
-            bent = matrices[j] * bend[:, None]
-            gradient[:size] += slope @ matrices[j]
-            gradient[size + j] = slope.sum()
-            curvature[:size, :size] += matrices[j].T @ bent
+            bend = target.class_share * p * (1.0 - p)
+            bent = target.matrix * bend[:, None]
+            curvature[:size, :size] += target.matrix.T @ bent
             curvature[:size, size + j] = curvature[size + j, :size] = bent.sum(axis=0)
             curvature[size + j, size + j] = bend.sum()
-        return gradient, curvature
+        return curvature
 
     def _field(self, j: int) -> np.ndarray:
         """Return float64[num_classes], the log-odds of the classes of target j."""
@@ -310,11 +294,11 @@ def list_target_atoms(data: TrainingData, name: str, generator: np.random.Genera
         worlds.append(np.full(len(rows), world))
         truths.append(truth)
         shares.append(np.where(truth, 1.0, false_share) * data.atom_share[name])
-    truth = np.concatenate(truths)
+    truth, share = np.concatenate(truths), np.concatenate(shares)
     first, class_of = np.unique(truth, return_index=True, return_inverse=True)[1:]
     return TargetAtoms(
-        name, np.concatenate(parts), np.concatenate(worlds), np.concatenate(shares), truth,
-        class_of, first, np.zeros((len(first), 0)),
+        name, np.concatenate(parts), np.concatenate(worlds), share, truth,
+        class_of, np.bincount(class_of, share), first, np.zeros((len(first), 0)),
     )  # fmt: skip
 
 
@@ -328,7 +312,7 @@ def class_log_likelihood(field: np.ndarray, truth: np.ndarray, share: np.ndarray
 
 
 def target_value(target: TargetAtoms, field: np.ndarray) -> float:
-    return class_log_likelihood(field, target.truth[target.first], target.class_share())
+    return class_log_likelihood(field, target.truth[target.first], target.class_share)
 
 
 @allocating_entry

@@ -3,8 +3,8 @@
 The method is that of Van den Broeck, Taghipour, Meert, Davis and De Raedt (2011, "Lifted
 probabilistic inference by first-order knowledge compilation"), with two deviations that make the
 rules short. Theories are shattered beforehand (`theory`), so a rule compares shapes, where the
-paper unifies constrained atoms. Weights stay on clauses: an auxiliary predicate ξ ⇔ F for each weighted
-formula would give two to five times as many clauses, and more atoms to count.
+paper unifies constrained atoms. Weights stay on clauses: an auxiliary predicate ξ ⇔ F for each
+weighted formula would give two to five times as many clauses, and more atoms to count.
 
 The node of every rule sums over exactly the atoms of its theory's shapes. Atoms that a rule removes
 from the theory are multiplied in as free (the paper's smoothing).

@@ -1,4 +1,4 @@
-"""Hard clauses made shorter say the same, and none of them implies another."""
+"""Simplified hard clauses are equivalent, and none subsumes another."""
 
 from __future__ import annotations
 

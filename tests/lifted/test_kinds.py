@@ -1,4 +1,4 @@
-"""Problems in which constants differ are refused before their facts are looked at one by one."""
+"""Elements and regions: refusals, and the regions of constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_many_kinds_are_refused_without_their_facts(monkeypatch: pytest.MonkeyPa
     facts = " ".join(f"F(T{i},T{j})" for i in range(size) for j in range(i))
     model = lapis.parse("F(thing, thing)\nP(thing)\n1 F(x, y) ^ P(x) => P(y)")
     problem = lapis.build_problem(model, lapis.Database.parse(facts), ["P"])
-    monkeypatch.setattr(kinds, "facts_of_shapes", lambda *given: pytest.fail("looked at"))
+    monkeypatch.setattr(kinds, "facts_of_shapes", lambda *given: pytest.fail("facts were read"))
     with pytest.raises(TooLarge, match="cannot be lifted"):
         kinds.group_kinds(problem)
 

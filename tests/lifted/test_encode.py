@@ -1,4 +1,4 @@
-"""Equiprobable groundings: how many classes there are, how large, and that they are classes."""
+"""Classes of equiprobable groundings: their number, sizes and probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oracle import Facts
 
 
 def bell(n: int) -> int:
-    """Partitions of a set of n: the last number of a row begins the next (Bell's triangle)."""
+    """Return the number of partitions of a set of n, by Bell's triangle."""
     row = [1]
     for _ in range(n - 1):
         following = [row[-1]]
@@ -36,7 +36,7 @@ def bell(n: int) -> int:
     ],
 )
 def test_there_are_bell_many(rules: list[str], variables: list[int]) -> None:
-    """Proposition 2: for formulas without constants, over one type, the Bell numbers added up."""
+    """Proposition 2: formulas without constants over one type have Bell(n) classes."""
     model = lapis.parse("\n".join(["p = {A, B, C, D, E}", "S(p)", "F(p, p)", *rules]))
     problem = lapis.build_problem(model, query=["S", "F"])
     assert [bell(n) for n in (1, 2, 3, 4)] == [1, 2, 5, 15]
@@ -48,7 +48,7 @@ def test_there_are_bell_many(rules: list[str], variables: list[int]) -> None:
 def is_of_class(
     binding: oracle.Binding, assignment: Assignment, lifted: LiftedProblem, types: dict[str, str]
 ) -> bool:
-    """Whether variables are the constants, or the same and different ones, of a class."""
+    """Return whether an assignment of constants to variables belongs to a class."""
     chosen: dict[int, str] = {}
     for name, constant in binding.items():
         term = assignment.term[name]
@@ -65,7 +65,7 @@ def is_of_class(
 
 
 def check_classes(theory: DrawnTheory) -> None:
-    """Sizes add up to all groundings, and every grounding is as probable as its class says."""
+    """Check that sizes sum to all groundings, and that each has the probability of its class."""
     model = lapis.parse(theory.text(theory.sizes[0]))
     domains = oracle.constants_of(model, Facts())
     known = oracle.known_atoms(model, Facts(), domains, set(theory.predicates))

@@ -1,4 +1,4 @@
-"""The two heuristics of LHL's CreateMLN against their definitions (algorithm 4)."""
+"""The two heuristics of LHL's CreateMLN, compared with their definitions (algorithm 4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = lapis.parse("likes(person, thing)\nkind(thing)\nknows(person, person)")
 
 
 def data_of(seed: int) -> TrainingData:
-    """Two kinds of people and things, with exceptions, in two worlds."""
+    """Return two worlds with two kinds of people and things, with exceptions."""
     generator = np.random.default_rng(seed)
     texts = []
     for _ in range(2):
@@ -46,7 +46,7 @@ def search_of(data: TrainingData) -> RuleSearch:
 
 
 def contained_atoms(graph: LiftedGraph, found: FoundPath) -> set[tuple[str, tuple[int, ...]]]:
-    """The ground atoms whose constants are in the clusters of a hyperedge, true or false."""
+    """Return the ground atoms, true or false, of the clusters of a hyperedge."""
     return {
         (edge.predicate, row)
         for edge in found.edges
