@@ -133,7 +133,7 @@ class NaiveLifting:
         return total
 
     def candidates(self, clusters: list[Cluster], type_name: str) -> set[Pair]:
-        """Return pairs that are the same argument of two hyperedges equal in all other arguments."""
+        """Return pairs at the same argument of two hyperedges that are otherwise equal."""
         edges = list(self.hyperedges(clusters))
         pairs = set()
         for (name, left), (other_name, right) in combinations(edges, 2):
