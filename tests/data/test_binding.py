@@ -1,4 +1,4 @@
-"""Data bound to a model: types, codes, and all that may not fit."""
+"""Binding of data to a model: types, codes and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake in data has a message that says where, what, and what to do."""
+"""Every error in data has a message with its place, the reason and a hint."""
 
 from __future__ import annotations
 

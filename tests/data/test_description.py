@@ -1,4 +1,4 @@
-"""How databases show themselves."""
+"""Descriptions of databases as text and HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed keys against the rows they stand for, with radices within and beyond 62 bits."""
+"""Packed keys against their rows, with radices within and beyond 62 bits."""
 
 from __future__ import annotations
 

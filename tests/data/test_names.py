@@ -1,4 +1,4 @@
-"""Constants as they are written, in data and in models."""
+"""Formatting and parsing of constants in data and in models."""
 
 from __future__ import annotations
 

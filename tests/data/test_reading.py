@@ -1,4 +1,4 @@
-"""Texts of facts: what they state, whichever reader sees which line."""
+"""Reading texts of facts, for every size of chunk."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def test_frames_round_trip(data: st.DataObject):
         ("P", None, "P: a NoneType is not a frame"),
         ("P", [1, 2], "P: a list is not a frame"),
         ("P", {"a": [1]}, "P: a dict is not a frame"),
-        # Two facts P(A, B) and P(C, D), or is each row a column? DuckDB says the latter.
+        # Rows of an array could be facts; DuckDB takes them for columns.
         ("P", np.array([["A", "B"], ["C", "D"]]), "P: a ndarray is not a frame"),
         ("P", pd.DataFrame(), "P: Invalid Input Error: Need a DataFrame with at least one column"),
         (3, pd.DataFrame({"a": [1]}), "3 does not name a table of facts"),

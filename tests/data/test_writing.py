@@ -1,4 +1,4 @@
-"""Written data reads back as the same facts; files appear whole or not at all."""
+"""Written data is read as the same facts; files are written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake a user can make has a golden message in errors.txt.
+"""Every error in a model has a golden message in errors.txt.
 
 A section is a line `=== name`, the file's text, a line `---`, and what the user reads.
 """

@@ -1,4 +1,4 @@
-"""What a file means once its names are resolved."""
+"""Resolution of names, types and sugar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas as Alchemy splits them: clauses that hold together iff the formula does."""
+"""Clauses as in Alchemy: their conjunction is the formula."""
 
 from __future__ import annotations
 

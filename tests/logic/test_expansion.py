@@ -1,4 +1,4 @@
-"""Expansions have a price known beforehand: they are made, or refused with the formula's name."""
+"""The size of an expansion is computed first; too large ones are errors that name the formula."""
 
 from __future__ import annotations
 

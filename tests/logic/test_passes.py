@@ -1,4 +1,4 @@
-"""Each rewriting pass has its golden pairs in passes.txt; that all keep the meaning is swept."""
+"""Each rewriting pass has golden pairs in passes.txt. A sweep checks that meanings are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predicate declared as evidence, *P, is opened by a query for it, and that is said."""
+"""A query opens a predicate declared as evidence (*P), with a warning."""
 
 from __future__ import annotations
 
@@ -41,13 +41,11 @@ def test_a_query_for_others_is_not(command: str) -> None:
 
 
 def test_queries_open_and_formulas_do_not() -> None:
-    """F(B,A), F(A,A) and F(B,B) are unknown where F is asked for, and false where it is not."""
+    """F(B,A), F(A,A) and F(B,B) are unknown if F is queried, and false otherwise."""
     with pytest.warns(LapisWarning, match="the query opens it"):
         opened = lapis.infer(MODEL, DATA, query=["F(x, y)", "S"])
     assert set(opened.marginals) == {"F(A,A)", "F(B,A)", "F(B,B)", "S(B)"}
-    by_name = lapis.infer(
-        MODEL, DATA, query=["S"], open_predicates=["F"]
-    )  # asked for in as many words
+    by_name = lapis.infer(MODEL, DATA, query=["S"], open_predicates=["F"])  # queried explicitly
     assert by_name.marginals["S(B)"] == pytest.approx(opened.marginals["S(B)"], rel=1e-12)
     read_off = lapis.infer(MODEL, DATA, query=["EXIST y (F(B, y) ^ S(B))"])
     assert list(read_off.probability) == [0.0]

@@ -1,4 +1,4 @@
-"""Orders and sums are of numbers, whether or not the numbers decide them."""
+"""Comparisons by order and offsets need numbers, also if their value does not depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formula queries against the oracle: probabilities of all groundings, and nothing else changed."""
+"""Formula queries against the oracle; other marginals do not change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rule_of(declarations: str, formula: Formula) -> Rule:
     try:
         return lapis.parse(f"{declarations}0 {show(formula)}\n").rules[-1]
     except lapis.LapisError:
-        assume(False)  # nothing tells the type of a variable that stands only in an offset
+        assume(False)  # the type of a variable that occurs only in an offset is unknown
         raise
 
 

@@ -1,4 +1,4 @@
-"""Data that the model does not declare: near misses are mistakes, the rest is left out, once."""
+"""Undeclared data: similar names are errors, the rest is ignored with one warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bound of an order is a number that is compared with, not one more constant of the type."""
+"""The bound of a comparison by order does not become a constant of the type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In queries a name is a constant where the worlds have it as one, and else must be a variable."""
+"""A name in a query is a constant if a world has it; otherwise it must be a variable."""
 
 from __future__ import annotations
 

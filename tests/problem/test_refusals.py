@@ -1,4 +1,4 @@
-"""Every function and every command refuses the same things, with the same words."""
+"""Functions and commands raise the same errors with the same messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants that are one number in two spellings: told once, by whatever reads the data."""
+"""One number in two spellings: every function that reads data warns once."""
 
 from __future__ import annotations
 

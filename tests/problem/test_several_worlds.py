@@ -1,4 +1,4 @@
-"""Several worlds: what adds up is the sum of the worlds alone, what is claimed holds for each."""
+"""Several worlds: counts and scores are sums over worlds, claims hold for each world."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_expected_counts_follow_the_rules_as_written(num_rules: int) -> None:
 def test_rows_say_their_world_whichever_worlds_have_rows(
     question: Callable[..., Answer | MostLikelyWorld], query: str | list[str], asked_of: list[str]
 ) -> None:
-    """Two worlds are two worlds, also where only one has what is asked: keys do not change."""
+    """Keys contain the world also if only one of two worlds has queried atoms."""
     worlds = [
         lapis.Database.parse("Fr(A,B)", "one"),
         lapis.Database.parse("Fr(B,C) Fr(C,D)", "two"),

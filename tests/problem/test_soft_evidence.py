@@ -1,4 +1,4 @@
-"""Soft evidence against the oracle: the atom is open, and a unit rule speaks for it."""
+"""Soft evidence against the oracle: the atom is unknown and has a unit rule."""
 
 from __future__ import annotations
 

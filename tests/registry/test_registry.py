@@ -1,4 +1,4 @@
-"""The registry of methods and the table of options, against what they are the table of."""
+"""The registry of methods and options against functions, commands and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results about atoms: columns that join back, names that are looked up, worlds kept apart."""
+"""Results about atoms: columns for joins, lookup by name, several worlds."""
 
 from __future__ import annotations
 

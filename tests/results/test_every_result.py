@@ -1,4 +1,4 @@
-"""What all results share: frames, text, HTML, JSON and a summary, whatever they are about."""
+"""The common methods of all results: frames, text, HTML, JSON and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings: one graph, written as DOT and SVG, with names shown as they are."""
+"""Drawings as DOT and SVG, with names displayed literally."""
 
 from __future__ import annotations
 

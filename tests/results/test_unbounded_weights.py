@@ -1,4 +1,4 @@
-"""A weight that nothing holds back is said to have no bound; no number stands for its error."""
+"""An unbounded weight is marked as such and has no standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of other processes arrive as they were raised."""
+"""Errors of worker processes are raised with all fields."""
 
 from __future__ import annotations
 

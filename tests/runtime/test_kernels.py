@@ -1,4 +1,4 @@
-"""Kernels are stock numba functions, kept on disk, reported while they are compiled."""
+"""Kernels are numba functions, stored on disk and reported while they are compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free pages go back where the C library can do that, and nothing happens where it cannot."""
+"""Free pages are returned to the system if the C library supports it."""
 
 from __future__ import annotations
 

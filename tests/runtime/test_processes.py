@@ -1,4 +1,4 @@
-"""Scripts as people write them: no `if __name__ == "__main__":` around them, and several jobs."""
+"""Scripts without `if __name__ == "__main__":` can use several jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One progress event and one way to stop, the same for every function that can take long."""
+"""Every long function reports the same progress events and can be stopped in the same way."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_folds_stop_between_and_within() -> None:
         assert 0 < len(found.folds) < 4
 
 
-def test_a_wish_is_remembered() -> None:
+def test_a_request_is_remembered() -> None:
     event = threading.Event()
     stop = Stop(event)
     assert not stop()
@@ -141,7 +141,7 @@ def test_a_wish_is_remembered() -> None:
     assert stop.is_over()
 
 
-def test_a_deadline_is_no_wish() -> None:
+def test_a_deadline_is_no_request() -> None:
     late = Stop(deadline=-math.inf)
     assert late.is_over()
     assert not late()

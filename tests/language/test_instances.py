@@ -1,4 +1,4 @@
-"""Ground atoms and formulas have one name, however they are written."""
+"""Every spelling of a ground atom or formula has the same canonical name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A printed model means what it meant."""
+"""A printed model is parsed as a model of the same meaning."""
 
 from __future__ import annotations
 
