@@ -74,7 +74,7 @@ def test_a_weight_without_bound_is_said(learning: Run) -> None:
         (["rules.mln"], "nothing to learn from"),
         (["rules.mln", "facts.db", "--objective", "conditional"], "name the predicates to predict"),
         (["rules.mln", "facts.db", "-q", "Canser"], "did you mean 'Cancer'?"),
-        (["rules.mln", "facts.db", "-q", "Cancer(A)"], "about whole predicates"),
+        (["rules.mln", "facts.db", "-q", "Cancer(A)"], "expected predicate names"),
         (["rules.mln", "facts.db", "--optimizer", "lbgfs"], "did you mean 'lbfgs'?"),
         (["rules.mln", "facts.db", "--prior", "laplace"], "'laplace' is not a prior"),
         (["rules.mln", "facts.db", "-o", "no/such/folder.mln"], "cannot be written"),

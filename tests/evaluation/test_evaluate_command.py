@@ -87,12 +87,12 @@ def test_the_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_picture_is_refused_before_the_work(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(lapis.LapisError, match="ending"):
+    with pytest.raises(lapis.LapisError, match="suffix"):
         run_evaluate(model, [], ["Smokes"], plot=tmp_path / "curves")
 
 
 def test_whole_predicates_are_asked(model: Path) -> None:
-    with pytest.raises(lapis.LapisError, match="whole predicates"):
+    with pytest.raises(lapis.LapisError, match="expected predicate names"):
         run_evaluate(model, WORLDS, ["Smokes(A)"])
 
 
