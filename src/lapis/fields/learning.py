@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -199,78 +200,179 @@ def learn(
         strict=strict,
     )
     check_options(options)
-    resolved, seed = open_field(field), options.seed
+    resolved = open_field(field)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
     choose_objective(LearnOptions(objective=objective), asked)  # raises if they are incompatible
     began = work_clock()
-    field_examples = [
-        make_field_example(resolved, example, max_memory, progress)
-        for example in build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
-    ]
-    atoms = sum(len(field_example.world) for field_example in field_examples)
-    if not atoms:
-        raise LapisError(
-            "the data has no atoms to learn from: no constants of the query predicates",
-            code="empty-data",
-            hint="add facts, or list the constants of the types in the field",
-        )
-    target = find_method("field objective", objective).load()(
-        field_examples, num_samples, seed, choose_expectation(objective, optimizer, expectation)
+    examples = build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
+    field_examples = tuple(
+        make_field_example(resolved, example, max_memory, progress) for example in examples
     )
     chosen = choose_field_prior(prior, prior_mean, resolved)
-    name = optimizer or ("lbfgs" if target.is_fixed else "adam")
-    own = {} if rate is None else {"rate": rate}
-    if tolerance is None and target.is_fixed:
-        tolerance = TOLERANCE * atoms
-    posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
-    corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
-    posterior = replace(posterior, corners=corners)
-    judge = (
-        posterior if target.is_fixed else comparison_objective(field_examples, posterior, restarts)
+    run = FieldLearningRun(
+        resolved, field_examples, options, tuple(asked), chosen, began, progress, Stop(stop)
     )
-    wish, rng = Stop(stop), np.random.default_rng(seed)
-    best: tuple[float, Trajectory] | None = None
-    starts: list[dict[str, object]] = []
-    how = objective, asked, sorted(unobserved), expectation, num_samples, rate, seed, chosen.kind
-    for number in range(restarts + 1):
-        left = None if time_limit is None else time_limit - (work_clock() - began)
-        if best is not None and (wish() or (left is not None and left <= 0)):
-            break
-        start = resolved.weights if number == 0 else random_start(resolved, rng)
+    return run.fit()
+
+
+@dataclass(frozen=True)
+class FieldLearningRun:
+    """A learning run: the field, its examples and the options."""
+
+    field: Field
+    examples: tuple[FieldExample, ...]
+    options: FieldLearnOptions
+    asked: tuple[str, ...]  # query predicates
+    prior: Prior
+    began: float
+    progress: Report | None
+    stop: Stop
+
+    @cached_property
+    def num_atoms(self) -> int:
+        return sum(len(example.world) for example in self.examples)
+
+    @cached_property
+    def target(self) -> Objective:
+        """The objective without the prior."""
+        options = self.options
+        expectation = choose_expectation(options.objective, options.optimizer, options.expectation)
+        build = find_method("field objective", options.objective).load()
+        found: Objective = build(self.examples, options.num_samples, options.seed, expectation)
+        return found
+
+    @cached_property
+    def optimizer(self) -> str:
+        return self.options.optimizer or ("lbfgs" if self.target.is_fixed else "adam")
+
+    @cached_property
+    def posterior(self) -> PenalizedObjective:
+        """The objective with the prior, and kinks where an inner weight is 0."""
+        found = with_prior(self.target, self.prior, self.field.weights, self.field.fixed)
+        corners = inner_weights(self.field)[found.free] & (found.origin == 0)
+        return replace(found, corners=corners)
+
+    def fit(self) -> FieldFit:
+        """Run the optimiser from all starts and return the best result."""
+        if not self.num_atoms:
+            raise LapisError(
+                "the data has no atoms to learn from: no constants of the query predicates",
+                code="empty-data",
+                hint="add facts, or list the constants of the types in the field",
+            )
+        comparison = self.comparison_objective()
+        rng = np.random.default_rng(self.options.seed)
+        best: tuple[float, Trajectory] | None = None
+        starts: list[dict[str, object]] = []
+        for number in range(self.options.restarts + 1):
+            left = self.seconds_left()
+            if best is not None and (self.stop() or (left is not None and left <= 0)):
+                break
+            start = self.field.weights if number == 0 else random_start(self.field, rng)
+            trajectory = self.maximize_from(start, number, left)
+            value = None if comparison is None else posterior_value(comparison, trajectory)
+            ended = {"converged": trajectory.converged, "reason": trajectory.reason}
+            starts.append({"value": value, **ended})
+            if best is None or (value is not None and value > best[0]):
+                best = value or 0.0, trajectory
+            if trajectory.interrupted:
+                break
+        assert best is not None
+        return self.build_fit(best[1], starts)
+
+    def seconds_left(self) -> float | None:
+        limit = self.options.time_limit
+        return None if limit is None else limit - (work_clock() - self.began)
+
+    def maximize_from(self, start: np.ndarray, number: int, left: float | None) -> Trajectory:
+        """Run the optimiser from weights float64[num_weights]; `number` is that of the restart."""
+        options, posterior = self.options, self.posterior
+        tolerance, checkpoint = options.tolerance, options.checkpoint
+        own = {} if options.rate is None else {"rate": options.rate}
+        if tolerance is None and self.target.is_fixed:
+            tolerance = TOLERANCE * self.num_atoms
         trajectory = maximize(
             posterior,
-            make_optimizer(name, **own),
+            make_optimizer(self.optimizer, **own),
             posterior.free_weights(start),
-            max_iterations=max_iterations,
+            max_iterations=options.max_iterations,
             tolerance=tolerance,
             time_limit=left,
-            progress=progress,
-            should_stop=wish,
-            checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
-            fingerprint=fingerprint_field_run(resolved, field_examples, (*how, number), chosen),
+            progress=self.progress,
+            should_stop=self.stop,
+            checkpoint=None if checkpoint is None else restart_path(checkpoint, number),
+            fingerprint=self.fingerprint(number),
         )
-        if (
-            isinstance(target, MostLikelyDerivatives)
-            and rate is None
-            and not trajectory.interrupted
-        ):
-            likelihood = likelihood_objective(field_examples, num_samples, seed, "auto")
-            trajectory = scale_root_weights(
-                trajectory, replace(posterior, objective=likelihood), resolved, wish
+        is_perceptron = isinstance(self.target, MostLikelyDerivatives) and options.rate is None
+        if not is_perceptron or trajectory.interrupted:
+            return trajectory
+        likelihood = likelihood_objective(self.examples, options.num_samples, options.seed, "auto")
+        likely = replace(posterior, objective=likelihood)
+        return scale_root_weights(trajectory, likely, self.field, self.stop)
+
+    def comparison_objective(self) -> PenalizedObjective | None:
+        """Return the objective whose values compare runs: pseudo-likelihood if there are none."""
+        if self.target.is_fixed:
+            return self.posterior
+        if not any(example.has_hidden for example in self.examples):
+            pseudo = FieldPseudoLikelihood(self.examples, "pseudo")
+            return replace(self.posterior, objective=pseudo)
+        if self.options.restarts:
+            raise LapisError(
+                "restarts cannot be compared: with hidden atoms and too many worlds there is "
+                "neither a likelihood nor a pseudo-likelihood",
+                code="no-value",
+                hint="learn without restarts, with different seeds",
             )
-        value = None if judge is None else posterior_value(judge, trajectory)
-        starts.append(
-            {"value": value, "converged": trajectory.converged, "reason": trajectory.reason}
+        return None
+
+    def fingerprint(self, number: int) -> str:
+        """Hash field, data and options, so that a run resumes only its own checkpoint."""
+        options, prior = self.options, self.prior
+        how = (
+            options.objective, list(self.asked), sorted(options.unobserved), options.expectation,
+            options.num_samples, options.rate, options.seed, prior.kind, number,
+        )  # fmt: skip
+        content = print_field(self.field), self.field.weights.tolist(), how
+        found = hashlib.sha256(repr(content).encode())
+        for numbers in (prior.strength, prior.mean, *(each.answer for each in self.examples)):
+            found.update(np.ascontiguousarray(numbers).tobytes())
+        return found.hexdigest()[:16]
+
+    def build_fit(self, trajectory: Trajectory, starts: list[dict[str, object]]) -> FieldFit:
+        """Return the result of the best run."""
+        field, target, posterior = self.field, self.target, self.posterior
+        weights = posterior.all_weights(trajectory.weights)
+        weights[np.abs(weights) <= EDGE] = 0.0
+        parameters = FieldParameters(
+            field.declarations,
+            (),
+            np.array([0, len(weights)]),
+            (),
+            field.weights,
+            field.fixed,
+            field,
         )
-        if best is None or (value is not None and value > best[0]):
-            best = value or 0.0, trajectory
-        if trajectory.interrupted:
-            break
-    assert best is not None
-    return build_field_fit(
-        resolved, posterior, best[1], name, chosen, objective, starts, began, atoms
-    )
+        return FieldFit(
+            self.options.objective,
+            self.optimizer,
+            str(self.prior),
+            target.evaluate(weights).value if target.is_fixed else None,
+            posterior.log_prior(trajectory.weights),
+            target.is_exact,
+            trajectory.converged,
+            trajectory.interrupted,
+            trajectory.reason,
+            trajectory.iterations,
+            trajectory.gradient_norm,
+            parameters,
+            weights,
+            None,
+            trajectory.curve,
+            {"learning": work_clock() - self.began},
+            details={"starts": starts, "atoms": self.num_atoms},
+        )
 
 
 def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
@@ -321,22 +423,6 @@ def scale_root_weights(
     return trajectory._replace(weights=found)
 
 
-def comparison_objective(
-    field_examples: Sequence[FieldExample], posterior: PenalizedObjective, restarts: int
-) -> PenalizedObjective | None:
-    """Build the pseudo-likelihood with the same prior, to compare runs without values."""
-    if any(field_example.has_hidden for field_example in field_examples):
-        if restarts:
-            raise LapisError(
-                "restarts cannot be compared: with hidden atoms and too many worlds there is "
-                "neither a likelihood nor a pseudo-likelihood",
-                code="no-value",
-                hint="learn without restarts, with different seeds",
-            )
-        return None
-    return replace(posterior, objective=FieldPseudoLikelihood(tuple(field_examples), "pseudo"))
-
-
 def posterior_value(judge: PenalizedObjective, trajectory: Trajectory) -> float:
     """Compute the value of a run's weights, prior included."""
     value = judge.objective.evaluate(judge.all_weights(trajectory.weights)).value
@@ -358,57 +444,3 @@ def inner_weights(field: Field) -> np.ndarray:
 
 def restart_path(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
-
-
-def fingerprint_field_run(
-    field: Field, field_examples: Sequence[FieldExample], how: tuple[object, ...], prior: Prior
-) -> str:
-    """Hash field, data and options, so that a run resumes only its own checkpoint."""
-    found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
-    for numbers in (
-        prior.strength,
-        prior.mean,
-        *(field_example.answer for field_example in field_examples),
-    ):
-        found.update(np.ascontiguousarray(numbers).tobytes())
-    return found.hexdigest()[:16]
-
-
-def build_field_fit(
-    field: Field,
-    posterior: PenalizedObjective,
-    trajectory: Trajectory,
-    optimizer: str,
-    prior: Prior,
-    objective: str,
-    starts: list[dict[str, object]],
-    began: float,
-    atoms: int,
-) -> FieldFit:
-    weights = posterior.all_weights(trajectory.weights)
-    weights[np.abs(weights) <= EDGE] = 0.0
-    size = len(weights)
-    target: Objective = posterior.objective
-    value = target.evaluate(weights).value if target.is_fixed else None
-    parameters = FieldParameters(
-        field.declarations, (), np.array([0, size]), (), field.weights, field.fixed, field
-    )
-    return FieldFit(
-        objective,
-        optimizer,
-        str(prior),
-        value,
-        posterior.log_prior(trajectory.weights),
-        target.is_exact,
-        trajectory.converged,
-        trajectory.interrupted,
-        trajectory.reason,
-        trajectory.iterations,
-        trajectory.gradient_norm,
-        parameters,
-        weights,
-        None,
-        trajectory.curve,
-        {"learning": work_clock() - began},
-        details={"starts": starts, "atoms": atoms},
-    )
