@@ -23,11 +23,11 @@ from loopy import propagate
 from protocol import DATA, has_data, timed
 
 import lapis
-from lapis.circuits.answers import find_marginals
 from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.partition import find_marginals
 from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.circuits.factor_files import read_factors
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, graph_of_tables

@@ -30,7 +30,7 @@ from lapis.circuits.approximation.samples import sample_particles
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.compilation.counting import count_models
 from lapis.circuits.compilation.elimination import repeated_order
-from lapis.circuits.compilation.partition import find_partition, without_leaves
+from lapis.circuits.compilation.partition import find_partition, sum_out_leaves
 from lapis.circuits.evaluation import log_partition
 from lapis.circuits.factor_files import read_evidence, read_factors
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
@@ -92,7 +92,7 @@ def estimate_entries(graph: FactorGraph) -> float:
     consistent = make_consistent(graph)
     if consistent is None:
         return 0.0
-    return repeated_order(without_leaves(consistent.graph), WIDEST, 0, 1).entries
+    return repeated_order(sum_out_leaves(consistent.graph), WIDEST, 0, 1).entries
 
 
 def solve(name: str, entries: float) -> dict[str, Any]:

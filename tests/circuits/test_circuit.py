@@ -211,7 +211,7 @@ def test_arrays_that_are_no_circuit(tmp_path: Path, damage: dict[str, list[int]]
 def test_a_text_that_was_cut_off_is_another_circuit() -> None:
     lines = format_ac(COIN).splitlines()
     for end in range(2, len(lines)):
-        with pytest.raises(LapisError, match="it ends before its last line, EOF"):
+        with pytest.raises(LapisError, match="the last line, EOF, is missing"):
             parse_ac("\n".join(lines[:end]))
 
 

@@ -212,7 +212,7 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
         (lambda c: circuits.sample(c, 0), "num_samples must be a whole number of at least 1"),
         (lambda c: circuits.learn(ROWS, names=["a"]), "names: 1 different ones for the 2 columns"),
         (lambda c: circuits.learn(ROWS, names=["a", "a"]), "names: 1 different ones for the 2"),
-        (lambda c: circuits.learn([[0, 1]]), "rows: wanted a path, an array or a frame"),
+        (lambda c: circuits.learn([[0, 1]]), "rows: expected a path, an array or a frame"),
         (lambda c: circuits.learn(ROWS, edge_costs=[1, 2]), "several costs need held-out rows"),
         (lambda c: circuits.learn(ROWS, edge_costs=[-1]), "edge_costs must be numbers of at least"),
         (lambda c: circuits.learn(ROWS, edge_costs=[0], max_edges=9), "max_edges limits a circuit"),

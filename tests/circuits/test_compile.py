@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
-from lapis.circuits.answers import find_marginals
 from lapis.circuits.circuit import find_properties
 from lapis.circuits.compilation.compile import compile_factors, gates_to_circuit
 from lapis.circuits.compilation.elimination import eliminate
 from lapis.circuits.compilation.gates import ZERO, new_gates
-from lapis.circuits.compilation.partition import find_partition
+from lapis.circuits.compilation.partition import find_marginals, find_partition
 from lapis.circuits.compilation.search import search_circuit
 from lapis.circuits.evaluation import log_values, no_evidence, posteriors
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent

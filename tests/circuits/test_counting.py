@@ -103,7 +103,7 @@ def test_counting_given_up() -> None:
     graph = random_clauses(np.random.default_rng(5), 150, 400)
     with pytest.raises(TooLarge) as raised:
         count_models(graph, max_work=1)
-    assert str(raised.value).startswith("counting was given up after ")
+    assert str(raised.value).startswith("counting exceeded its limit after ")
 
 
 @given(st.integers(0, 2**32))

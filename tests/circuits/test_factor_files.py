@@ -110,7 +110,7 @@ WRONG = {
         "                                       ^"
     ),
     "hello": (
-        "<bif>:1:1: this is no block of a network\n"
+        "<bif>:1:1: expected a block of a network\n"
         "    hello\n"
         "    ^^^^^\n"
         "    a file has blocks `network`, `variable` and `probability`"
@@ -123,7 +123,7 @@ WRONG = {
     "MARKOV 1 2 1 1 0 2 1": (
         "<uai>:1:20: the file ends too early\n    MARKOV 1 2 1 1 0 2 1\n                       ^"
     ),
-    "MARKOV 1 two": ("<uai>:1:10: this is not a whole number\n    MARKOV 1 two\n             ^^^"),
+    "MARKOV 1 two": ("<uai>:1:10: this is not an integer\n    MARKOV 1 two\n             ^^^"),
 }
 
 

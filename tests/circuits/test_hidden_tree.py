@@ -24,11 +24,11 @@ from lapis.circuits.learning.hidden_tree import (
     mutual_information,
     pair_counts,
     prune,
-    smoothed_marginals,
     spanning_tree,
     step_parameters,
 )
 from lapis.circuits.learning.learn_rows import learn_rows
+from lapis.circuits.learning.mixture import marginal_states
 from lapis.errors import LapisError
 from lapis.runtime.progress import Progress, Stop
 
@@ -91,7 +91,7 @@ def test_sums_over_hidden_states(num_hidden: int) -> None:
 def test_whole_steps_climb() -> None:
     """log P(data) + prior · Σ p log θ never falls, with missing values too."""
     rows, prior = make_rows(80, 1, missing=0.3), 2.0
-    marginal = smoothed_marginals(pair_counts(rows, STATES), STATES)
+    marginal = marginal_states(rows, np.ones(len(rows)), STATES)
     tree, times = make_tree(3), np.ones(len(rows), np.int64)
 
     def objective() -> float:

@@ -88,7 +88,7 @@ def test_missing_numbers(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("A,B\n0,1\n0\n", "t.csv: row 3 has 1 columns, the first has 2"),
-        ("", "t.csv: there is nothing in it"),
+        ("", "t.csv: the file is empty"),
         ("A,A\n0,1\n", "t.csv: two columns have the same name"),
         ("A,C\n0,1\n", "t.csv: the circuit has no variable 'C'"),
         (
@@ -108,13 +108,13 @@ def test_tables_that_are_refused(text: str, message: str, tmp_path: Path) -> Non
 
 def test_arrays_that_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([0.5, 1.0]))
-    with pytest.raises(LapisError, match=r"wanted rows and columns of numbers or texts"):
+    with pytest.raises(LapisError, match=r"expected rows and columns of numbers or texts"):
         read_table(tmp_path / "t.npy")
     np.save(tmp_path / "t.npy", np.array([[0.5, 1.0]]))
-    with pytest.raises(LapisError, match="its numbers are not whole"):
+    with pytest.raises(LapisError, match="the numbers are not integers"):
         read_table(tmp_path / "t.npy")
     np.save(tmp_path / "t.npy", np.array([[np.inf, 1.0]]))
-    with pytest.raises(LapisError, match="its numbers are not whole"):
+    with pytest.raises(LapisError, match="the numbers are not integers"):
         read_table(tmp_path / "t.npy")
     with pytest.raises(LapisError, match="there is no such file"):
         read_table(tmp_path / "none.csv")
@@ -137,9 +137,7 @@ def test_a_column_without_a_value_has_no_states(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "A,B\n?,1\n,0\n")
     with pytest.raises(LapisError) as found:
         merge_variables([read_table(path)])
-    assert str(found.value) == (
-        f"{path}: no row has a value of A, so that it has no states\n    leave the column out"
-    )
+    assert str(found.value) == (f"{path}: the column A has no values\n    leave the column out")
     other = write(tmp_path / "v.csv", "B,A\n1,x\n")
     assert merge_variables([read_table(path), read_table(other)])[1] == (("x",), ("0", "1"))
 

@@ -17,6 +17,7 @@ from lapis.circuits.learning.split_search import learn_circuit
 from lapis.circuits.tree_networks.compile_network import compile_network, compile_splits, tables_of
 from lapis.circuits.tree_networks.tbn_files import format_network, parse_network
 from lapis.circuits.tree_networks.tree_gibbs import (
+    ChainOptions,
     estimate_conditionals,
     estimate_marginals,
     sample_given,
@@ -153,25 +154,25 @@ A = "probability ( a ) { table 0.5, 0.5; }\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("varible a", "1:1: this is no block of a network"),
+        ("varible a", "1:1: expected a block of a network"),
         (HEAD + A, "4:1: b has no distribution"),
         (HEAD + A + "probability ( b ) { table 0.5, 0.6; }", "these probabilities do not sum to 1"),
         (HEAD + A + "probability ( b ) { table 0.5; }", "4:21: 2 numbers expected, not 1"),
-        (HEAD + A + "probability ( b ) { table x, 1; }", "4:27: a probability expected here"),
+        (HEAD + A + "probability ( b ) { table x, 1; }", "4:27: expected a probability"),
         (HEAD + A + "probability ( b | c ) { }", "4:19: unknown variable 'c'"),
         (HEAD + A + "probability ( b ) { case a = x: table 1, 0; case a = y: table 0, 1; }",
-         "4:26: a is no parent, or was asked for above"),
+         "4:26: a is no parent, or was split on above"),
         (HEAD + A + "probability ( b | a ) { case a = z: table 1, 0; }",
          "4:34: unknown state of a 'z'"),
         (HEAD + A + "probability ( b | a ) { case a = x: table 1, 0; case a = x: table 1, 0; }",
          "4:58: this state has a case already"),
-        (HEAD + A + "probability ( b | a ) { case a = x: table 1, 0; }", "`case` expected here"),
+        (HEAD + A + "probability ( b | a ) { case a = x: table 1, 0; }", "expected `case`"),
         (HEAD + A + "probability ( b | a ) { split x: case a = x: table 1, 0; }",
-         "the number of a split expected here"),
+         "expected the number of a split"),
         (HEAD + A + A, "a second distribution of a"),
         (HEAD + HEAD, "3:10: a second variable a"),
         ("variable a { type discrete [ 3 ] { x, y }; }", "a should have 3 different states"),
-        ("variable a { type discrete [ 2 ] { x, y }; ", "`}` expected here"),
+        ("variable a { type discrete [ 2 ] { x, y }; ", "expected `}`"),
         ("", "the network has no variables"),
         (HEAD + "probability ( a | b ) { case b = x: table 1, 0; case b = y: table 1, 0; }\n"
          "probability ( b | a ) { case a = x: table 1, 0; case a = y: table 1, 0; }",
@@ -327,18 +328,21 @@ def test_gibbs_against_enumeration(seed: int) -> None:
     weight = each * (worlds[:, 0] == row[0])
     weight /= weight.sum()
     asked = weight[(worlds[:, 1:] == query[1:]).all(axis=1)].sum()
-    settings = {"num_chains": 8, "num_sweeps": 4000, "seed": seed}
-    found = estimate_conditionals(network, query[None], row[None], **settings)
+    options = ChainOptions(num_chains=8, num_sweeps=4000, seed=seed)
+    found = estimate_conditionals(network, query[None], row[None], options)
     assert abs(math.exp(found.log_probability[0]) - asked) < 4 * found.stderr[0]
     assert 0 < found.stderr[0] < 0.02
     assert found.rhat[0] < 1.05
-    found = estimate_marginals(network, row, **settings)
+    found = estimate_marginals(network, row, options)
     exact = [weight[worlds[:, v] == s].sum() for v, n in enumerate(sizes) for s in range(n)]
     errors = np.abs(np.exp(found.log_probability) - exact)
     free = np.repeat(np.arange(len(sizes)), sizes) > 0
     assert (errors < 4 * found.stderr + 1e-4)[free].all()
     contradiction = estimate_conditionals(
-        network, np.where(np.arange(len(sizes)) == 0, (row[0] + 1) % sizes[0], -1)[None], row[None]
+        network,
+        np.where(np.arange(len(sizes)) == 0, (row[0] + 1) % sizes[0], -1)[None],
+        row[None],
+        options,
     )
     assert contradiction.log_probability[0] == -np.inf
 
@@ -352,7 +356,8 @@ def test_chains_that_disagree_are_seen() -> None:
     )
     network = parse_network(text)
     row = np.full((1, 2), -1)
-    found = estimate_conditionals(network, np.array([[0, -1]]), row, num_chains=10, num_sweeps=500)
+    options = ChainOptions(num_chains=10, num_sweeps=500)
+    found = estimate_conditionals(network, np.array([[0, -1]]), row, options)
     assert found.rhat[0] > 2
     assert found.stderr[0] > 0.1
 
@@ -422,5 +427,5 @@ def test_costs_that_keep_no_circuit() -> None:
     partly[0, 0] = -1
     with pytest.raises(LapisError, match="rows with missing values need a circuit"):
         chosen.fit.log_likelihoods(partly)
-    with pytest.raises(LapisError, match="the prior of the thesis"):
+    with pytest.raises(LapisError, match="prior 'thesis' belongs to"):
         learn_rows(data, None, names, states, method="tree", prior="thesis")

@@ -319,7 +319,7 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
         (("info", "n.tbn", "-o", "n.npz"), "n.npz: networks are written as .tbn\n"
          "    `lapis circuit compile n.tbn -o n.npz` makes a circuit"),
         (("compile", "n.tbn", "-q", "smokes"), "n.tbn: a network with decision trees takes "
-         "evidence, no data and no queries"),
+         "evidence, but no data and no queries"),
         (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: this is no block of a network\n"
          "    rain\n    ^^^^\n    a file has blocks `network`, `variable` and `probability`"),
     ],

@@ -72,7 +72,7 @@ def test_what_is_refused(run: Run) -> None:
     assert (code, err) == (1, "error: unknown state of b 'x'\n    choose one of h, t\n")
     code, _, err = run("circuit", "compile", "coins.bif", "-q", "P")
     assert (code, err) == (
-        1, "error: coins.bif: a network has no predicates to ask for or to open\n",
+        1, "error: coins.bif: a network has no predicates to query or open\n",
     )  # fmt: skip
     code, _, err = run("circuit", "compile", "m.mln", "--evidence", "a=h")
     assert (code, err) == (
@@ -150,7 +150,7 @@ def test_evidence_files_and_options_agree(run: Run) -> None:
     code, _, err = run("circuit", "marginals", "coins.bif", "one.evid", "--evidence", "a=t")
     assert (code, err) == (1, "error: a is given two states, h and t\n")
     code, _, err = run("circuit", "marginals", "coins.bif", "one.evid", "two.evid")
-    assert (code, err) == (1, "error: two.evid: a has another state before\n")
+    assert (code, err) == (1, "error: two.evid: a has another state in an earlier file\n")
 
 
 def test_impossible_events_and_impossible_evidence_are_told_apart(run: Run) -> None:

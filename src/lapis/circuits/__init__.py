@@ -1,4 +1,4 @@
-r"""Arithmetic circuits: learned, compiled, approximated, queried.
+r"""Arithmetic circuits: learning, compilation, approximation, queries.
 
 >>> import lapis
 >>> coin = lapis.circuits.parse("(2)\nv 0 0\nv 0 1\nn 1\nn 3\n* 0 2\n* 1 3\n+ 4 5\nEOF")
@@ -9,7 +9,7 @@ r"""Arithmetic circuits: learned, compiled, approximated, queried.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
-# Where each name is defined; resolved on first use, since exact inference loads parts of this.
+# The module of each name, imported on first use: exact inference loads parts of this package.
 _HOMES = {
     "Circuit": "circuit",
     "CircuitAnswer": "results",
@@ -59,7 +59,7 @@ _HOMES = {
     "score": "answers",
 }
 
-# `compile` is left out: `from lapis.circuits import *` hides no builtin.
+# `compile` is left out, so that `from lapis.circuits import *` hides no builtin.
 __all__ = [
     "Circuit", "CircuitAnswer", "CircuitFigures", "CircuitScore", "FactorGraph", "LearnedCircuit",
     "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "draw", "info",
@@ -67,11 +67,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")
-    value = getattr(import_module(f"{__name__}.{home}"), attribute or name)
+    value: object = getattr(import_module(f"{__name__}.{home}"), attribute or name)
     globals()[name] = value
     return value
 

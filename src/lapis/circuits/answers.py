@@ -1,15 +1,8 @@
-"""Asking circuits: `query`, `query_rows`, `marginals`, `sample`, `score`, `info`.
+"""Queries to circuits: `query`, `query_rows`, `marginals`, `sample`, `score`, `info`.
 
 A circuit is a `Circuit`, a `TreeNetwork`, or the path of one. Circuits answer exactly, networks by
 Gibbs sampling. States of variables are given by name: `{"rain": "yes"}`, or "rain=yes" as on the
 command line.
-
-All marginals of a product of tables, without a circuit.
-
-A circuit keeps a node for every entry of elimination's tables, some forty bytes, because it is
-asked again and again. Who asks once needs the numbers only: the junction trees of exact inference,
-eight bytes an entry, up and down once. Networks whose circuits would fill a machine (link, munin1)
-are answered in seconds. States that are impossible are left out beforehand.
 """
 
 from __future__ import annotations
@@ -17,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lapis.circuits.circuit import Circuit, state_starts
-from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, no_possible_state
-from lapis.circuits.compilation.elimination import find_elimination_order
-from lapis.circuits.compilation.partition import too_wide
+from lapis.circuits.compilation.partition import find_marginals
 from lapis.circuits.construction import mean, sizes, stop_within
 from lapis.circuits.evaluation import (
     draw_samples,
@@ -36,7 +27,7 @@ from lapis.circuits.evaluation import (
     require_possible,
 )
 from lapis.circuits.evaluation import most_likely as most_likely_rows
-from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
+from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.files import load_circuit
 from lapis.circuits.inputs import (
     CircuitLike,
@@ -58,13 +49,13 @@ from lapis.circuits.results import (
 from lapis.circuits.table import RowsLike, code_rows, open_rows
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_gibbs import (
+    ChainOptions,
     estimate_conditionals,
     estimate_marginals,
     sample_given,
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.exact.junction_tree import build_tree, collect_messages, distribute_beliefs
 from lapis.registry.method_table import check_options, known_keywords, seed_of
 from lapis.registry.options import (
     CircuitInfoOptions,
@@ -76,7 +67,7 @@ from lapis.registry.options import (
 )
 from lapis.results.columns import Coded, as_objects
 from lapis.results.result import Figures
-from lapis.runtime.progress import Stop, StopCallback
+from lapis.runtime.progress import StopCallback
 
 if TYPE_CHECKING:
     import threading
@@ -97,12 +88,12 @@ def marginals(
     random_state: int | np.random.Generator = 0,
     stop: StopCallback | threading.Event | None = None,
 ) -> ModelMarginals:
-    """Find all marginals of a model exactly, also where a circuit would be too large.
+    """Compute all marginals of a model exactly, also where a circuit would be too large.
 
     Parameters
     ----------
     model
-        As of `compile`; or a circuit, which answers by itself.
+        As of `compile`; or a circuit.
     data
         As of `compile`.
     query
@@ -112,7 +103,7 @@ def marginals(
     evidence
         As of `compile`.
     time_limit
-        Seconds after which to give up.
+        Upper limit of the time in seconds.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
@@ -123,14 +114,14 @@ def marginals(
     Returns
     -------
     ModelMarginals
-        `log_partition`, and the probability of each state of each variable that is not known.
+        `log_partition`, and the probability of each state of each unobserved variable.
 
     Raises
     ------
     LapisError
-        If the model has no possible state, or inputs do not go together.
+        If the model has no possible state, or the inputs do not fit each other.
     TooLarge
-        If the tables of elimination do not fit, or time is up.
+        If the tables of elimination do not fit, or the time limit is reached.
 
     Examples
     --------
@@ -172,30 +163,31 @@ def query(
     num_sweeps: int = 1000,
     random_state: int | np.random.Generator = 0,
 ) -> CircuitAnswer:
-    """Answer a query: exactly of a circuit, by Gibbs sampling of a network.
+    """Answer a query, exactly with a circuit or by Gibbs sampling with a network.
 
-    Without a query: the probability of the evidence, and the marginals of all other variables.
+    Without a query, return the probability of the evidence and the marginals of all other
+    variables.
 
     Parameters
     ----------
     circuit
         A circuit or network, or the path of one.
     query
-        States whose joint probability is asked (`{"cancer": "yes"}`, "cancer=yes"), and variables
-        whose marginals are asked ("cancer").
+        States whose joint probability is computed (`{"cancer": "yes"}`, "cancer=yes"), and
+        variables whose marginals are computed ("cancer").
     evidence
-        States that are known.
+        Observed states.
     most_likely
-        Also find the most likely states of all variables given the evidence; of a deterministic
-        circuit.
+        Also find the most likely states of all variables given the evidence. This needs a
+        deterministic circuit.
     num_chains
-        Of a network: chains of Gibbs sampling.
+        Chains of Gibbs sampling (networks).
     burn_in
-        Of a network: sweeps of each chain that are left out.
+        Discarded sweeps of each chain (networks).
     num_sweeps
-        Of a network: sweeps of each chain that are counted.
+        Counted sweeps of each chain (networks).
     random_state
-        Of a network: seed of the chains.
+        Seed of the chains (networks).
 
     Returns
     -------
@@ -206,7 +198,7 @@ def query(
     ------
     LapisError
         If a variable or state is unknown, the evidence is impossible, or the circuit's structure
-        does not support the question.
+        does not support the query.
 
     Examples
     --------
@@ -236,9 +228,8 @@ def query(
             code="option-value",
             hint="compile the network, and query the circuit",
         )
-    return query_network(
-        found, event, row, variables, num_chains, burn_in, num_sweeps, options.seed
-    )
+    chains = ChainOptions(num_chains, burn_in, num_sweeps, options.seed)
+    return query_network(found, event, row, variables, chains)
 
 
 @known_keywords
@@ -254,33 +245,33 @@ def query_rows(
     num_sweeps: int = 1000,
     random_state: int | np.random.Generator = 0,
 ) -> RowAnswers:
-    """Answer many queries at once: log P(row | evidence) of each row.
+    """Answer many queries at once: compute log P(row | evidence) of each row.
 
     Parameters
     ----------
     circuit
         A circuit or network, or the path of one.
     rows
-        A query in each row; variables that are not asked are missing.
+        A query in each row; a missing value is not in the query.
     evidence_rows
-        What is known, in as many rows.
+        Evidence in the same number of rows.
     names
-        Of the columns of an array, or of a file without a header; those of the circuit otherwise.
+        Names of the columns of an array or of a file without a header (default: the circuit's).
     header
         Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
     num_chains
-        Of a network: chains of Gibbs sampling.
+        Chains of Gibbs sampling (networks).
     burn_in
-        Of a network: sweeps of each chain that are left out.
+        Discarded sweeps of each chain (networks).
     num_sweeps
-        Of a network: sweeps of each chain that are counted.
+        Counted sweeps of each chain (networks).
     random_state
-        Of a network: seed of the chains.
+        Seed of the chains (networks).
 
     Returns
     -------
     RowAnswers
-        A row for each query; NaN where its evidence is impossible.
+        A row for each query; NaN if its evidence is impossible.
 
     Raises
     ------
@@ -314,10 +305,8 @@ def query_rows(
             )
     if isinstance(found, Circuit):
         return RowAnswers({"log_probability": log_conditionals(found, events, known)})
-    estimated = estimate_conditionals(
-        found, events, known, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
-        seed=options.seed,
-    )  # fmt: skip
+    chains = ChainOptions(num_chains, burn_in, num_sweeps, options.seed)
+    estimated = estimate_conditionals(found, events, known, chains)
     return RowAnswers(estimated._asdict(), exact=False)
 
 
@@ -339,10 +328,10 @@ def sample(
     num_samples
         Number of samples.
     evidence
-        States that are known.
+        Observed states.
     burn_in
-        Of a network given evidence: sweeps of Gibbs sampling before a sample, which is then not
-        exact.
+        Sweeps of Gibbs sampling before each sample (networks with evidence); the samples are then
+        not exact.
     random_state
         Seed of the samples.
 
@@ -392,7 +381,7 @@ def score(
     names: Sequence[str] | None = None,
     header: Header = "auto",
 ) -> CircuitScore:
-    """Score rows by their log-likelihood; variables that a row leaves out are summed out.
+    """Score rows by their log-likelihood; missing values are summed out.
 
     Parameters
     ----------
@@ -401,19 +390,19 @@ def score(
     rows
         A table with columns of the circuit's variables.
     names
-        Of the columns of an array, or of a file without a header; those of the circuit otherwise.
+        Names of the columns of an array or of a file without a header (default: the circuit's).
     header
         Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
 
     Returns
     -------
     CircuitScore
-        The mean by name (`found["log_likelihood"]`), and that of each row (`log_likelihoods`).
+        The mean (`found["log_likelihood"]`), and the value of each row (`log_likelihoods`).
 
     Raises
     ------
     LapisError
-        If the rows cannot be read or do not fit, or miss values and a network is to score them.
+        If the rows cannot be read or do not fit, or have missing values for a network.
 
     Examples
     --------
@@ -432,7 +421,7 @@ def score(
         values = found.log_likelihoods(states)
     else:
         raise LapisError(
-            f"{table.source} has missing values, and a network scores complete rows",
+            f"{table.source} has missing values; a network scores complete rows only",
             code="missing-values",
             hint="compile the network, and score by the circuit",
         )
@@ -443,15 +432,15 @@ def score(
 def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
     """Measure a circuit or network: sizes, guarantees, log Z and entropy.
 
-    Of a network, and of a learned circuit in an `.npz` file, which keeps its network, also the
-    rows of table 5.4 of the thesis: leaves, parents, treewidth, edges after compiling.
+    For a network, also leaves, parents, treewidth and edges after compilation. The `.npz` file of a
+    learned circuit contains its network.
 
     Parameters
     ----------
     circuit
         A circuit or network, or the path of one.
     max_edges
-        Of a network: upper limit of the edges of the circuit that it is compiled to.
+        Upper limit of the edges of the compiled circuit (networks).
 
     Returns
     -------
@@ -461,7 +450,7 @@ def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
     Raises
     ------
     LapisError
-        If the file holds no circuit.
+        If the file contains no circuit.
 
     Examples
     --------
@@ -495,14 +484,14 @@ def query_circuit(
     variables: Sequence[str],
     with_most_likely: bool,
 ) -> CircuitAnswer:
-    """P(event | evidence) and the marginals of variables; rows of states, -1 for missing.
+    """Compute P(event | evidence), or P(evidence) without an event, and marginals.
 
-    Without an event: P(evidence).
+    `event` and `evidence` are rows of states, -1 for missing.
     """
     log_evidence = log_probabilities(circuit, evidence)
     require_possible(log_evidence)
-    is_asked = (event >= 0).any()
-    value = log_conditionals(circuit, event, evidence) if is_asked else log_evidence
+    has_event = (event >= 0).any()
+    value = log_conditionals(circuit, event, evidence) if has_event else log_evidence
     found = CircuitAnswer(
         float(value[0]),
         distributions(circuit, posteriors(circuit, evidence)[1][0], variables) if variables else {},
@@ -522,10 +511,7 @@ def query_network(
     event: np.ndarray,
     evidence: np.ndarray,
     variables: Sequence[str],
-    num_chains: int,
-    burn_in: int,
-    num_sweeps: int,
-    seed: int,
+    options: ChainOptions,
 ) -> CircuitAnswer:
     """Estimate P(event | evidence) and the marginals of variables."""
     value = stderr = None
@@ -533,35 +519,29 @@ def query_network(
     chance: dict[str, dict[str, float]] = {}
     error: dict[str, dict[str, float]] = {}
     if (event >= 0).any():
-        found = estimate_conditionals(
-            network, event[None], evidence[None], num_chains=num_chains, burn_in=burn_in,
-            num_sweeps=num_sweeps, seed=seed,
-        )  # fmt: skip
+        found = estimate_conditionals(network, event[None], evidence[None], options)
         value, stderr = float(found.log_probability[0]), float(found.stderr[0])
         worst = float(found.rhat[0])
     if variables:
-        found = estimate_marginals(
-            network, evidence, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
-            seed=seed,
-        )  # fmt: skip
+        found = estimate_marginals(network, evidence, options)
         variable_of = np.repeat(np.arange(len(network.names)), [*map(len, network.states)])
         is_known = evidence[variable_of] >= 0
         state_of = np.arange(len(variable_of)) - state_starts(network.states)[variable_of]
         share = np.where(is_known, state_of == evidence[variable_of], np.exp(found.log_probability))
         chance = distributions(network, share, variables)
         error = distributions(network, np.where(is_known, 0.0, found.stderr), variables)
-        asked = np.isin(variable_of, [network.names.index(name) for name in variables])
-        worst = max(worst, float(found.rhat[asked & ~is_known].max(initial=1.0)))
+        is_queried = np.isin(variable_of, [network.names.index(name) for name in variables])
+        worst = max(worst, float(found.rhat[is_queried & ~is_known].max(initial=1.0)))
     return CircuitAnswer(
         value, chance, exact=False, stderr=stderr, distribution_stderr=error, rhat=worst,
-        num_sweeps=num_chains * num_sweeps,
+        num_sweeps=options.num_chains * options.num_sweeps,
     )  # fmt: skip
 
 
 def distributions(
     over: Circuit | TreeNetwork | FactorGraph, share: np.ndarray, variables: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Figures of the states of variables, by name; `share` is float64[num_states]."""
+    """Return the values of the states of variables by name; `share` is float64[num_states]."""
     first, number = state_starts(over.states), {name: v for v, name in enumerate(over.names)}
     found = {}
     for name in variables:
@@ -572,7 +552,7 @@ def distributions(
 
 
 def measure_network(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str | None]:
-    """The rows of table 5.4 of the thesis: leaves, parents, treewidth, edges after compiling."""
+    """Return leaves, parents, treewidth and edges after compilation (Lowd 2010, table 5.4)."""
     parents = [len(own) for own in network.parents()]
     try:
         compiled = compile_network(network, max_edges)
@@ -588,32 +568,3 @@ def measure_network(network: TreeNetwork, max_edges: int) -> dict[str, float | i
         "compiled_edges_limit": max_edges,
         "compiled_by": method,
     }
-
-
-class FoundMarginals(NamedTuple):
-    log_partition: float
-    state: np.ndarray  # float64[num_states], the probability of each state of each variable
-    entries: float  # of all tables
-    width: int  # variables in the largest of them, less one
-
-
-def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> FoundMarginals:
-    """log Z and every P(x_v = s); TooLarge if the tables pass `MARGINAL_ENTRIES`."""
-    consistent = make_consistent(graph)
-    if consistent is None:
-        raise no_possible_state()
-    small = consistent.graph
-    order = find_elimination_order(small, MARGINAL_ENTRIES, seed)
-    if not order.is_complete:
-        raise too_wide(order, 8.0 * order.entries)
-    cubes, log_value = entry_cubes(small)
-    tree = build_tree(cubes, order.variable)
-    potentials = collect_messages(tree, cubes, log_value, stop=stop)
-    roots = potentials.root_values(tree)[1]
-    if (roots == -np.inf).any():
-        raise no_possible_state()
-    constants = small.log_value[small.table_start[:-1][np.diff(small.scope_start) == 0]]
-    state = np.zeros(int(graph.size.sum()))
-    found = distribute_beliefs(tree, cubes, potentials, overwrite=True, stop=stop)
-    state[consistent.state] = np.clip(found.state, 0.0, 1.0)
-    return FoundMarginals(float(roots.sum() + constants.sum()), state, order.entries, order.width)

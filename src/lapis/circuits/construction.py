@@ -1,4 +1,4 @@
-"""Making circuits: `learn` from rows, `compile` and `approximate` models.
+"""Construction of circuits: `learn` from rows, `compile` and `approximate` models.
 
 A model is one of Markov logic, a network in a `.bif`, `.uai` or `.tbn` file, or a `FactorGraph`.
 Rows are a path, a NumPy array or a frame. States of variables are given by name: `{"rain": "yes"}`,
@@ -73,22 +73,22 @@ def learn(
     progress: Report | None = None,
     stop: StopCallback | threading.Event | None = None,
 ) -> LearnedCircuit:
-    """Learn a circuit from rows of discrete values, paying for its edges.
+    """Learn a circuit from rows of discrete values, with a cost for each edge.
 
     Parameters
     ----------
     rows
-        A table with a column for each variable; an empty cell, a null or a negative number is
-        missing.
+        A table with a column for each variable. An empty cell, a null or a negative number is a
+        missing value.
     valid
-        Held-out rows: they choose between costs, end EM and limit what is merged.
+        Held-out rows; they choose between costs, end EM and limit merging.
     names
-        Of the columns of an array, or of a file without a header; x0, x1, … otherwise.
+        Names of the columns of an array or of a file without a header (default: x0, x1, …).
     edge_costs
-        Cost of an edge in nats (k_e); of several, `valid` chooses. With 0 no circuit is kept, only
-        the network with decision trees.
+        Costs of an edge in nats (k_e); `valid` chooses between several. With 0 the result is a
+        network with decision trees and no circuit.
     parameter_costs
-        Cost of a parameter in nats (k_p), in the same way.
+        Costs of a parameter in nats (k_p); `valid` chooses between several.
     prior
         Counts added to a distribution: "thesis" (1 for each state), "libra" (1 in total) or a
         number in total.
@@ -96,26 +96,26 @@ def learn(
         "greedy" makes the best split in every step, "quick" nearly so, "tree" learns a tree of
         hidden variables by EM.
     num_components
-        Circuits in a mixture (1); of a tree the states of a hidden variable (16).
+        Circuits in a mixture (default 1); for "tree", states of a hidden variable (default 16).
     num_starts
-        Number of results from different starts that are averaged.
+        Number of random starts whose results are averaged.
     max_edges
         Upper limit of the edges.
     time_limit
-        Seconds after which the circuit so far is the result.
+        Seconds after which the current circuit is returned.
     header
         Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
     random_state
-        Seed of everything random.
+        Seed of all random numbers.
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the circuit so far is the result.
+        A callable or an event that ends the search; the current circuit is returned.
 
     Returns
     -------
     LearnedCircuit
-        `circuit`, `network`, the figures by name, and the costs that were tried.
+        `circuit`, `network`, figures by name, and the costs that were tried.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def learn(
         raise LapisError(
             "max_edges limits a circuit, and with an edge cost of 0 no circuit is kept",
             code="option-value",
-            hint="leave it out, or give it to compile, which makes a circuit of the network",
+            hint="leave it out, or pass it to compile, which makes a circuit of the network",
         )
     tables = [open_rows(rows, "rows", names, header)]
     if valid is not None:
@@ -198,19 +198,19 @@ def compile(
     Parameters
     ----------
     model
-        A Markov logic model, a network (`.bif`, `.uai`, `.tbn`), or a table of factors.
+        A Markov logic model, a network (`.bif`, `.uai`, `.tbn`), or a factor graph.
     data
-        Facts, one world of them, of a Markov logic model; `.evid` files of a network.
+        Facts of one world (Markov logic), or `.evid` files (networks).
     query
-        Predicates, atoms or formulas of a Markov logic model that are asked.
+        Query predicates, atoms or formulas (Markov logic).
     open_predicates
-        Further predicates that are unknown where the data is silent.
+        Further open predicates: their atoms are unknown unless the data has them.
     evidence
-        States of a network's variables, as in `{"smoke": "yes"}` or "smoke=yes".
+        Observed states of a network, as in `{"smoke": "yes"}` or "smoke=yes".
     max_edges
         Upper limit of the edges.
     time_limit
-        Seconds after which to give up.
+        Upper limit of the time in seconds.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
@@ -228,7 +228,7 @@ def compile(
     Raises
     ------
     LapisError
-        If the model has no possible state, or inputs do not go together.
+        If the model has no possible state, or the inputs do not fit each other.
     TooLarge
         If no circuit of at most `max_edges` edges is found.
 
@@ -285,7 +285,7 @@ def approximate(
     progress: Report | None = None,
     stop: StopCallback | threading.Event | None = None,
 ) -> CircuitFigures:
-    """Find the circuit within a budget of edges that is closest to a model, given evidence.
+    """Find a circuit within a budget of edges that is close to a model given evidence.
 
     Parameters
     ----------
@@ -302,32 +302,32 @@ def approximate(
     max_edges
         Upper limit of the edges.
     parameters
-        How parameters are found: "F" (learned), "G" (Gibbs samples), "V" (variational), "VI" (V,
-        its worlds weighed), "E" (drawn exactly) or "P" (particles); "auto" takes E where that
-        fits, else P or VI, whichever is surer.
+        Method for parameters: "F" (learned), "G" (Gibbs samples), "V" (variational), "VI" (V with
+        importance weights), "E" (exact samples) or "P" (particles). "auto" takes E if its tables
+        fit, else the one of P and VI with the smaller error.
     num_samples
-        Number of samples that the structure is learned from.
+        Number of samples from which the structure is learned.
     time_limit
-        Seconds after which the best so far is the result.
+        Seconds after which the best circuit so far is returned.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
-        Seed of everything random.
+        Seed of all random numbers.
     progress
         Called with `lapis.runtime.progress.Progress` events.
     stop
-        A callable or an event; where it is true the best so far is the result.
+        A callable or an event that ends the search; the best circuit so far is returned.
 
     Returns
     -------
     CircuitFigures
-        The `circuit`, normalised, which stands for P(· | evidence), and figures by name: sizes,
-        bounds and estimates of log Z, `effective` and `interrupted`.
+        The normalised `circuit` for P(· | evidence), and figures by name: sizes, bounds and
+        estimates of log Z, `effective` and `interrupted`.
 
     Raises
     ------
     LapisError
-        If the model has no possible state, or inputs do not go together.
+        If the model has no possible state, or the inputs do not fit each other.
     TooLarge
         If no circuit of at most `max_edges` edges is found.
 
@@ -369,14 +369,17 @@ def approximate(
 
 
 def mean(values: np.ndarray) -> float | None:
+    """Return the mean; None without values."""
     return float(values.mean()) if len(values) else None
 
 
 def stop_within(stop: StopCallback | threading.Event | None, time_limit: float | None) -> Stop:
+    """Join a stop callback and a time limit."""
     return Stop(stop, math.inf if time_limit is None else work_clock() + time_limit)
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:
+    """Return the sizes of a circuit by name."""
     return {
         "variables": circuit.num_variables,
         "nodes": circuit.num_nodes,

@@ -1,20 +1,17 @@
 """Networks in files: .bif and .uai, plain or compressed, and .tbn where trees fit in tables.
 
-Bayesian networks in the BIF format (Cozman's interchange format, as bnlearn writes it).
+**BIF** (Cozman's interchange format for Bayesian networks, as bnlearn writes it):
 
     variable X { type discrete [ 2 ] { yes, no }; }
     probability ( X | A, B ) { (a1, b2) 0.1, 0.9; default 0.5, 0.5; }
 
-A `table` with parents counts as the format says: the variable itself varies slowest, the last
-parent fastest. Columns that do not sum to 1 within `TOLERANCE` are refused; those that do are
-taken as they are written.
+In a `table` with parents the variable itself varies slowest, the last parent fastest. A column
+whose sum differs from 1 by more than `TOLERANCE` is refused; others are taken as written.
 
-Bayesian and Markov networks in the UAI format, and its evidence files.
-
-After the kind (BAYES or MARKOV) come the number of variables, their sizes, the scopes, and the
-tables with the last variable fastest; in a Bayesian network the last variable of a scope is the
-one that the table is the distribution of. An evidence file is a number of pairs of variable and
-state; the older form has a number of samples, 1, before it.
+**UAI.** After the kind (BAYES or MARKOV) come the number of variables, their sizes, the scopes, and
+the tables with the last variable fastest. In a Bayesian network a table is the distribution of the
+last variable of its scope. An evidence file has a number of pairs of variable and state; the older
+form has a number of samples, 1, before it.
 """
 
 from __future__ import annotations
@@ -34,11 +31,12 @@ SUFFIXES = (".bif", ".bif.gz", ".uai", ".uai.gz", ".tbn")
 
 
 def is_factor_file(path: Path) -> bool:
+    """Whether a path has the suffix of a network."""
     return path.name.lower().endswith(SUFFIXES)
 
 
 def read_factors(path: str | Path) -> FactorGraph:
-    """The network of a .bif, .uai or .tbn file."""
+    """Read the network of a .bif, .uai or .tbn file."""
     path = Path(path)
     text = read_factor_text(path)
     if path.name.lower().endswith(".tbn"):
@@ -48,17 +46,16 @@ def read_factors(path: str | Path) -> FactorGraph:
         return tables_of(parse_network(text, str(path)))
     if path.name.lower().endswith((".bif", ".bif.gz")):
         return parse_bif(text, str(path))
-
     return parse_uai(text, str(path))
 
 
 def read_evidence(path: str | Path, graph: FactorGraph) -> dict[int, int]:
-    """The observed states of a .evid file."""
-
+    """Read the observed states of a .evid file."""
     return parse_uai_evidence(read_factor_text(Path(path)), graph, str(path))
 
 
 def read_factor_text(path: Path) -> str:
+    """Read a plain or gzip-compressed text."""
     try:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8", "replace")
@@ -76,7 +73,7 @@ ROW = re.compile(r"\s*(?:\(([^)]*)\)|(table|default)\b|(property)\b)([^;]*);", r
 
 
 def parse_bif(text: str, name: str = "<bif>") -> FactorGraph:
-    """The network of a text.
+    """Parse a network in the BIF format.
 
     >>> coin = "variable c { type discrete [ 2 ] { h, t }; } probability ( c ) { table 0.4, 0.6; }"
     >>> parse_bif(coin).names
@@ -86,7 +83,7 @@ def parse_bif(text: str, name: str = "<bif>") -> FactorGraph:
 
 
 class BifReader:
-    """Reads block after block; knows where it is when one is wrong."""
+    """Read the blocks of a BIF text; errors point into the text."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -100,7 +97,7 @@ class BifReader:
             found = BLOCK.match(text, at)
             if found is None:
                 self.refuse(
-                    "this is no block of a network", at, at + 16,
+                    "expected a block of a network", at, at + 16,
                     "a file has blocks `network`, `variable` and `probability`",
                 )  # fmt: skip
             word, head = found.group(1), found.group(2)
@@ -113,13 +110,13 @@ class BifReader:
         return self.finish()
 
     def skip(self, at: int) -> int:
-        """The next character that is no space."""
+        """Return the place of the next character that is no space."""
         space = SPACE.match(self.source.text, at)
         assert space is not None
         return space.end()
 
     def end_of_block(self, start: int, word: int) -> int:
-        """Where the closing brace is."""
+        """Return the place of the closing brace."""
         text, depth = self.source.text, 1
         for found in re.compile(r"[{}]").finditer(text, start):
             depth += 1 if found.group() == "{" else -1
@@ -157,7 +154,7 @@ class BifReader:
             row = ROW.match(self.source.text, place, end)
             if row is None:
                 self.refuse(
-                    "this is no row of probabilities", place, end, "as in `(a, b) 0.1, 0.9;`"
+                    "expected a row of probabilities", place, end, "as in `(a, b) 0.1, 0.9;`"
                 )
             self.read_row(row, scope, table)
             place = self.skip(row.end())
@@ -214,6 +211,7 @@ class BifReader:
         return found
 
     def refuse(self, message: str, start: int, end: int, hint: str | None = None) -> NoReturn:
+        """Raise an error at a part of the text, without surrounding spaces."""
         text = self.source.text[start:end]
         start += len(text) - len(text.lstrip())
         end = start + len(text.strip())
@@ -224,7 +222,7 @@ WORD = re.compile(r"\S+")
 
 
 def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
-    """The network of a text.
+    """Parse a network in the UAI format.
 
     >>> parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5").log_value.tolist() == [np.log(0.5), np.log(1.5)]
     True
@@ -232,16 +230,18 @@ def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
     words = TokenReader(text, name)
     kind = words.take(1)[0].upper()
     if kind not in ("BAYES", "MARKOV"):
-        words.refuse("a file begins with BAYES or MARKOV", 0)
+        words.refuse("expected BAYES or MARKOV", 0)
     num_variables = words.whole(1)[0]
     sizes = words.whole(num_variables)
     if any(size < 1 for size in sizes):
-        words.refuse("a variable has at least one state", words.at - 1)
+        words.refuse("a variable needs at least one state", words.at - 1)
     scopes: list[list[int]] = []
     for _ in range(words.whole(1)[0]):
         scope = words.whole(words.whole(1)[0])
         if len(set(scope)) < len(scope) or any(not 0 <= v < num_variables for v in scope):
-            words.refuse(f"a scope has different variables below {num_variables}", words.at - 1)
+            words.refuse(
+                f"expected different variables below {num_variables} in a scope", words.at - 1
+            )
         scopes.append(scope)
     tables = []
     for scope in scopes:
@@ -266,7 +266,7 @@ def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
 
 
 def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") -> dict[int, int]:
-    """The state of each observed variable.
+    """Parse the state of each observed variable.
 
     >>> coin = parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5")
     >>> parse_evidence("1 0 1", coin), parse_evidence("1 1 0 1", coin), parse_evidence("", coin)
@@ -277,7 +277,9 @@ def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") 
     if numbers[:1] == [1] and len(numbers) != 3:
         numbers = numbers[1:]
     if numbers and len(numbers) != 1 + 2 * numbers[0]:
-        words.refuse("pairs of variable and state follow their number", len(words.found) - 1)
+        words.refuse(
+            "expected a number, and as many pairs of variable and state", len(words.found) - 1
+        )
     observed = dict(zip(numbers[1::2], numbers[2::2], strict=True))
     for variable, state in observed.items():
         if not (0 <= variable < graph.num_variables and 0 <= state < len(graph.states[variable])):
@@ -286,7 +288,7 @@ def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") 
 
 
 class TokenReader:
-    """The words of a text, one after another."""
+    """The words of a text, read in order."""
 
     def __init__(self, text: str, name: str) -> None:
         self.source = Source(name, text)
@@ -294,6 +296,7 @@ class TokenReader:
         self.at = 0
 
     def take(self, count: int) -> list[str]:
+        """Return the next words."""
         if self.at + count > len(self.found):
             self.refuse("the file ends too early", len(self.found) - 1)
         self.at += count
@@ -305,16 +308,16 @@ class TokenReader:
             return [int(word) for word in taken]
         except ValueError:
             wrong = next(i for i, word in enumerate(taken) if not word.lstrip("-").isdigit())
-            self.refuse("this is not a whole number", self.at - count + wrong)
+            self.refuse("this is not an integer", self.at - count + wrong)
 
     def numbers(self, count: int) -> np.ndarray:
         try:
             return np.array(self.take(count), np.float64)
         except ValueError:
-            self.refuse("a table holds something that is not a number", self.at - count)
+            self.refuse("an entry of a table is not a number", self.at - count)
 
     def refuse(self, message: str, word: int) -> NoReturn:
-        """The offsets of words are found only now: files have millions of them."""
+        """Raise an error at a word; its offset is searched only now, since files are large."""
         span = None
         for number, match in enumerate(WORD.finditer(self.source.text)):
             if number == word:

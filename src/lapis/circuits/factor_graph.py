@@ -2,16 +2,15 @@
 
     P(x) = 1/Z · Π_f exp(log_value_f[x_scope(f)])
 
-Bayesian and Markov networks and ground Markov logic networks all become one of these; whatever
-compiles, samples or approximates a model starts here.
+Bayesian networks, Markov networks and ground Markov logic networks become factor graphs, which are
+then compiled, sampled or approximated.
 
-States that no world of positive product has, and axes that a table does not depend on.
-
-A state of a variable is supported by a table if some entry of that state is possible together with
-supported states of the others. Whatever is not supported by all tables of its variable is dropped,
-until nothing changes: generalised arc consistency (Mackworth 1977). Evidence on a pedigree or a
-circuit of gates decides most variables in this way, and orders of elimination then see how narrow
-the rest is. What a table says the same of for all states of a variable is no part of its scope.
+`make_consistent` removes impossible states. A table supports a state of a variable if some entry of
+that state is possible together with supported states of the others. States that some table of
+their variable does not support are removed until nothing changes: generalised arc consistency
+(Mackworth, Consistency in Networks of Relations, 1977). Evidence on a pedigree or a logic circuit
+decides most variables in this way, which makes elimination orders narrower. A variable on which a
+table does not depend is removed from its scope.
 """
 
 from __future__ import annotations
@@ -51,6 +50,16 @@ class FactorGraph:
     @property
     def num_factors(self) -> int:
         return len(self.scope_start) - 1
+
+    @property
+    def tables(self) -> list[tuple[list[int], np.ndarray]]:
+        """The scope and the table of each factor."""
+        return [(self.variables_of(f).tolist(), self.table(f)) for f in range(self.num_factors)]
+
+    @property
+    def log_constant(self) -> float:
+        """The sum of the tables without variables."""
+        return float(self.log_value[self.table_start[:-1][np.diff(self.scope_start) == 0]].sum())
 
     def variables_of(self, factor: int) -> np.ndarray:
         """Return the scope of a factor.
@@ -97,8 +106,8 @@ class FactorGraph:
             float64[num_worlds].
         """
         total = np.zeros(len(worlds))
-        for factor in range(self.num_factors):
-            total += self.table(factor)[tuple(worlds[:, self.variables_of(factor)].T)]
+        for scope, table in self.tables:
+            total += table[tuple(worlds[:, scope].T)]
         return total
 
     def given(self, row: np.ndarray) -> FactorGraph:
@@ -107,12 +116,12 @@ class FactorGraph:
         Parameters
         ----------
         row
-            int32[num_variables], states; negative where nothing is known.
+            int32[num_variables], states; negative where unobserved.
 
         Returns
         -------
         FactorGraph
-            The model with these states in its tables.
+            The model given these states.
         """
         seen = np.flatnonzero(row >= 0)
         return self.condition({int(v): int(row[v]) for v in seen}) if len(seen) else self
@@ -120,8 +129,8 @@ class FactorGraph:
     def condition(self, evidence: Mapping[int, int]) -> FactorGraph:
         """Condition on the states of some variables.
 
-        Tables are cut down to these states, and an observed variable gets a table of its own that
-        forbids the others.
+        Tables are restricted to these states, and an observed variable gets a table that forbids
+        its other states.
 
         Parameters
         ----------
@@ -131,14 +140,12 @@ class FactorGraph:
         Returns
         -------
         FactorGraph
-            The same product where variables have these states.
+            The model given these states.
         """
         tables = []
-        for factor in range(self.num_factors):
-            scope = self.variables_of(factor).tolist()
+        for scope, table in self.tables:
             cut = tuple(evidence.get(v, slice(None)) for v in scope)
-            free = [v for v in scope if v not in evidence]
-            tables.append((free, self.table(factor)[cut]))
+            tables.append(([v for v in scope if v not in evidence], table[cut]))
         for variable, state in evidence.items():
             only = np.full(len(self.states[variable]), -np.inf)
             only[state] = 0.0
@@ -152,7 +159,7 @@ def graph_of_tables(
     tables: Sequence[tuple[Sequence[int], np.ndarray]],
     child: Sequence[int] | None = None,
 ) -> FactorGraph:
-    """Tables of logarithms with their variables, one axis each.
+    """Build a factor graph from tables of logarithms and their scopes, one axis a variable.
 
     >>> graph_of_tables(["a"], [["no", "yes"]], [([0], np.log([1.0, 3.0]))]).num_factors
     1
@@ -170,7 +177,7 @@ def graph_of_tables(
 
 
 def entry_cubes(graph: FactorGraph) -> tuple[Cubes, np.ndarray]:
-    """Entries of tables that are not 1 as the cubes of a junction tree, and their logarithms."""
+    """Return the entries of tables that are not 1 as cubes of a junction tree, and their logs."""
     entries = [np.argwhere(graph.table(factor) != 0.0) for factor in range(graph.num_factors)]
     scopes = [graph.variables_of(factor) for factor in range(graph.num_factors)]
     members = [np.tile(scope, len(found)) for scope, found in zip(scopes, entries, strict=True)]
@@ -185,7 +192,7 @@ def entry_cubes(graph: FactorGraph) -> tuple[Cubes, np.ndarray]:
 
 
 def parents_first(graph: FactorGraph) -> FactorGraph | None:
-    """The tables of a Bayesian network in an order that samples can be drawn in; None if cyclic."""
+    """Sort the tables of a Bayesian network, parents before children; None if cyclic."""
     assert graph.child is not None
     own = {int(child): factor for factor, child in enumerate(graph.child)}
     order: list[int] = []
@@ -205,27 +212,26 @@ def parents_first(graph: FactorGraph) -> FactorGraph | None:
             else:
                 mark[v] = False
                 stack += waiting
-    tables = [(graph.variables_of(f).tolist(), graph.table(f)) for f in order]
-    sorted_graph = graph_of_tables(graph.names, graph.states, tables)
+    tables = graph.tables
+    sorted_graph = graph_of_tables(graph.names, graph.states, [tables[f] for f in order])
     return replace(sorted_graph, child=graph.child[order])
 
 
 class Consistent(NamedTuple):
     graph: FactorGraph  # the same variables and product, with fewer states
-    state: np.ndarray  # int64[num_states], the number that each state left has in the original
+    state: np.ndarray  # int64[num_states], the number of each remaining state in the original
 
 
 def make_consistent(graph: FactorGraph) -> Consistent | None:
-    """The model over supported states; None if a variable has none left."""
+    """Restrict a model to supported states; None if a variable has none."""
     possible = supported_states(graph)
-    constants = graph.log_value[graph.table_start[:-1][np.diff(graph.scope_start) == 0]]
-    if (constants == -np.inf).any() or not all(states.any() for states in possible):
+    if graph.log_constant == -np.inf or not all(states.any() for states in possible):
         return None
     kept = [np.flatnonzero(states) for states in possible]
-    tables = []
-    for factor in range(graph.num_factors):
-        scope = graph.variables_of(factor).tolist()
-        tables.append(without_idle(scope, graph.table(factor)[np.ix_(*(kept[v] for v in scope))]))
+    tables = [
+        drop_constant_axes(scope, table[np.ix_(*(kept[v] for v in scope))])
+        for scope, table in graph.tables
+    ]
     states = [
         [names[at] for at in places] for names, places in zip(graph.states, kept, strict=True)
     ]
@@ -237,47 +243,38 @@ def make_consistent(graph: FactorGraph) -> Consistent | None:
 
 
 def supported_states(graph: FactorGraph) -> list[np.ndarray]:
-    """bool[size] of each variable."""
+    """Return bool[size] for each variable: its supported states."""
     possible = [np.ones(size, bool) for size in graph.size]
-    scopes = [graph.variables_of(factor).tolist() for factor in range(graph.num_factors)]
-    factors_of: list[list[int]] = [[] for _ in possible]
-    for factor, scope in enumerate(scopes):
+    # Only tables with zeros exclude states; others need no check.
+    tables = [(scope, table) for scope, table in graph.tables if np.isneginf(table).any()]
+    tables_of: list[list[int]] = [[] for _ in possible]
+    for number, (scope, _) in enumerate(tables):
         for v in scope:
-            factors_of[v].append(factor)
-    begin = graph.table_start
-    waiting = deque(
-        factor
-        for factor in range(graph.num_factors)
-        if np.isneginf(graph.log_value[begin[factor] : begin[factor + 1]]).any()
-    )
-    is_waiting = np.zeros(graph.num_factors, bool)
-    is_waiting[list(waiting)] = True
-    has_zeros = is_waiting.copy()
+            tables_of[v].append(number)
+    waiting = deque(range(len(tables)))
+    is_waiting = np.ones(len(tables), bool)
     while waiting:
-        factor = waiting.popleft()
-        is_waiting[factor] = False
-        scope = scopes[factor]
-        inside = graph.table(factor) > -np.inf
+        number = waiting.popleft()
+        is_waiting[number] = False
+        scope, table = tables[number]
+        inside = table > -np.inf
         for axis, v in enumerate(scope):
-            if not possible[v].all():
-                shape = np.where(np.arange(len(scope)) == axis, -1, 1)
-                inside = inside & possible[v].reshape(shape)
+            inside = inside & possible[v].reshape(np.where(np.arange(len(scope)) == axis, -1, 1))
         for axis, v in enumerate(scope):
-            others = tuple(a for a in range(len(scope)) if a != axis)
-            found = np.asarray(inside.any(axis=others))
+            found = np.asarray(inside.any(axis=tuple(a for a in range(len(scope)) if a != axis)))
             if found.sum() < possible[v].sum():
                 possible[v] = found
-                for other in factors_of[v]:
-                    if has_zeros[other] and not is_waiting[other] and other != factor:
+                for other in tables_of[v]:
+                    if not is_waiting[other] and other != number:
                         waiting.append(other)
                         is_waiting[other] = True
     return possible
 
 
-def without_idle(
+def drop_constant_axes(
     scope: list[int], table: np.ndarray, tolerance: float = 0.0
 ) -> tuple[list[int], np.ndarray]:
-    """A table and its scope without the axes along which it does not change."""
+    """Remove the axes along which a table does not change from it and its scope."""
     left = list(scope)
     for axis in range(len(scope) - 1, -1, -1):
         if np.allclose(table, table.take([0], axis), rtol=0.0, atol=tolerance):

@@ -1,10 +1,8 @@
-"""Circuits in files: `.npz` (ours, whole), `.ac` (Libra's text) and `.dot` (for drawing).
+"""Circuits in files: `.npz` (complete), `.ac` (Libra's text) and `.dot` (Graphviz); and pictures.
 
 A line of an `.ac` file is a node, numbered by its line: `v VARIABLE STATE`, `n NUMBER`, `+ NODES`
-or `* NODES`; the first line has the sizes of the variables, the last is EOF. It keeps no names.
-Numbers are written so that they come back as they were.
-
-Small circuits as pictures: the root on top, every node below its parents.
+or `* NODES`. The first line has the sizes of the variables, the last is EOF. The format has no
+names. Numbers are written so that reading them gives the same number.
 """
 
 from __future__ import annotations
@@ -33,29 +31,29 @@ from lapis.errors import LapisError, Source, Span
 from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 FORMAT = 1
-DOUBLE_DIGITS = 17  # at most, of a double as it is written
-MOST_EXP = 700.0  # whose exponential is one
+DOUBLE_DIGITS = 17  # of a double in decimal, at most
+MOST_EXP = 700.0  # largest logarithm whose exponential is a double
 WIDE = Context(Emax=MAX_EMAX, Emin=MIN_EMIN)
 ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
 NETWORK_ARRAYS = ("variable", "split_on", "first_child", "first_parameter", "log_parameter")
 
 
 def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None = None) -> None:
-    """Write a circuit, whole or not at all.
+    """Write a circuit to a file, atomically.
 
     Parameters
     ----------
     circuit
         The circuit.
     path
-        `.npz` (everything), `.ac` (Libra's text) or `.dot` (for Graphviz).
+        `.npz` (complete), `.ac` (Libra's text) or `.dot` (Graphviz).
     network
-        The network that the circuit is equivalent to, which an `.npz` file also keeps.
+        The equivalent network, which an `.npz` file also contains.
 
     Raises
     ------
     LapisError
-        If the ending is another one, or the file cannot be written.
+        If the suffix is unknown, or the file cannot be written.
     """
     path = Path(path)
     check_output(path)
@@ -76,7 +74,7 @@ def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse a place that a circuit cannot be written to: now, not after hours."""
+    """Refuse a path to which a circuit cannot be written, before it is computed."""
     if path is None:
         return
     if path.suffix not in (".npz", ".ac", ".dot"):
@@ -107,7 +105,7 @@ def load_circuit(path: str | Path) -> Circuit:
 
 
 def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | None:
-    """Read the network that the file of a circuit keeps, if it keeps one."""
+    """Read the network in the file of a circuit; None if there is none."""
     path = Path(path)
     if path.suffix == ".ac":
         return None
@@ -126,7 +124,7 @@ def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | Non
 
 
 def check_network(network: TreeNetwork) -> None:
-    """ValueError of arrays that are no network: kernels would read beyond their ends."""
+    """Raise ValueError if arrays are no network: kernels would read out of bounds."""
     num_variables, num_nodes = len(network.names), len(network.variable)
     if not (network.variable[:num_variables] == np.arange(num_variables)).all():
         raise ValueError
@@ -146,7 +144,7 @@ def check_network(network: TreeNetwork) -> None:
 
 
 def check_arrays(circuit: Circuit) -> None:
-    """ValueError of arrays that are no circuit: kernels would read beyond their ends."""
+    """Raise ValueError if arrays are no circuit: kernels would read out of bounds."""
     kind, leaf, start, child = circuit.kind, circuit.leaf, circuit.start, circuit.child
     if not len(kind) == len(leaf) == len(start) - 1 > 0 or start[0] or start[-1] != len(child):
         raise ValueError
@@ -164,7 +162,7 @@ def check_arrays(circuit: Circuit) -> None:
 
 
 def format_ac(circuit: Circuit) -> str:
-    """Libra's text of a circuit."""
+    """Format a circuit as Libra's text."""
     lines = [f"({' '.join(str(len(states)) for states in circuit.states)})"]
     variable, first = circuit.variable_of_state, circuit.state_start
     for node in range(circuit.num_nodes):
@@ -173,7 +171,7 @@ def format_ac(circuit: Circuit) -> str:
             lines.append(f"v {variable[leaf]} {leaf - first[variable[leaf]]}")
         elif kind == PARAMETER:
             lines.append(f"n {format_exp(float(circuit.log_parameter[leaf]))}")
-        elif circuit.start[node] == circuit.start[node + 1]:  # of nothing: no such line is read
+        elif circuit.start[node] == circuit.start[node + 1]:  # without children: a constant
             lines.append(f"n {float(kind == PRODUCT)}")
         else:
             children = circuit.child[circuit.start[node] : circuit.start[node + 1]]
@@ -199,7 +197,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
     Raises
     ------
     LapisError
-        If a line is no node, or the text ends early.
+        If a line is no node, or the last line is missing.
 
     Examples
     --------
@@ -250,8 +248,8 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
         raise ValueError("no nodes")
     if mark != "EOF":
         raise LapisError(
-            f"{name}: it ends before its last line, EOF", code="circuit-file",
-            hint="was it copied whole?",
+            f"{name}: the last line, EOF, is missing", code="circuit-file",
+            hint="is the file complete?",
         )  # fmt: skip
     names = [f"x{variable}" for variable in range(len(sizes))]
     arrays = {"kind": kind, "leaf": leaf, "start": start, "child": child, "log_parameter": numbers}
@@ -260,7 +258,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
 
 
 def format_exp(log_value: float) -> str:
-    """exp of a number, in so many digits that `parse_log` gives the number back.
+    """Format the exponential of a number so that `parse_log` returns the number.
 
     >>> format_exp(-0.5), read_log(format_exp(1000.7)), read_log(format_exp(-1e-20))
     ('0.6065306597126334', 1000.7, -1e-20)
@@ -277,13 +275,14 @@ def format_exp(log_value: float) -> str:
 
 
 def decimal_exp(log_value: float, digits: int) -> Decimal:
+    """Return the exponential of a number with this many digits."""
     with localcontext(WIDE) as context:
         context.prec = digits
         return Decimal(log_value).exp()
 
 
 def parse_log(text: str) -> float:
-    """The logarithm of a number of any size and with any digits; ValueError if it has none."""
+    """Return the logarithm of a decimal number of any size; ValueError if it has none."""
     number = float(text)
     if not number >= 0.0 or text.lstrip("+").lower().startswith("inf"):
         raise ValueError
@@ -296,7 +295,7 @@ def parse_log(text: str) -> float:
 
 
 def node_label(circuit: Circuit, node: int) -> str:
-    """What a node is, in a few characters."""
+    """Return a short label of a node."""
     kind, leaf = circuit.kind[node], int(circuit.leaf[node])
     if kind == PARAMETER:
         return f"{decimal_exp(float(circuit.log_parameter[leaf]), 6):.3g}"
@@ -307,7 +306,7 @@ def node_label(circuit: Circuit, node: int) -> str:
     return "+" if kind == SUM else "×"
 
 
-LOOKS = {  # fill, ink, whether it is round
+LOOKS = {  # fill, ink, whether the node is round
     SUM: ("#4c72b0", "#ffffff", True),
     PRODUCT: ("#7d93b5", "#ffffff", True),
     INDICATOR: ("#e8eef7", "#222222", False),
@@ -326,13 +325,13 @@ def draw(circuit: Circuit | str | Path) -> Picture:
     Returns
     -------
     Picture
-        The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`. One
-        of more than a few hundred nodes can only be written as `.dot`.
+        The picture. Notebooks show it; `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`, with
+        more than a few hundred nodes only as `.dot`.
 
     Raises
     ------
     LapisError
-        If the file holds no circuit.
+        If the file contains no circuit.
 
     Examples
     --------
@@ -345,7 +344,7 @@ def draw(circuit: Circuit | str | Path) -> Picture:
 
 
 def circuit_graph(circuit: Circuit) -> Picture:
-    """The root first: + and ×, states as X=x, parameters as numbers."""
+    """Return the graph of a circuit, the root first."""
     last = circuit.num_nodes - 1
     nodes = [
         GraphNode(node_label(circuit, node), *LOOKS[int(circuit.kind[node])])

@@ -1,9 +1,9 @@
 """A ground Markov logic network as tables.
 
-Variables and cubes are those of `network/cubes.py`: an atom, or a whole block of which one atom is
-true; a clause is a table that differs from 1 in the cube where it is false. Clauses over the same
-variables share a table. The constant is the score of all soft clauses if they were true, so the
-product of the tables is exp(score) of a world, as the model's definition has it.
+Variables and cubes are those of `network/cubes.py`: a variable is an atom, or a block of which one
+atom is true; a clause is a table that differs from 1 in the cube where it is false. Clauses over
+the same variables share a table. The constant is the score of all soft clauses if they were true,
+so the product of the tables is exp(score) of a world.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from lapis.network.network import Network
 from lapis.problem.task import World
 from lapis.results.atoms import Atoms
 
-MAX_MEMBERS = 10  # variables of a table; longer clauses are cut into chains
+MAX_MEMBERS = 10  # variables of a table; longer clauses become chains of link variables
 
 
 @dataclass(frozen=True, slots=True)
 class GroundFactors:
-    """The tables, and which cubes of which clauses they were made of."""
+    """The tables of a ground network, and the cubes of clauses in them."""
 
     graph: FactorGraph
     network: Network
     variables: Variables
     cubes: Cubes
-    factor: np.ndarray  # int32[num_cubes], the table that each cube is in
+    factor: np.ndarray  # int32[num_cubes], the table of each cube
 
     def atom_states(self) -> np.ndarray:
-        """int64[num_atoms], the number among all states of the one that makes an atom true."""
+        """int64[num_atoms], the number of the state that makes an atom true."""
         atoms, place = self.variables.place_of_atoms()
         found = np.zeros(self.network.num_atoms, np.int64)
         found[atoms] = place
@@ -60,10 +60,10 @@ class GroundFactors:
         return found
 
     def fill_links(self, rows: np.ndarray) -> None:
-        """Set the link variables in rows of states to what the others make them.
+        """Set the link variables in rows of states from the others.
 
-        Of the three forbidden cubes that define a link one has it false; where the rest of that
-        cube holds it is true. They come in order, so each finds the link before it set.
+        Three forbidden cubes define a link. In one of them the link is false; where the rest of
+        that cube holds, the link is true. Links are in order, so each finds the one before set.
         """
         first = len(self.variables.size)
         for cube in np.flatnonzero(self.cubes.clause < 0).tolist():
@@ -76,7 +76,7 @@ class GroundFactors:
                 rows[inside, link] = 1
 
     def expected_count(self, probability: np.ndarray) -> np.ndarray:
-        """float64[num_weights], given the probability that each cube holds."""
+        """float64[num_weights], the expected counts, given the probability of each cube."""
         network = self.network
         soft = np.flatnonzero(network.weight_id >= 0)
         own = self.cubes.clause >= 0
@@ -86,7 +86,7 @@ class GroundFactors:
 
 
 def ground_factors(network: Network) -> GroundFactors:
-    """The tables of a network."""
+    """Return the tables of a network."""
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     clauses = np.arange(network.num_clauses)
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), MAX_MEMBERS)
@@ -113,9 +113,9 @@ def ground_factors(network: Network) -> GroundFactors:
 
 
 def world_factors(world: World) -> tuple[FactorGraph, list[str]]:
-    """The tables of a world, and those of its variables that the model or the query speaks of.
+    """Return the tables of a world, and the names of the variables in the model or the query.
 
-    Formulas are called as they were asked. What defines quantifiers, and links, nobody asked for.
+    Auxiliary atoms and links are omitted. Queried formulas keep their text as name.
     """
     network = ground(world.problem)
     factors = ground_factors(network)
@@ -123,20 +123,20 @@ def world_factors(world: World) -> tuple[FactorGraph, list[str]]:
     owner = [table.predicates[p] for p in table.predicate_of(np.arange(network.num_atoms)).tolist()]
     atom_name = network.atom_names(np.arange(network.num_atoms))
     added = {name for name, p in zip(atom_name, owner, strict=True) if p not in own}
-    called: dict[str, str] = {}
+    new_name: dict[str, str] = {}
     for query in world.queries:
         if query.formula is not None:
             atoms, codes = predicate_atoms(network, world, query.predicate)
-            asked = Atoms((group_atoms(world, query, codes),))
-            called |= zip(network.atom_names(atoms), asked, strict=True)
+            queried = Atoms((group_atoms(world, query, codes),))
+            new_name |= zip(network.atom_names(atoms), queried, strict=True)
     graph = factors.graph
-    spoken_of = [name for name in graph.names[: len(factors.variables.size)] if name not in added]
-    graph = replace(graph, names=tuple(called.get(name, name) for name in graph.names))
-    return graph, [called.get(name, name) for name in spoken_of]
+    shown = [name for name in graph.names[: len(factors.variables.size)] if name not in added]
+    graph = replace(graph, names=tuple(new_name.get(name, name) for name in graph.names))
+    return graph, [new_name.get(name, name) for name in shown]
 
 
 def held_states(cubes: Cubes, cube: int) -> tuple[list[int], list[np.ndarray]]:
-    """The variables of a cube, in order, and the states in which each holds."""
+    """Return the variables of a cube in order, and the states of each in the cube."""
     members = range(cubes.start[cube], cubes.start[cube + 1])
     by_variable = sorted(members, key=lambda member: int(cubes.variable[member]))
     held = [cubes.state[cubes.state_start[m] : cubes.state_start[m + 1]] for m in by_variable]
@@ -146,7 +146,7 @@ def held_states(cubes: Cubes, cube: int) -> tuple[list[int], list[np.ndarray]]:
 def name_variables(
     network: Network, variables: Variables
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """An atom is false or true; a block has its atoms for states, and perhaps none of them."""
+    """Name variables and states: false and true of an atom, the atoms of a block, or none."""
     atom_name = network.atom_names(np.arange(network.num_atoms))
     names: list[str] = []
     states: list[tuple[str, ...]] = []

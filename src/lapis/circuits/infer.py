@@ -1,7 +1,7 @@
-"""Marginals of a ground network by a circuit: exact if it compiles, else the closest one found.
+"""Marginals of a ground network by a circuit: exact if it compiles, else approximate.
 
-The answer says which. Of an approximation, standard errors are those of the importance weights that
-corrected it; they know nothing of worlds that the circuit does not reach.
+The answer states which. The standard errors of an approximation are those of the importance weights
+that corrected it; they do not cover worlds that the circuit does not reach.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from lapis.runtime.progress import Stop
 COMPILED_EDGES = 4_000_000
 MAX_COST = 2e10  # edges × table entries, for the expected counts
 NUM_SAMPLES, BURN_IN = 8_000, 500
-CERTAIN = 1e-9  # nearer to 0 or 1, log-odds are taken from logarithms
+CERTAIN = 1e-9  # closer to 0 or 1, log-odds are computed from logarithms
 
 
 def by_circuit(network: Network, options: InferenceOptions) -> Marginals:
-    """Compile, or approximate where that is too large."""
+    """Compile the network, or approximate it if the circuit is too large."""
     factors = ground_factors(network)
     entries = max(1, len(factors.graph.log_value))
     limit = int(min(COMPILED_EDGES, MAX_COST / entries))
@@ -58,6 +58,7 @@ def by_circuit(network: Network, options: InferenceOptions) -> Marginals:
 
 
 def by_approximation(factors: GroundFactors, options: InferenceOptions) -> Marginals:
+    """Fit an approximate circuit and return its marginals."""
     network, graph = factors.network, factors.graph
     row = np.full(graph.num_variables, -1, np.int32)
     rows = rows_of_worlds(factors, sample_worlds(network, options))
@@ -92,7 +93,7 @@ def by_approximation(factors: GroundFactors, options: InferenceOptions) -> Margi
 
 
 def expected_count(circuit: Circuit, factors: GroundFactors) -> np.ndarray:
-    """float64[num_weights], from the probabilities of all states of each table's variables."""
+    """float64[num_weights], expected counts from the probabilities of all table entries."""
     family = condition_circuit(circuit, no_evidence(circuit)[0])
     return factors.expected_count(
         factors.cube_probabilities(table_marginals(family, factors.graph))
@@ -100,7 +101,7 @@ def expected_count(circuit: Circuit, factors: GroundFactors) -> np.ndarray:
 
 
 def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
-    """float64[num_states]; those of nearly certain variables from logarithms."""
+    """float64[num_states], log-odds; those of nearly certain variables from logarithms."""
     first = circuit.state_start.astype(np.int64)
     with np.errstate(divide="ignore"):
         log_probability = np.log(probability)
@@ -116,7 +117,7 @@ def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
 
 
 def sample_worlds(network: Network, options: InferenceOptions) -> np.ndarray:
-    """bool[num_samples, num_atoms], of as many chains as asked for."""
+    """bool[num_samples, num_atoms], worlds of `num_chains` chains."""
     method = candidate_samplers(network)[0]
     sampler: Sampler = find_method("infer", method).make()  # type: ignore[type-arg]
     plan = sampler.prepare(network)
@@ -134,7 +135,7 @@ def sample_worlds(network: Network, options: InferenceOptions) -> np.ndarray:
 
 
 def rows_of_worlds(factors: GroundFactors, worlds: np.ndarray) -> np.ndarray:
-    """int32[num_worlds, num_variables], the states that the variables have in worlds."""
+    """int32[num_worlds, num_variables], the states of the variables in worlds."""
     variables, cubes = factors.variables, factors.cubes
     rows = np.zeros((len(worlds), len(cubes.size)), np.int32)
     for v in range(len(variables.size)):

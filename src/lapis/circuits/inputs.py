@@ -1,10 +1,8 @@
-"""What the functions of `lapis.circuits` take: circuits, networks and models by value or path.
+"""Inputs of the functions of `lapis.circuits`: circuits, networks and models by value or path.
 
-States of variables: by name, or as they are typed, `smoke=yes,cancer`.
-
-Variables may be atoms, of several arguments or with a value of their own: names and states then
-hold commas and equality signs (`Friends(Anna,Bob)=true`), so that what is known is looked for in
-the text, the longest first.
+States of variables are given by name, or as on the command line: `smoke=yes,cancer`. The names of
+variables may be atoms, and contain commas and equality signs (`Friends(Anna,Bob)=true`). So a text
+is matched against all known names and states, the longest first.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from lapis.errors import LapisError, check_word
 
 if TYPE_CHECKING:
     from lapis.problem.task import DataLike, ModelLike
-if TYPE_CHECKING:
-    import numpy as np
 
 
 CircuitLike = Circuit | TreeNetwork | str | Path
@@ -40,35 +36,36 @@ def read(path: str | Path) -> Circuit | TreeNetwork:
     Parameters
     ----------
     path
-        Of a circuit (`.npz`, `.ac`) or of a network (`.tbn`).
+        Path of a circuit (`.npz`, `.ac`) or of a network (`.tbn`).
 
     Returns
     -------
     Circuit or TreeNetwork
-        As the ending says.
+        The suffix determines which.
 
     Raises
     ------
     LapisError
-        If there is no such file, or it holds no circuit.
+        If there is no such file, or it contains no circuit.
     """
     path = Path(path)
     return load_tree_network(path) if path.suffix == SUFFIX else load_circuit(path)
 
 
 def open_circuit(circuit: CircuitLike) -> Circuit | TreeNetwork:
+    """Read a circuit or network if it is given by its path."""
     return read(circuit) if isinstance(circuit, str | Path) else circuit
 
 
 def stored_network(circuit: CircuitLike, found: Circuit | TreeNetwork) -> TreeNetwork | None:
-    """The network of a network, or the one that a circuit's file keeps."""
+    """Return the network itself, or the network in the file of a circuit."""
     if isinstance(found, TreeNetwork):
         return found
     return load_stored_network(circuit, found) if isinstance(circuit, str | Path) else None
 
 
 def known_row(over: Circuit | TreeNetwork, evidence: StatesLike) -> np.ndarray:
-    """int32[num_variables], the states of the evidence, -1 for the rest."""
+    """int32[num_variables], the states of the evidence, -1 for other variables."""
     return row_of_states(over.names, over.states, read_states(over.names, over.states, evidence))
 
 
@@ -78,7 +75,7 @@ def open_trees(
     query: Sequence[str] | str,
     open_predicates: Sequence[str],
 ) -> TreeNetwork | None:
-    """A network with decision trees, whose families may be too large for tables; else None."""
+    """Open a network with decision trees; None for another kind of model."""
     if isinstance(model, TreeNetwork):
         network = model
     elif isinstance(model, str | Path) and Path(model).suffix == SUFFIX:
@@ -87,8 +84,8 @@ def open_trees(
         return None
     if (data is not None and data != []) or query or open_predicates:
         raise LapisError(
-            f"{name_model(model)}: a network with decision trees takes evidence, no data and no "
-            "queries",
+            f"{name_model(model)}: a network with decision trees takes evidence, but no data and "
+            "no queries",
             code="option-value",
         )
     return network
@@ -102,9 +99,9 @@ def open_factors(
     evidence: StatesLike,
     strict: bool,
 ) -> tuple[FactorGraph, np.ndarray, set[str]]:
-    """The tables of a network or of a ground Markov logic network, and a row of evidence.
+    """Return the tables of a model, a row of evidence, and the names of the user's variables.
 
-    The facts of a ground network are in its tables. Last come the variables that are the user's.
+    The facts of a ground Markov logic network are in its tables.
     """
     graph: FactorGraph | None = None
     if isinstance(model, FactorGraph | TreeNetwork):
@@ -114,7 +111,7 @@ def open_factors(
     if graph is not None:
         if query or open_predicates:
             raise LapisError(
-                f"{name_model(model)}: a network has no predicates to ask for or to open",
+                f"{name_model(model)}: a network has no predicates to query or open",
                 code="option-value",
             )
         return graph, observed_row(graph, data, evidence), set(graph.names)
@@ -123,7 +120,7 @@ def open_factors(
         raise LapisError(
             f"{name_model(model)}: evidence is for networks",
             code="option-value",
-            hint="give a Markov logic model facts, as data",
+            hint="pass the facts of a Markov logic model as data",
         )
     from lapis.circuits.ground_factors import world_factors
     from lapis.problem.task import build_task
@@ -131,19 +128,21 @@ def open_factors(
     task = build_task(model, data, query, open_predicates=open_predicates, strict=strict)
     if len(task.worlds) > 1:
         raise LapisError(
-            "one circuit is one world", code="several-worlds", hint="merge the data files"
+            "a circuit is compiled from one world",
+            code="several-worlds",
+            hint="merge the data files",
         )
     graph, shown = world_factors(task.worlds[0])
     return graph, row_of_states(graph.names, graph.states, ()), set(shown)
 
 
 def name_model(model: object) -> str:
-    """A model in messages: its path, or its kind."""
+    """Return the path or the kind of a model, for messages."""
     return str(model) if isinstance(model, str | Path) else type(model).__name__
 
 
 def observed_row(graph: FactorGraph, data: DataLike, evidence: StatesLike) -> np.ndarray:
-    """int32[num_variables], states of .evid files and of the evidence, -1 for the rest."""
+    """int32[num_variables], states of .evid files and of the evidence, -1 for others."""
     from lapis.problem.task import list_worlds
 
     observed: dict[int, int] = {}
@@ -153,7 +152,9 @@ def observed_row(graph: FactorGraph, data: DataLike, evidence: StatesLike) -> np
         for variable, state in read_evidence(path, graph).items():
             if observed.setdefault(variable, state) != state:
                 name = graph.names[variable]
-                raise LapisError(f"{path}: {name} has another state before", code="data-table")
+                raise LapisError(
+                    f"{path}: {name} has another state in an earlier file", code="data-table"
+                )
     given = read_states(graph.names, graph.states, evidence)
     return row_of_states(graph.names, graph.states, given, observed)
 
@@ -165,7 +166,7 @@ StatesLike = Mapping[str, str | int | bool] | Sequence[str] | str
 def read_states(
     names: Sequence[str], states: Sequence[Sequence[str]], given: StatesLike
 ) -> list[Named]:
-    """The variables and states that texts or a dictionary name, in order.
+    """Parse the variables and states that texts or a dictionary name, in order.
 
     >>> read_states(["F(A,B)", "rain"], [["no", "yes"]] * 2, ["rain, F(A, B) = yes"])
     [('rain', None), ('F(A,B)', 'yes')]
@@ -194,7 +195,7 @@ def read_states(
 def name_state(
     names: Sequence[str], states: Sequence[Sequence[str]], name: str, state: str | int | bool
 ) -> Named:
-    """A state of a variable, whose numbers and Booleans are named as tables name them."""
+    """Check a state of a variable; numbers and Booleans become names of states."""
     check_word("variable", name, names, code="unknown-variable")
     own = states[names.index(name)]
     text = str(state).lower() if isinstance(state, bool) and "true" in own else state
@@ -209,9 +210,7 @@ def row_of_states(
     given: Sequence[Named],
     known: Mapping[int, int] | None = None,
 ) -> np.ndarray:
-    """int32[num_variables], the states given and those known, -1 for the rest."""
-    import numpy as np
-
+    """int32[num_variables], the states given and those known, -1 for others."""
     row = np.full(len(names), -1, np.int32)
     for variable, code in (known or {}).items():
         row[variable] = code
@@ -231,12 +230,12 @@ def row_of_states(
 
 
 def strip_spaces(text: str) -> str:
-    """Without spaces around commas and equality signs."""
+    """Remove spaces around commas and equality signs."""
     return re.sub(r"\s*([,=])\s*", r"\1", text.strip())
 
 
 def first_name(parts: Sequence[str]) -> str:
-    """The first of several names that are not known, up to a comma outside of parentheses."""
+    """Join parts up to the first comma outside of parentheses."""
     piece = ""
     for part in parts:
         piece = f"{piece},{part}" if piece else part
@@ -246,7 +245,7 @@ def first_name(parts: Sequence[str]) -> str:
 
 
 def unknown_state(names: Sequence[str], states: Sequence[Sequence[str]], text: str) -> LapisError:
-    """What is wrong with a text that is no variable, and no state of one."""
+    """Return the error of a text that is no variable and no state of one."""
     fitting = [name for name in names if text.startswith(f"{strip_spaces(name)}=")]
     name = max(fitting, key=len, default=text.partition("=")[0])
     try:
@@ -259,6 +258,7 @@ def unknown_state(names: Sequence[str], states: Sequence[Sequence[str]], text: s
 
 
 def no_state(text: str) -> LapisError:
+    """Return the error of a text without a state."""
     return LapisError(
         f"{text!r} is not a state of a variable", code="option-value", hint="as in smoke=yes"
     )

@@ -1,4 +1,4 @@
-"""What circuits answer: frames, text and JSON, by the names of variables and states."""
+"""Results of circuits: frames, text and JSON, by the names of variables and states."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from lapis.results.result import Columns, Figures, Result, Table, View, format_n
 
 @dataclass(frozen=True, repr=False)
 class CircuitFigures(Figures):
-    """A circuit that was compiled, approximated or learned, and figures about it by name."""
+    """A compiled, approximated or learned circuit, and figures about it by name."""
 
-    circuit: Circuit | None  # None: a network alone was learned
-    network: TreeNetwork | None  # the same distribution with decision trees, if there is one
+    circuit: Circuit | None  # None if only a network was learned
+    network: TreeNetwork | None  # an equivalent network with decision trees
 
     def save(self, path: str | Path) -> None:
-        """Write the circuit, or its network with decision trees.
+        """Write the circuit, or its network with decision trees, to a file.
 
         Parameters
         ----------
         path
-            `.npz` (everything), `.ac` (Libra's text) or `.dot` of the circuit; `.tbn` of the
+            `.npz` (complete), `.ac` (Libra's text) or `.dot` for the circuit; `.tbn` for the
             network.
 
         Raises
         ------
         LapisError
-            If there is no such circuit or network, or the file cannot be written.
+            If there is no circuit or network to write, or the file cannot be written.
         """
         path = Path(path)
         if path.suffix == SUFFIX:
@@ -64,14 +64,14 @@ class CircuitFigures(Figures):
 
 @dataclass(frozen=True, repr=False)
 class LearnedCircuit(CircuitFigures):
-    """What was learned from rows, and the costs that were tried."""
+    """A circuit or network learned from rows, and the costs that were tried."""
 
-    trials: Sequence[CostTrial] = ()  # empty if there was no choice
+    trials: Sequence[CostTrial] = ()  # empty for one pair of costs
 
     def compile(
         self, *, max_edges: int = MAX_EDGES, random_state: int | np.random.Generator = 0
     ) -> LearnedCircuit:
-        """Compile the network, where edges cost nothing and no circuit was kept.
+        """Compile the network if an edge cost of 0 kept no circuit.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LearnedCircuit(CircuitFigures):
         Returns
         -------
         LearnedCircuit
-            The same with a circuit.
+            The same result with a circuit.
 
         Raises
         ------
@@ -121,10 +121,10 @@ class CircuitScore(Figures):
 
 @dataclass(frozen=True, repr=False)
 class CircuitAnswer(Result):
-    """One query: exact of a circuit, estimated by Gibbs sampling of a network.
+    """The answer to a query: exact from a circuit, estimated by Gibbs sampling from a network.
 
-    `log_probability` is that of the states asked for given the evidence; without such states that
-    of the evidence, which Gibbs sampling does not estimate.
+    `log_probability` is that of the queried states given the evidence. Without queried states it is
+    that of the evidence, which Gibbs sampling does not estimate.
     """
 
     log_probability: float | None
@@ -134,15 +134,15 @@ class CircuitAnswer(Result):
     exact: bool = True
     stderr: float | None = None  # of the probability, if it is not exact
     distribution_stderr: Mapping[str, Mapping[str, float]] | None = None
-    rhat: float | None = None  # the largest, if it is not exact
-    num_sweeps: int = 0  # counted, in all chains
+    rhat: float | None = None  # the largest R-hat, if it is not exact
+    num_sweeps: int = 0  # counted sweeps of all chains
 
     @property
     def probability(self) -> float | None:
         return None if self.log_probability is None else float(np.exp(self.log_probability))
 
     def __getitem__(self, variable: str) -> Mapping[str, float]:
-        """The probability of each state of a variable."""
+        """Return the probability of each state of a variable."""
         return self.distribution[variable]
 
     def columns(self) -> Columns:
@@ -209,7 +209,7 @@ class CircuitAnswer(Result):
 
 @dataclass(frozen=True, repr=False)
 class ModelMarginals(CircuitAnswer):
-    """All marginals of a model; its log partition function stands in `log_probability`."""
+    """All marginals of a model; `log_probability` is its log partition function."""
 
     @property
     def log_partition(self) -> float:
@@ -227,13 +227,13 @@ class ModelMarginals(CircuitAnswer):
 
 @dataclass(frozen=True, repr=False)
 class RowAnswers(Table):
-    """The log probability of each row of queries, with standard errors where it is sampled."""
+    """The log probability of each row of queries, with standard errors if sampled."""
 
     exact: bool = True
 
     @property
     def log_probabilities(self) -> np.ndarray:
-        """float64[num_rows]: -inf of impossible queries, NaN of impossible evidence."""
+        """float64[num_rows]: -inf for impossible queries, NaN for impossible evidence."""
         return np.asarray(self.values["log_probability"])
 
     def summary(self) -> str:
@@ -264,7 +264,7 @@ class RowAnswers(Table):
 class Samples(Table):
     """Samples of a circuit or network: a column of states for each variable."""
 
-    burn_in: int | None = None  # sweeps of Gibbs sampling before each; None: they are exact
+    burn_in: int | None = None  # sweeps of Gibbs sampling before each; None if exact
 
     @property
     def exact(self) -> bool:
@@ -282,7 +282,7 @@ class Samples(Table):
         return {"exact": self.exact, "samples": super().document()["rows"]}
 
     def to_csv(self) -> str:
-        """The samples as CSV, with a header."""
+        """Return the samples as CSV text with a header."""
         stream = io.StringIO(newline="")
         rows = zip(*(as_list(column) for column in self.values.values()), strict=True)
         csv.writer(stream, lineterminator="\n").writerows([list(self.values), *rows])
@@ -294,7 +294,7 @@ class Samples(Table):
         Parameters
         ----------
         path
-            Of the file.
+            Path of the file.
 
         Raises
         ------
@@ -305,15 +305,16 @@ class Samples(Table):
 
 
 def save_tree_network(network: TreeNetwork | None, path: Path) -> None:
-    """Write a network with decision trees; LapisError if there is none."""
+    """Write a network with decision trees; refuse None."""
     if network is None:
         raise no_network()
     write_whole(path, format_network(network))
 
 
 def no_network() -> LapisError:
+    """Return the error of a circuit without an equivalent network."""
     return LapisError(
-        "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
+        "a circuit with hidden variables has no equivalent Bayesian network over its variables",
         code="option-value",
         hint="write the circuit, or learn without num_components, num_starts and method tree",
     )

@@ -1,11 +1,11 @@
-"""Tables of discrete values: files (CSV with or without a header, Parquet, NumPy), arrays, frames.
+"""Tables of discrete values: files (CSV, Parquet, NumPy), arrays and frames.
 
 A column is a variable, its values are states. An empty cell, `?`, `*`, a null, NaN or (in a NumPy
-array) a negative number is missing. States are what the columns hold, numbers in their order and
-other values in that of the alphabet; a column of zeros and ones has both states even if it shows
-one of them, so that data like these can be split into files.
+array) a negative number is missing. The states of a variable are the values of its column, numbers
+in their order and other values alphabetically. A column of zeros and ones has both states even if
+only one occurs, so such data can be split into files.
 
-Files of single digits, which is what benchmarks are made of, are read as one block of bytes.
+Files of single digits, as in most benchmarks, are read as one block of bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BOOLEAN = ("0", "1")
 class RowTable(NamedTuple):
     """Columns as codes of their own values."""
 
-    source: str  # as messages name it: a path, or the keyword
-    names: tuple[str, ...] | None  # None: there is no header
+    source: str  # path or keyword, for messages
+    names: tuple[str, ...] | None  # None without a header
     values: list[tuple[str, ...]]  # of each column
     codes: np.ndarray  # int32[num_rows, num_columns], -1 for missing
 
@@ -43,7 +43,7 @@ class RowTable(NamedTuple):
 def open_rows(
     rows: RowsLike, keyword: str, names: Sequence[str] | None = None, header: Header = "auto"
 ) -> RowTable:
-    """Read rows from a path, an array or a frame; `names` are those of columns without a header."""
+    """Read rows from a path, an array or a frame; `names` name columns without a header."""
     if isinstance(rows, str | Path):
         table = read_table(rows, header)
     elif isinstance(rows, np.ndarray):
@@ -53,7 +53,7 @@ def open_rows(
     if names is None:
         return table
     if table.names is not None:
-        raise LapisError(f"names: {table.source} has names of its own", code="option-value")
+        raise LapisError(f"names: {table.source} already has names", code="option-value")
     if len(set(names)) != table.codes.shape[1]:
         raise LapisError(
             f"names: {len(set(names))} different ones for the {table.codes.shape[1]} columns of "
@@ -64,7 +64,7 @@ def open_rows(
 
 
 def read_table(path: str | Path, header: Header = "auto") -> RowTable:
-    """The table in a file; its ending says what kind it is."""
+    """Read the table in a file; the suffix determines the format."""
     path = Path(path)
     try:
         if path.name.endswith(".npy"):
@@ -81,7 +81,7 @@ def read_table(path: str | Path, header: Header = "auto") -> RowTable:
 
 
 def read_digits(path: Path, text: bytes, header: Header) -> RowTable | None:
-    """A table of single digits separated by commas, if that is all there is."""
+    """Read a table of single digits separated by commas; None if it has other content."""
     end = text.find(b"\n") + 1
     width = end or len(text)
     if header == "yes" or not end or len(text) % width or width % 2:
@@ -102,7 +102,7 @@ def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
         raise LapisError(f"{path}: this is not a table: {error}", code="data-table") from None
     rows = [row for row in rows if row]
     if not rows:
-        raise LapisError(f"{path}: there is nothing in it", code="data-table")
+        raise LapisError(f"{path}: the file is empty", code="data-table")
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise LapisError(
@@ -136,12 +136,12 @@ def read_parquet(path: Path) -> RowTable:
 
 
 def from_frame(source: str, frame: Frame) -> RowTable:
-    """The table of a frame of pandas, polars or Arrow."""
+    """Read a frame of pandas, polars or Arrow."""
     from lapis.data.formats.duckdb_tables import open_duckdb, sql_errors
 
     if type(frame).__module__ == "builtins":
         raise LapisError(
-            f"{source}: wanted a path, an array or a frame, not a {type(frame).__name__}",
+            f"{source}: expected a path, an array or a frame, not a {type(frame).__name__}",
             code="data-table",
         )
     with open_duckdb() as connection, sql_errors(source):
@@ -150,7 +150,7 @@ def from_frame(source: str, frame: Frame) -> RowTable:
 
 
 def encode_arrays(source: str, found: Mapping[str, np.ndarray]) -> RowTable:
-    """A table of named columns; what is masked or NaN is missing."""
+    """Encode named columns; masked values and NaN are missing."""
     columns = []
     for given in found.values():
         column = np.ma.asarray(given)
@@ -161,21 +161,21 @@ def encode_arrays(source: str, found: Mapping[str, np.ndarray]) -> RowTable:
 
 
 def cell_text(value: object) -> str:
-    """A value as CSV has it; Booleans and whole floats as whole numbers."""
+    """Format a value as in CSV; Booleans and integral floats as integers."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
     return "" if value is None or value != value else str(value)
 
 
 def from_array(source: str, array: np.ndarray) -> RowTable:
-    """A table of whole numbers or of texts."""
+    """Read an array of integers or texts."""
     if array.ndim == 2 and array.dtype.kind in "OU":
         return encode_columns(
             source, None, [[cell_text(cell) for cell in column] for column in array.T]
         )
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise LapisError(
-            f"{source}: wanted rows and columns of numbers or texts, not {array.dtype} of shape "
+            f"{source}: expected rows and columns of numbers or texts, not {array.dtype} of shape "
             f"{array.shape}",
             code="data-table",
         )
@@ -184,7 +184,7 @@ def from_array(source: str, array: np.ndarray) -> RowTable:
     with np.errstate(invalid="ignore"):  # infinity is not whole
         whole = numbers.astype(np.int64)
     if (whole != numbers).any():
-        raise LapisError(f"{source}: its numbers are not whole", code="data-table")
+        raise LapisError(f"{source}: the numbers are not integers", code="data-table")
     values, codes = [], np.empty(whole.shape, np.int32)
     for column in range(whole.shape[1]):
         known = np.unique(whole[:, column])
@@ -210,7 +210,7 @@ def encode_columns(
 
 
 def sorted_values(values: set[str]) -> list[str]:
-    """Numbers by size, other values by the alphabet; missing ones left out."""
+    """Sort numbers by size, other values alphabetically; drop missing ones."""
     known = sorted(values - set(MISSING_CELLS))
     return sorted(known, key=float) if all(map(is_number, known)) else known
 
@@ -225,7 +225,7 @@ def is_number(text: str) -> bool:
 def merge_variables(
     tables: Sequence[RowTable],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Names and states of the variables that tables with the same columns have together."""
+    """Return the names and states of the variables of tables with the same columns."""
     first = tables[0]
     num_columns = first.codes.shape[1]
     for table in tables[1:]:
@@ -243,7 +243,7 @@ def merge_variables(
         }
         if not seen and any(len(table.codes) for table in tables):
             raise LapisError(
-                f"{first.source}: no row has a value of {name}, so that it has no states",
+                f"{first.source}: the column {name} has no values",
                 code="data-table",
                 hint="leave the column out",
             )
@@ -252,14 +252,14 @@ def merge_variables(
 
 
 def find_column(table: RowTable, name: str, column: int) -> int:
-    """The column of that name; of a table that has none, the one at the same place."""
+    """Return the column with a name; without such a name, the column at the same place."""
     return table.names.index(name) if table.names and name in table.names else column
 
 
 def code_rows(table: RowTable, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
     """int32[num_rows, num_variables], the table's rows as states of these variables.
 
-    Columns are found by their names; without a header they stand in order.
+    Columns are matched by name, without a header by position.
     """
     given = table.names or tuple(names)
     if table.names is None and table.codes.shape[1] != len(names):

@@ -1,53 +1,41 @@
-"""AC²: the circuit within a budget that is closest to a model, given evidence.
+"""AC²: the circuit within a budget of edges that is closest to a model, given evidence.
 
 Lowd and Domingos, Approximate Inference by Compilation to Arithmetic Circuits (NIPS 2010). A
-structure is learned once from samples (`structure.py`), or made of the model's strongest tables
-(`thinning.py`) where that is closer; its parameters are found for each evidence:
+structure is found once, and its parameters are fitted for each evidence:
 
     F   the learned ones, conditioned
-    G   matched to Gibbs samples of P(·|e) (`matching.py`)
-    V   KL(Q ‖ P(·|e)) minimised (`variational.py`)
-    VI  V, then corrected by weighing its own worlds (`importance.py`)
-    E   matched to independent worlds of P(·|e), drawn down a junction tree
-    P   matched to particles, drawn back through elimination within memory (`mini_buckets.py`)
+    G   matched to Gibbs samples of P(· | e)
+    V   KL(Q ‖ P(· | e)) minimised (`variational.py`)
+    VI  V, then corrected by importance weights of its own worlds (`importance.py`)
+    E   matched to independent worlds of P(· | e), drawn by a junction tree
+    P   matched to particles from mini-bucket elimination (`mini_buckets.py`)
 
-E, P and VI are ours. A model may be narrow enough to draw its worlds and still too large for a
-circuit: E then has no bias, and is the default. Otherwise VI is: V is biased towards its modes,
-but its worlds can be weighed, which takes the bias out where V looks, and says how far the result
-can be trusted. Where V leaves out a mode (parities with noise) weights do not know of it, E and P
-do; and particles respect hard tables. So P is the default if it is surer of log Z than VI, or finds
-more of it. What is asked afterwards is exact on the circuit.
+E, P and VI are ours. A model may be narrow enough for a junction tree and still too large for a
+circuit. Then E has no bias, and is the default. V is biased towards its modes; importance weights
+remove the bias where V has mass, and measure the error. They cannot detect a mode that V misses
+(noisy parities), which E and P find. Particles also satisfy hard tables. So P is the default if its
+error of log Z is smaller than that of VI, or its estimate is higher.
 
-G: shares that match expectations under the model, estimated from Gibbs samples (AC², step 2).
+**Learned structure** (AC², step 1). LearnAC on samples of the model, with an edge cost that is
+halved each time no split pays, as long as more than a hundredth of the budget is left. The paper
+ends at the first split that exceeds the budget. A smaller one may still fit, so such a split is
+excluded and the search continues, up to `MAX_OVERSHOOTS` times. Only splits on neighbours in the
+model are allowed: on hepar2 that is closer to the model than all splits, with fewer edges.
 
-The likeliest member of a family for some worlds takes child c at sum n as often as they do:
+**Thinned structure.** LearnAC measures dependence of pairs, in contexts. It misses a parity of
+three variables, and modes that a slowly mixing chain does not visit. So the strongest tables (those
+whose entries differ most) are kept as long as elimination stays within the budget, and compiled
+exactly. V then fits all tables on this structure: structured mean field (Saul and Jordan, 1996)
+with an automatic substructure. The bound of V chooses between the two structures.
+
+**Matching** (AC², step 2). The most likely member of a family for some worlds takes child c at sum
+n as often as they do:
 
     π(n, c) = (Σ_worlds P(c taken at n, n reached) + α π_F(n, c)) / (Σ_worlds [n reached] + α)
 
-so no optimisation is needed where shares are untied; α worlds' weight of the family's own shares
-stands in where worlds are few. Rao–Blackwellised: a sum decides a variable v, and whether it is
-reached does not depend on v; so it counts P(x_v | all others) for the children's states in the
-place of the state drawn.
-
-A world in which v would not have been drawn as it was after its neighbours is used all the same:
-the conditionals are those of the sweep that made the world.
-
-Which circuit: LearnAC on samples of the model, with an edge cost that shrinks (AC², step 1).
-
-The search starts with a cost that allows only splits worth many edges; each time no split is left
-that pays, the cost is halved, as long as more than a hundredth of the budget is left. The paper
-ends at the first split that would overshoot; a smaller one may still fit, so such a split is
-crossed out and the search goes on, up to `MAX_OVERSHOOTS` times. Splits are allowed on neighbours
-in the model only: on hepar2 that is closer than all splits, with fewer edges.
-
-Another structure: the model without its weaker tables, compiled.
-
-LearnAC sees dependence of pairs, in contexts; a parity of three variables it does not see, nor what
-samples of a slowly mixing chain do not show. So the strongest tables (those whose entries differ
-most) are kept, one after another, as long as elimination stays within the budget, and what they
-make is compiled exactly. V then fits all tables on this structure, which is structured mean field
-(Saul and Jordan 1996) without a substructure chosen by hand. A model that fits the budget is kept
-whole, and V is exact. Which of the two structures is closer to the model, V's bound tells.
+where α worlds' weight of the family's own shares smooths small counts. The counts are
+Rao–Blackwellised: a sum decides a variable v, and whether it is reached does not depend on v, so
+the sum counts P(x_v | all others) in place of the state drawn.
 """
 
 from __future__ import annotations
@@ -73,7 +61,7 @@ from lapis.circuits.approximation.samples import (
     sample_particles,
 )
 from lapis.circuits.approximation.variational import build_terms, certified_bound, fit_best
-from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
+from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit, num_words
 from lapis.circuits.compilation.compile import compile_factors, no_possible_state
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
 from lapis.circuits.learning.candidates_kernel import NEVER, refresh_best
@@ -87,21 +75,21 @@ from lapis.runtime.progress import Progress, Report, Stop
 MAX_EDGES = 10_000
 NUM_SAMPLES = 50_000
 NUM_MATCHED, NUM_EXACT = 2_000, 10_000
-NUM_ROUNDS = 2  # of weighing; the second draws from what the first corrected
-MAX_LEARNED = 3_000  # variables that splits are looked for among
-MAX_TRIES = 4  # structures learned until one fits the budget with shares of its own
-MIN_EFFECTIVE = 0.01  # of the worlds of VI, below which particles are preferred
-THIN = 2  # sweeps between the samples that a structure is learned from
+NUM_ROUNDS = 2  # of importance sampling; the second draws from the corrected shares
+MAX_LEARNED = 3_000  # variables of a model whose structure is learned by splits
+MAX_TRIES = 4  # structures learned until one fits the budget with untied shares
+MIN_EFFECTIVE = 0.01  # share of effective samples of VI below which particles are preferred
+THIN = 2  # sweeps between the samples from which a structure is learned
 
 
 class Approximation(NamedTuple):
-    circuit: Circuit  # normalised; stands for P(· | evidence)
-    parameters: str  # how they were found
-    bound: float | None  # V: at most log Z; None also if Q cannot keep to possible worlds
-    log_partition: float | None  # VI, P: an estimate of log Z; E: log Z
-    log_partition_stderr: float | None
-    effective: float | None  # VI: effective samples, as a fraction of those drawn
-    state_stderr: np.ndarray | None  # VI, E, P: float64[num_states]
+    circuit: Circuit  # normalised, for P(· | evidence)
+    parameters: str  # the method that found them
+    bound: float | None = None  # V: at most log Z; None also if Q has too many impossible worlds
+    log_partition: float | None = None  # VI, P: an estimate of log Z; E: log Z
+    log_partition_stderr: float | None = None
+    effective: float | None = None  # VI: effective samples, as a fraction of those drawn
+    state_stderr: np.ndarray | None = None  # VI, E, P: float64[num_states]
     upper: float | None = None  # P: at least log Z
 
 
@@ -115,33 +103,61 @@ def find_structure(
     progress: Report | None = None,
     worlds: np.ndarray | None = None,
 ) -> Circuit:
-    """The circuit that is closest to the model given a row of states, learned or thinned.
+    """Return the closest circuit to the model given a row of states, learned or thinned.
 
-    `worlds`, int32[num_worlds, num_variables], are samples of it; they are drawn if not given.
+    `worlds`, int32[num_worlds, num_variables], are samples of the model; drawn if not given.
     """
     given = graph.given(row)
     if make_consistent(given) is None:
         raise no_possible_state()
-    if (row >= 0).all():  # there is nothing to be found
+    if (row >= 0).all():
         return compile_factors(given).circuit
     thinned = thin_structure(given, max_edges, seed, stop)
     if thinned is not None and untied_edges(thinned, row) > max_edges:
         budget = max_edges * max_edges // untied_edges(thinned, row)
         thinned = thin_structure(given, budget, seed, stop)
     stop = stop or Stop()
-    if graph.num_variables > MAX_LEARNED or (stop.is_over() and thinned is not None):
-        if thinned is None:
-            raise TooLarge(
-                f"no structure is looked for over {graph.num_variables:,} variables; at most "
-                f"{MAX_LEARNED:,} can be",
-                code="too-large",
-                hint="give more evidence, or ask for less",
-            )
+    if thinned is not None and (graph.num_variables > MAX_LEARNED or stop.is_over()):
         return thinned
+    if graph.num_variables > MAX_LEARNED:
+        raise TooLarge(
+            f"structures are learned over at most {MAX_LEARNED:,} variables, not "
+            f"{graph.num_variables:,}",
+            code="too-large",
+            hint="give more evidence, or query fewer predicates",
+        )
     if worlds is None:
         worlds = sample_training_worlds(graph, row, num_samples, seed, stop)
     if stop.is_over() and thinned is not None:
         return thinned
+    learned = learn_within(worlds, graph, row, max_edges, stop, progress)
+    found = [] if thinned is None else [thinned]
+    fitting = [one for one in (learned, *found) if untied_edges(one, row) <= max_edges]
+    if not fitting:
+        raise TooLarge(
+            f"no circuit of at most {max_edges:,} edges was found; the smallest has "
+            f"{untied_edges(learned, row):,}",
+            code="circuit-too-large",
+            hint="raise max_edges",
+        )
+    if len(fitting) == 1:
+        return fitting[0]
+    terms = build_terms(graph, row)
+    return max(
+        fitting,
+        key=lambda one: fit_best(condition_circuit(one, row), terms, stop, progress).bound,
+    )
+
+
+def learn_within(
+    worlds: np.ndarray,
+    graph: FactorGraph,
+    row: np.ndarray,
+    max_edges: int,
+    stop: Stop,
+    progress: Report | None,
+) -> Circuit:
+    """Learn a structure with at most `max_edges` untied edges; after MAX_TRIES it may have more."""
     budget = max_edges
     for _ in range(MAX_TRIES):
         learned = learn_split_structure(worlds, graph, budget, stop, progress)
@@ -149,48 +165,54 @@ def find_structure(
         if num_edges <= max_edges:
             break
         budget = int(0.99 * budget * max_edges / num_edges)
-    if thinned is not None and untied_edges(thinned, row) > max_edges:
-        thinned = None
-    if num_edges > max_edges and thinned is None:
-        raise TooLarge(
-            f"no circuit of at most {max_edges:,} edges was found; the smallest has {num_edges:,}",
-            code="circuit-too-large",
-            hint="raise max_edges",
-        )
-    if num_edges > max_edges or thinned is None:
-        return learned if thinned is None else thinned
-    terms = build_terms(graph, row)
-    bounds = [
-        fit_best(condition_circuit(circuit, row), terms, stop, progress).bound
-        for circuit in (learned, thinned)
-    ]
-    return learned if bounds[0] >= bounds[1] else thinned
+    return learned
 
 
 def untied_edges(structure: Circuit, row: np.ndarray) -> int:
-    """Edges of the circuit in which each sum has shares of its own."""
+    """Count the edges of the circuit in which each sum has its own shares."""
     return family_circuit(condition_circuit(structure, row), structure, row).num_edges
 
 
 def sample_training_worlds(
     graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int, stop: Stop | None = None
 ) -> np.ndarray:
-    """int32[num_samples, num_variables], independent where that is possible."""
+    """int32[num_samples, num_variables], independent samples if possible."""
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
     given = graph.given(row)
-    go_on = partial(sample_gibbs, graph, row, num_samples, seed, stop=stop, with_conditional=False)
+    run_chains = partial(
+        sample_gibbs, graph, row, num_samples, seed, stop=stop, with_conditional=False
+    )
     exact = sample_exactly(given, num_samples, seed)
     if exact is not None:
         return exact.rows
-    if np.isneginf(given.log_value).any():  # chains may not find a possible world, nor leave it
+    if np.isneginf(given.log_value).any():  # chains may not find a possible world, or not leave it
         with suppress(TooLarge):
             particles = sample_particles(given, seed, stop)
             if particles is not None and len(particles.rows):
                 rng = np.random.default_rng(seed)
                 start = particles.rows[rng.integers(0, len(particles.rows), num_samples)]
-                return go_on(start=start).rows
-    return go_on(thin=THIN).rows
+                return run_chains(start=start).rows
+    return run_chains(thin=THIN).rows
+
+
+class FittingTask(NamedTuple):
+    """A structure, and the model given evidence to which its parameters are fitted."""
+
+    graph: FactorGraph
+    structure: Circuit
+    row: np.ndarray  # int32[num_variables], negative where unobserved
+    family: Family  # with the learned shares
+    seed: int
+    stop: Stop
+
+    def circuit(self, family: Family) -> Circuit:
+        return family_circuit(family, self.structure, self.row)
+
+    def match_worlds(self, worlds: np.ndarray) -> tuple[Circuit, GibbsSamples]:
+        """Match the shares to worlds of the model, after one sweep of Gibbs sampling."""
+        samples = sample_gibbs(self.graph, self.row, len(worlds), self.seed, worlds)
+        return self.circuit(match_samples(self.family, samples)), samples
 
 
 def fit_structure(
@@ -202,111 +224,108 @@ def fit_structure(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Approximation:
-    """The structure with parameters for a row of states, negative where nothing is known.
+    """Fit the parameters of a structure given a row of states, negative where unobserved.
 
-    When the time is up, `auto` ends with those of V.
+    `auto` ends with those of V if the time is up.
     """
     stop = stop or Stop()
     family = condition_circuit(structure, row)
-    if not len(family.kind):  # all is observed
+    task = FittingTask(graph, structure, row, family, seed, stop)
+    if not len(family.kind):  # all variables are observed
         score = float(graph.log_score(row[None])[0])
-        circuit = family_circuit(family, structure, row)
-        certain = np.zeros(structure.num_states)
         name = "E" if parameters == "auto" else parameters
-        return Approximation(circuit, name, score, score, 0.0, None, certain)
+        certain = np.zeros(structure.num_states)
+        return Approximation(task.circuit(family), name, score, score, 0.0, None, certain)
+    if parameters == "F":
+        return Approximation(task.circuit(family), "F")
+    if parameters == "G":
+        samples = sample_gibbs(graph, row, NUM_MATCHED, seed, stop=stop)
+        return Approximation(task.circuit(match_samples(family, samples)), "G")
+    if parameters == "P":
+        return fit_particles(task)
     if parameters == "E" or (parameters == "auto" and not stop.is_over()):
-        exact = sample_exactly(graph.given(row), NUM_EXACT, seed)
-        if exact is not None:  # the shares that independent worlds have, with their errors
-            samples = sample_gibbs(graph, row, len(exact.rows), seed, exact.rows)
-            circuit = family_circuit(match_samples(family, samples), structure, row)
-            stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
-            return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
+        exact = fit_exactly(task)
+        if exact is not None:
+            return exact
         if parameters == "E":
             raise TooLarge(
                 "worlds cannot be drawn exactly: the tables of a junction tree are too large",
                 code="too-large",
                 hint="choose other parameters: G (Gibbs samples), V (variational) or VI",
             )
-    if parameters == "G":
-        family = match_samples(family, sample_gibbs(graph, row, NUM_MATCHED, seed, stop=stop))
-    if parameters in ("F", "G"):
-        circuit = family_circuit(family, structure, row)
-        return Approximation(circuit, parameters, None, None, None, None, None)
-    if parameters == "P":
-        return match_particles(graph, structure, row, family, None, seed, stop)
-    fitted = fit_best(family, build_terms(graph, row), stop, progress)
-    bound = certified_bound(fitted, graph, row)
-    if parameters == "V" or (parameters == "auto" and stop.is_over()):
-        circuit = family_circuit(fitted.family, structure, row)
-        return Approximation(circuit, "V", bound, None, None, None, None)
-    weighed = importance_sample(fitted.family, family, graph, row, seed)
-    for extra in range(1, NUM_ROUNDS):
-        if stop.is_over():
-            break
-        weighed = importance_sample(weighed.family, family, graph, row, seed + extra)
-    if parameters == "auto":
-        with suppress(TooLarge):
-            found = match_particles(graph, structure, row, family, bound, seed, stop)
-            if prefers_particles(found, weighed):
-                return found
-    return Approximation(
-        family_circuit(weighed.family, structure, row),
-        "VI",
-        bound,
-        weighed.log_partition,
-        weighed.stderr,
-        weighed.effective,
-        weighed.state_stderr,
-    )
+    return fit_by_variation(task, parameters, progress)
 
 
-def prefers_particles(particles: Approximation, weighed: ImportanceEstimate) -> bool:
-    """Whether P is surer of log Z than VI is, or finds worlds that VI does not know of."""
-    assert particles.log_partition is not None
-    assert particles.log_partition_stderr is not None
-    if weighed.effective < MIN_EFFECTIVE or particles.log_partition_stderr < weighed.stderr:
-        return True
-    noise = np.hypot(particles.log_partition_stderr, weighed.stderr)
-    return bool(particles.log_partition > weighed.log_partition + 3.0 * noise)
+def fit_exactly(task: FittingTask) -> Approximation | None:
+    """E: match independent worlds; None if the tables of a junction tree are too large."""
+    exact = sample_exactly(task.graph.given(task.row), NUM_EXACT, task.seed)
+    if exact is None:
+        return None
+    circuit, samples = task.match_worlds(exact.rows)
+    stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
+    return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
 
 
-def match_particles(
-    graph: FactorGraph,
-    structure: Circuit,
-    row: np.ndarray,
-    family: Family,
-    bound: float | None,
-    seed: int,
-    stop: Stop,
-) -> Approximation:
-    """P: the shares that particles have, and log Z as they estimate it."""
-    particles = sample_particles(graph.given(row), seed, stop)
+def fit_particles(task: FittingTask, bound: float | None = None) -> Approximation:
+    """P: match particles, which also estimate log Z."""
+    particles = sample_particles(task.graph.given(task.row), task.seed, task.stop)
     if particles is None or not len(particles.rows):
         raise TooLarge(
             "no particle found a possible world within memory",
             code="too-large",
             hint="give more evidence, or choose other parameters: F, G, V or VI",
         )
-    samples = sample_gibbs(graph, row, len(particles.rows), seed, particles.rows)
-    circuit = family_circuit(match_samples(family, samples), structure, row)
     return Approximation(
-        circuit, "P", bound, particles.log_partition, particles.stderr, None,
-        particles.state_stderr, particles.upper,
+        task.match_worlds(particles.rows)[0], "P", bound, particles.log_partition,
+        particles.stderr, None, particles.state_stderr, particles.upper,
     )  # fmt: skip
 
 
-PRIOR = 2.0  # worlds that the shares of F count for
+def fit_by_variation(task: FittingTask, parameters: str, progress: Report | None) -> Approximation:
+    """V, VI, or for "auto" the better of VI and P."""
+    graph, row, stop = task.graph, task.row, task.stop
+    fitted = fit_best(task.family, build_terms(graph, row), stop, progress)
+    bound = certified_bound(fitted, graph, row)
+    if parameters == "V" or (parameters == "auto" and stop.is_over()):
+        return Approximation(task.circuit(fitted.family), "V", bound)
+    estimate = importance_sample(fitted.family, task.family, graph, row, task.seed)
+    for extra in range(1, NUM_ROUNDS):
+        if stop.is_over():
+            break
+        estimate = importance_sample(estimate.family, task.family, graph, row, task.seed + extra)
+    if parameters == "auto":
+        with suppress(TooLarge):
+            found = fit_particles(task, bound)
+            if prefers_particles(found, estimate):
+                return found
+    return Approximation(
+        task.circuit(estimate.family), "VI", bound, estimate.log_partition, estimate.stderr,
+        estimate.effective, estimate.state_stderr,
+    )  # fmt: skip
+
+
+def prefers_particles(particles: Approximation, estimate: ImportanceEstimate) -> bool:
+    """Whether P has the smaller error of log Z, or finds worlds that VI misses."""
+    assert particles.log_partition is not None
+    assert particles.log_partition_stderr is not None
+    if estimate.effective < MIN_EFFECTIVE or particles.log_partition_stderr < estimate.stderr:
+        return True
+    noise = np.hypot(particles.log_partition_stderr, estimate.stderr)
+    return bool(particles.log_partition > estimate.log_partition + 3.0 * noise)
+
+
+PRIOR = 2.0  # weight of the shares of F, in worlds
 
 
 class Decisions(NamedTuple):
-    """For each edge of a sum the states of the variable that the sum decides."""
+    """For each edge of a sum, the states of the variable that the sum decides."""
 
     edge_start: np.ndarray  # int64[num_edges + 1]
     state: np.ndarray  # int32[...], states of all variables, numbered
 
 
 def match_samples(family: Family, samples: GibbsSamples) -> Family:
-    """The family with the shares that samples have."""
+    """Replace the shares by those of samples."""
     decisions = find_decisions(family)
     counts = np.zeros(len(family.child))
     num_nodes = len(family.kind)
@@ -321,10 +340,9 @@ def match_samples(family: Family, samples: GibbsSamples) -> Family:
 
 
 def find_decisions(family: Family) -> Decisions:
-    """The states that tell the children of each sum apart."""
+    """Find the states that distinguish the children of each sum."""
     num_states = int(family.state_start[-1])
-    words = (num_states + 63) // 64
-    below = np.zeros((len(family.kind), words), np.uint64)
+    below = np.zeros((len(family.kind), num_words(num_states)), np.uint64)
     _gather_states(family, below)
     lists: list[np.ndarray] = [np.empty(0, np.int32)] * len(family.child)
     for node in np.flatnonzero(family.kind == SUM).tolist():
@@ -345,6 +363,7 @@ def find_decisions(family: Family) -> Decisions:
 
 @entry
 def _gather_states(family, below):  # type: ignore[no-untyped-def]
+    """Write the states below each node as bits."""
     for n in range(len(family.kind)):
         if family.kind[n] == INDICATOR:
             state = family.leaf[n]
@@ -376,8 +395,8 @@ def _count_decisions(family, decisions, rows, conditional, holds, reached, count
                         counts[e] += conditional[r, decisions.state[at]]
 
 
-REST = 0.01  # of the budget, that need not be spent
-FIRST_COST = 0.02  # of an edge, for each sample
+REST = 0.01  # share of the budget that may stay unused
+FIRST_COST = 0.02  # first cost of an edge, for each sample
 LAST_COST = 1e-3
 MAX_OVERSHOOTS = 30
 
@@ -389,7 +408,7 @@ def learn_split_structure(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Circuit:
-    """A circuit of at most `max_edges` edges that explains rows of states, with its parameters."""
+    """Learn a circuit of at most `max_edges` edges from rows of states."""
     search = CircuitSearch(
         rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
         find_neighbours(graph),
@@ -414,7 +433,7 @@ def learn_split_structure(
 
 
 def lower_cost(search: CircuitSearch) -> None:
-    """Halve the cost of an edge; every candidate is looked at again."""
+    """Halve the cost of an edge and reset all candidates."""
     search.edge_cost *= 0.5
     candidates = search.candidates
     candidates.bound[:] = candidates.gain
@@ -425,10 +444,9 @@ def lower_cost(search: CircuitSearch) -> None:
 
 
 def find_neighbours(graph: FactorGraph) -> np.ndarray:
-    """bool[num_variables, num_variables], who shares a table."""
+    """bool[num_variables, num_variables], whether two variables share a table."""
     shared = np.zeros((graph.num_variables, graph.num_variables), bool)
-    for factor in range(graph.num_factors):
-        scope = graph.variables_of(factor)
+    for scope, _ in graph.tables:
         shared[np.ix_(scope, scope)] = True
     return shared
 
@@ -441,12 +459,12 @@ MAX_VARIABLES = 2_000
 def thin_structure(
     graph: FactorGraph, max_edges: int, seed: int, stop: Stop | None = None
 ) -> Circuit | None:
-    """A compiled part of the model of at most `max_edges` edges; None if none was found."""
+    """Compile a part of the model to at most `max_edges` edges; None if there is none."""
     if graph.num_variables > MAX_VARIABLES:
         return None
     max_entries = max_edges / EDGES_PER_ENTRY
     for _ in range(6):
-        is_over = stop is not None and stop.is_over()  # then no part has two variables
+        is_over = stop is not None and stop.is_over()  # then tables have one variable
         part = strongest_part(graph, max_entries, seed, stop)
         try:
             return compile_factors(part, max_edges, seed, None if is_over else stop).circuit
@@ -458,11 +476,12 @@ def thin_structure(
 def strongest_part(
     graph: FactorGraph, max_entries: float, seed: int, stop: Stop | None = None
 ) -> FactorGraph:
-    """The model with as many of its tables, strongest first, as elimination allows."""
+    """Keep as many tables, strongest first, as elimination within `max_entries` allows."""
     size = graph.size
-    strength = np.array([measure_strength(graph.table(f)) for f in range(graph.num_factors)])
+    tables = graph.tables
+    strength = np.array([measure_strength(table) for _, table in tables])
     order = np.argsort(-strength, kind="stable")
-    scopes = [graph.variables_of(f) for f in range(graph.num_factors)]
+    scopes = [np.array(scope, np.int32) for scope, _ in tables]
     small = [f for f in order if len(scopes[f]) < 2]
     large = [f for f in order if len(scopes[f]) >= 2 and strength[f] > 0]
 
@@ -472,7 +491,7 @@ def strongest_part(
         rng = np.random.default_rng(seed)
         return best_order(size, start, members, max_entries, rng).is_complete
 
-    # The longest prefix by bisection, then one after another.
+    # The longest prefix by bisection, then the others one by one.
     low, high = 0, len(large)
     while low < high and not (stop and stop.is_over()):
         middle = (low + high + 1) // 2
@@ -486,11 +505,10 @@ def strongest_part(
             break
         if is_narrow([*chosen, large[place]]):
             chosen.append(large[place])
-    tables = [(scopes[f].tolist(), graph.table(f)) for f in [*small, *chosen]]
-    return graph_of_tables(graph.names, graph.states, tables)
+    return graph_of_tables(graph.names, graph.states, [tables[f] for f in [*small, *chosen]])
 
 
 def measure_strength(table: np.ndarray) -> float:
-    """How much the entries of a table differ; zeros count as e^-30."""
+    """Return the standard deviation of the logs of a table; zeros count as e^-30."""
     floored = np.maximum(table, table.max(initial=-np.inf) - 30.0)
     return float(np.std(floored)) if table.size else 0.0

@@ -1,21 +1,20 @@
-"""How far a circuit is from its model, and the correction: worlds of the circuit, weighed.
+"""Importance sampling: measure the distance of a circuit to its model, and correct the circuit.
 
-V minimises KL(V ‖ P): it comes close to P where it looks, but is too sure of itself and may look at
-one mode of several. So most worlds are drawn from V and some from F, which is broader: from the
-mixture Q = (1 − α) V + α F of two members of one family. A world x weighs w = P̃(x) / Q(x). The mean
-weight is an unbiased estimate of Z, with a standard error; the spread of the weights says how far Q
-is from P everywhere that Q looks:
+V minimises KL(V ‖ P). It is close to P where it has mass, but too narrow, and may miss modes. So
+most worlds are drawn from V and some from F, which is broader: from the mixture
+Q = (1 − α) V + α F of two members of one family. The weight of a world x is w = P̃(x) / Q(x). The
+mean weight is an unbiased estimate of Z with a standard error. The spread of the weights measures
+the distance of Q to P where Q has mass:
 
     E_Q[w] = Z,    effective samples = (Σ w)² / Σ w²
 
-The shares that match P (those of KL(P ‖ ·), as in G) follow from the weighed worlds. What Q itself
-does is known exactly and serves as control variate: with q(n, c) the probability that it takes c
-at n
+The shares that match P (those of KL(P ‖ ·), as in G) follow from the weighted worlds, with Q itself
+as control variate. With q(n, c) the probability that Q takes c at n,
 
     P(c taken at n)  ≈  q(n, c) + Σ_i (w_i / Σ w − 1/N) [x_i takes c at n]
 
-whose noise is that of the weights' deviation from 1, not that of the worlds. Each correction is
-shrunk by how far it stands out from its own noise, Δ² / (Δ² + var Δ), towards what V has.
+The noise is that of the weights around 1, not that of the worlds. Each correction Δ is shrunk
+towards V by Δ² / (Δ² + var Δ).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from lapis.inference.random_numbers import random_states, uniform
 from lapis.runtime.kernels import entry, inner
 
 NUM_WORLDS = 4000
-BROAD = 0.3  # of the worlds, that are drawn from F
+BROAD = 0.3  # share of worlds drawn from F
 
 
 class ImportanceEstimate(NamedTuple):
@@ -51,7 +50,7 @@ def importance_sample(
     seed: int,
     num_worlds: int = NUM_WORLDS,
 ) -> ImportanceEstimate:
-    """Compare V and F with the model given a row of states, and correct V."""
+    """Correct V (`sharp`) by weighted worlds of V and F (`broad`) given a row of states."""
     num_nodes, num_edges = len(sharp.kind), len(sharp.child)
     log_share = np.stack((sharp.log_share, broad.log_share))
     share = np.exp(log_share)
@@ -97,7 +96,7 @@ def importance_sample(
 
 
 def state_errors(family: Family, rows: np.ndarray, tilt: np.ndarray) -> np.ndarray:
-    """The standard error of Σ_i tilt_i [x_i in state s], for every state."""
+    """float64[num_states], the standard error of Σ_i tilt_i [x_i in state s]."""
     found = np.zeros(int(family.state_start[-1]))
     squared = np.square(tilt)
     for v in range(rows.shape[1]):
@@ -110,7 +109,7 @@ def state_errors(family: Family, rows: np.ndarray, tilt: np.ndarray) -> np.ndarr
 
 @entry
 def _draw_worlds(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
-    """Complete rows with worlds of the family."""
+    """Draw the unobserved states of rows from the family."""
     for r in range(len(rows)):
         height = 0
         if len(family.kind):
@@ -140,7 +139,7 @@ def _draw_worlds(family, share, rng, rows, stack):  # type: ignore[no-untyped-de
 
 @inner
 def _trace_edges(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
-    """Write the edges of sums that a world takes; how many."""
+    """Write the edges of sums that a world takes; return their number."""
     find_holding_nodes(family, row, holds)
     height, length = 0, 0
     if len(family.kind):
@@ -161,7 +160,7 @@ def _trace_edges(family, row, holds, stack, path):  # type: ignore[no-untyped-de
 
 @entry
 def _probability(family, log_share, rows, holds, stack, path, log_q):  # type: ignore[no-untyped-def]
-    """Add log-probabilities of worlds under both sets of shares."""
+    """Add the log-probabilities of worlds under both sets of shares."""
     for r in range(len(rows)):
         for at in range(_trace_edges(family, rows[r], holds, stack, path)):
             log_q[0, r] += log_share[0, path[at]]
@@ -170,7 +169,7 @@ def _probability(family, log_share, rows, holds, stack, path, log_q):  # type: i
 
 @entry
 def _sum_tilts(family, rows, tilt, holds, stack, path, change, noise):  # type: ignore[no-untyped-def]
-    """Σ_i tilt_i [edge taken], and the sum of their squares."""
+    """Add Σ_i tilt_i [edge taken] and Σ_i tilt_i² [edge taken]."""
     for r in range(len(rows)):
         for at in range(_trace_edges(family, rows[r], holds, stack, path)):
             change[path[at]] += tilt[r]
@@ -179,7 +178,7 @@ def _sum_tilts(family, rows, tilt, holds, stack, path, change, noise):  # type: 
 
 @entry
 def _edge_probabilities(family, share, reach, taken):  # type: ignore[no-untyped-def]
-    """The probability that each edge of a sum is taken."""
+    """Write the probability that each edge is taken."""
     if len(family.kind):
         reach[len(family.kind) - 1] = 1.0
     for n in range(len(family.kind) - 1, -1, -1):
@@ -190,7 +189,7 @@ def _edge_probabilities(family, share, reach, taken):  # type: ignore[no-untyped
 
 @entry
 def _correct(family, taken, change, log_share):  # type: ignore[no-untyped-def]
-    """Shares after a change of how often each child is taken, none below a hundredth of it."""
+    """Change the probabilities of edges, none to less than a hundredth, and renormalise shares."""
     for n in range(len(family.kind)):
         if family.kind[n] != SUM:
             continue

@@ -1,9 +1,12 @@
-"""Samples of a product of tables: forward for a Bayesian network, by a junction tree where one is
-small enough; otherwise by particles where tables have zeros, and by Gibbs sampling.
+"""Samples of a product of tables.
 
-A Gibbs chain sweeps over the variables that evidence leaves open. Impossible entries count as
-e^FLOOR, so a chain that starts at an impossible world finds its way out. Each kept world comes
-with P(x_v | all others) of every variable at that world, for Rao–Blackwellised estimates.
+Forward sampling for a Bayesian network, junction trees where one is small enough, particles where
+tables have zeros, and Gibbs sampling otherwise.
+
+A Gibbs chain sweeps over the unobserved variables. Impossible entries count as e^FLOOR, so a chain
+can leave an impossible world. Each kept world comes with P(x_v | all others) of every variable, for
+Rao–Blackwellised estimates. After each sweep the kept conditionals are those at which the states
+were drawn.
 """
 
 from __future__ import annotations
@@ -22,18 +25,18 @@ from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consisten
 from lapis.inference.exact.junction_tree import build_tree, collect_messages, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import entry, inner
 from lapis.runtime.progress import Stop
 
 NUM_CHAINS = 4
-BURN_IN = 100  # sweeps of a chain that are thrown away
-CHUNK = 100_000  # draws of a variable by each chain between two looks at the clock
+BURN_IN = 100  # discarded sweeps of a chain
+CHUNK = 100_000  # draws by each chain between two checks of `stop`
 MAX_ENTRIES = 4e6  # of a junction tree's tables
 
 
 class GibbsSamples(NamedTuple):
     rows: np.ndarray  # int32[num_samples, num_variables]
-    # float64[num_samples, num_states], P(x_v | all others) there; without columns where not wanted
+    # float64[num_samples, num_states], P(x_v | all others) there; no columns if not requested
     conditional: np.ndarray
 
 
@@ -44,7 +47,7 @@ class _Tables(NamedTuple):
     table_start: np.ndarray
     log_value: np.ndarray
     own_start: np.ndarray  # int64[num_variables + 1]
-    own: np.ndarray  # int64[...], places in `scope` where a variable stands
+    own: np.ndarray  # int64[...], places of a variable in `scope`
     factor: np.ndarray  # int32[...], the factor of each place in `scope`
     size: np.ndarray
     state_start: np.ndarray
@@ -72,7 +75,7 @@ class ExactSamples(NamedTuple):
 
 
 def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamples | None:
-    """Worlds drawn down a junction tree; None if its tables are too large."""
+    """Draw worlds by a junction tree; None if its tables are too large."""
     order = find_elimination_order(graph, MAX_ENTRIES, seed)
     if not order.is_complete:
         return None
@@ -83,8 +86,7 @@ def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamp
     roots = potentials.root_values(tree)[1]
     require_possible(roots)
     sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))
-    constants = graph.log_value[graph.table_start[:-1][np.diff(graph.scope_start) == 0]]
-    return ExactSamples(rows, float(roots.sum() + constants.sum()))
+    return ExactSamples(rows, float(roots.sum()) + graph.log_constant)
 
 
 class ParticleSamples(NamedTuple):
@@ -98,7 +100,7 @@ class ParticleSamples(NamedTuple):
 def sample_particles(
     graph: FactorGraph, seed: int, stop: Stop | None = None
 ) -> ParticleSamples | None:
-    """Worlds drawn back through elimination within memory; None if no order is found."""
+    """Draw worlds by mini-bucket elimination; None if the model has too many variables."""
     consistent = make_consistent(graph)
     if consistent is None:
         raise no_possible_state()
@@ -128,16 +130,15 @@ def sample_gibbs(
     stop: Stop | None = None,
     with_conditional: bool = True,
 ) -> GibbsSamples:
-    """Worlds of several chains given a row of states, negative where nothing is known.
+    """Draw worlds by several chains given a row of states, negative where unobserved.
 
-    When the time is up there are fewer, the same number of each chain. With worlds of the model
-    for `start`, int32[num_samples, num_variables], each goes on by one sweep, which leaves them
-    its worlds.
+    If the time is up there are fewer, the same number from each chain. With worlds of the model as
+    `start`, int32[num_samples, num_variables], each moves by one sweep, which keeps their
+    distribution.
     """
     length = np.diff(graph.scope_start)
     stride = np.empty(len(graph.scope), np.int64)
-    for factor in range(graph.num_factors):
-        table = graph.table(factor)
+    for factor, (_, table) in enumerate(graph.tables):
         begin, end = graph.scope_start[factor : factor + 2]
         stride[begin:end] = np.array(table.strides, np.int64) // 8
     size = graph.size
@@ -180,7 +181,7 @@ def sample_gibbs(
 
 @entry
 def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditional):  # type: ignore[no-untyped-def]
-    """Go on from a state, or from one after another; after the burn-in every `thin`-th is kept."""
+    """Sweep from a state, or from each of `starts`; after the burn-in keep every `thin`-th."""
     for number in range(-burn_in, len(rows) * thin):
         is_kept = number >= 0 and number % thin == thin - 1
         kept = number // thin
@@ -188,33 +189,40 @@ def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditi
             for v in free:
                 state[v] = starts[number, v]
         for v in free:
-            size = tables.size[v]
-            for s in range(size):
-                score[s] = 0.0
-            for at in range(tables.own_start[v], tables.own_start[v + 1]):
-                member = tables.own[at]
-                factor = tables.factor[member]
-                place = tables.table_start[factor]
-                for other in range(tables.scope_start[factor], tables.scope_start[factor + 1]):
-                    if other != member:
-                        place += tables.stride[other] * state[tables.scope[other]]
-                for s in range(size):
-                    score[s] += tables.log_value[place + s * tables.stride[member]]
-            best, total = -math.inf, 0.0
-            for s in range(size):
-                best = max(best, score[s])
-            for s in range(size):
-                score[s] = math.exp(score[s] - best)
-                total += score[s]
-            rest = uniform(rng) * total
-            chosen = 0
-            while chosen < size - 1 and rest >= score[chosen]:
-                rest -= score[chosen]
-                chosen += 1
-            state[v] = chosen
+            total = _draw_state(tables, v, state, rng, score)
             if is_kept and conditional.shape[1]:
-                for s in range(size):
+                for s in range(tables.size[v]):
                     conditional[kept, tables.state_start[v] + s] = score[s] / total
         if is_kept:
             for v in range(len(state)):
                 rows[kept, v] = state[v]
+
+
+@inner
+def _draw_state(tables, v, state, rng, score):  # type: ignore[no-untyped-def]
+    """Draw a variable given all others; write the weights of its states and return their sum."""
+    size = tables.size[v]
+    for s in range(size):
+        score[s] = 0.0
+    for at in range(tables.own_start[v], tables.own_start[v + 1]):
+        member = tables.own[at]
+        factor = tables.factor[member]
+        place = tables.table_start[factor]
+        for other in range(tables.scope_start[factor], tables.scope_start[factor + 1]):
+            if other != member:
+                place += tables.stride[other] * state[tables.scope[other]]
+        for s in range(size):
+            score[s] += tables.log_value[place + s * tables.stride[member]]
+    best, total = -math.inf, 0.0
+    for s in range(size):
+        best = max(best, score[s])
+    for s in range(size):
+        score[s] = math.exp(score[s] - best)
+        total += score[s]
+    rest = uniform(rng) * total
+    chosen = 0
+    while chosen < size - 1 and rest >= score[chosen]:
+        rest -= score[chosen]
+        chosen += 1
+    state[v] = chosen
+    return total

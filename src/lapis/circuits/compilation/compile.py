@@ -1,10 +1,10 @@
-"""A factor graph as a circuit that computes exactly its product: the smaller of two.
+"""Compile a factor graph to a circuit that computes exactly its product: the smaller of two.
 
-States that are impossible are left out beforehand (`factor_graph.py`). Elimination goes
-first, where its tables fit; search then has to beat it, and is given up as soon as it cannot, or
-after work in proportion to the tables (it looks at all that is left of a model with each value it
-sets, so on long chains it takes ten times as long for the same circuit). Where no order is narrow
-enough search is tried alone: determinism can make the circuit of a model of any width small.
+Impossible states are removed first (`factor_graph.py`). Elimination is tried first, if its tables
+fit. Search then has to find a smaller circuit; it ends as soon as it cannot, or after work in
+proportion to the tables. (Search examines the rest of the model with each value it sets, so on long
+chains it takes ten times as long for the same circuit.) If no order is narrow enough, search is
+tried alone: determinism can make the circuit of a model of any width small.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Progress, Report, Stop
 
 MAX_EDGES = 1 << 26
-MARGINAL_ENTRIES = 3e8  # of elimination's tables, within which marginals are found in numbers
-ROOM = 1 << 20  # edges, to begin with, where elimination says nothing
+MARGINAL_ENTRIES = 3e8  # of elimination's tables, for marginals without a circuit
+ROOM = 1 << 20  # edges of the first search where elimination did not fit
 WORK_PER_ENTRY = 30  # of search, for each entry of elimination's tables
 LEAST_WORK, MOST_WORK = 400_000_000, 800_000_000
 ALONE_WORK = 2_000_000_000
@@ -39,6 +39,15 @@ class Compiled(NamedTuple):
     width: int  # variables in the largest of them, less one
 
 
+class Candidate(NamedTuple):
+    """A compiled model before its nodes are gathered."""
+
+    num_edges: int
+    method: str
+    gates: Gates
+    root: int
+
+
 def compile_factors(
     graph: FactorGraph,
     max_edges: int = MAX_EDGES,
@@ -46,50 +55,62 @@ def compile_factors(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Compiled:
-    """The smallest circuit found; TooLarge if none has at most `max_edges` edges."""
+    """Return the smallest circuit found; TooLarge if none has at most `max_edges` edges."""
     consistent = make_consistent(graph)
     if consistent is None:
         raise no_possible_state()
     small = consistent.graph
     order = find_elimination_order(small, 4.0 * max_edges, seed)
-    found: list[tuple[int, str, Gates, int]] = []
-    num_states = int(small.size.sum())
+    found = []
     if order.is_complete:
         if progress is not None:
             progress(Progress("compiling", 0, text=f"{order.entries:.3g} entries of tables"))
         room = int(min(2.5 * order.entries, 2 * max_edges)) + 64
-        gates = new_gates(num_states, room + len(small.states), 4 * room)
-        root = eliminate(small, order.variable, gates)
-        if root == ZERO:
-            raise no_possible_state()
-        if root != FULL:
-            found.append((count_gate_edges(gates, root), "elimination", gates, root))
-    for limit, work in search_limits(found, order.entries, max_edges):
-        gates = new_gates(num_states, limit, 2 * limit)
-        turned = order.variable[::-1] if order.is_complete else decision_order(small)
-        root = search_circuit(small, turned, gates, work, stop, progress)
-        if root == ZERO:
-            raise no_possible_state()
-        if root != FULL:
-            found.append((count_gate_edges(gates, root), "search", gates, root))
-            break
-    fitting = [one for one in found if one[0] <= max_edges]
+        gates = new_gates(int(small.size.sum()), room + len(small.states), 4 * room)
+        found += list_candidate("elimination", gates, eliminate(small, order.variable, gates))
+    limits = search_limits(found, order.entries, max_edges)
+    found += compile_by_search(small, order, limits, stop, progress)
+    fitting = [one for one in found if one.num_edges <= max_edges]
     if not fitting:
-        if not order.is_complete:  # an order that was given up says little of what is needed
-            order = find_elimination_order(small, max(MARGINAL_ENTRIES, 4.0 * max_edges), seed, 1)
+        if not order.is_complete:  # its entries are a poor estimate of the need
+            entries = max(MARGINAL_ENTRIES, 4.0 * max_edges)
+            order = find_elimination_order(small, entries, seed, 1)
         raise too_large(order, max_edges)
-    _, method, gates, root = min(fitting, key=lambda one: one[0])
-    circuit = restore_states(gates_to_circuit(small, gates, root), graph, consistent.state)
-    return Compiled(circuit, method, order.entries, order.width)
+    best = min(fitting, key=lambda one: one.num_edges)
+    circuit = gates_to_circuit(small, best.gates, best.root)
+    circuit = restore_states(circuit, graph, consistent.state)
+    return Compiled(circuit, best.method, order.entries, order.width)
 
 
-def search_limits(
-    found: list[tuple[int, str, Gates, int]], entries: float, max_edges: int
-) -> list[tuple[int, int]]:
-    """Edges and work that search is given, in turn."""
+def list_candidate(method: str, gates: Gates, root: int) -> list[Candidate]:
+    """Return the compiled model in a list; an empty list if there was no room."""
+    if root == ZERO:
+        raise no_possible_state()
+    return [] if root == FULL else [Candidate(count_gate_edges(gates, root), method, gates, root)]
+
+
+def compile_by_search(
+    graph: FactorGraph,
+    order: EliminationOrder,
+    limits: list[tuple[int, int]],
+    stop: Stop | None,
+    progress: Report | None,
+) -> list[Candidate]:
+    """Search with growing limits of edges and work until one suffices."""
+    for room, work in limits:
+        gates = new_gates(int(graph.size.sum()), room, 2 * room)
+        reverse = order.variable[::-1] if order.is_complete else decision_order(graph)
+        root = search_circuit(graph, reverse, gates, work, stop, progress)
+        if root != FULL:
+            return list_candidate("search", gates, root)
+    return []
+
+
+def search_limits(found: list[Candidate], entries: float, max_edges: int) -> list[tuple[int, int]]:
+    """Return the limits of edges and work for search, in turn."""
     if found:
         work = min(max(LEAST_WORK, WORK_PER_ENTRY * int(entries)), MOST_WORK)
-        return [(found[0][0] + 64, work)]
+        return [(found[0].num_edges + 64, work)]
     limits = []
     room = min(ROOM, max_edges)
     while room < max_edges:
@@ -99,19 +120,19 @@ def search_limits(
 
 
 def decision_order(graph: FactorGraph) -> np.ndarray:
-    """An order to set variables in where elimination has none that fits."""
+    """Return an order for setting variables if no elimination order fits."""
     order = find_elimination_order(graph, np.inf, 0, 1)
     return order.variable[::-1] if order.is_complete else np.arange(graph.num_variables)
 
 
 def count_gate_edges(gates: Gates, root: int) -> int:
-    """The edges below a root."""
+    """Count the edges below a root."""
     return 0 if root == ONE else int(_mark(gates, np.zeros(root + 1, np.bool_), root))
 
 
 def gates_to_circuit(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
-    """The nodes below a root as a circuit."""
-    if root == ONE:  # nothing to sum: the empty product
+    """Return the nodes below a root as a circuit."""
+    if root == ONE:  # the empty product
         nothing = np.empty(0)
         return new_circuit(
             graph.names, graph.states, np.array([PRODUCT]), np.array([-1]), np.zeros(2), nothing,
@@ -137,7 +158,7 @@ def gates_to_circuit(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
 
 
 def restore_states(circuit: Circuit, graph: FactorGraph, state: np.ndarray) -> Circuit:
-    """The circuit over all states of a model, from one over some of them with these numbers."""
+    """Renumber the states of a circuit over possible states to those of the model."""
     is_indicator = circuit.kind == INDICATOR
     leaf = circuit.leaf.copy()
     leaf[is_indicator] = state[leaf[is_indicator]]
@@ -145,14 +166,16 @@ def restore_states(circuit: Circuit, graph: FactorGraph, state: np.ndarray) -> C
 
 
 def no_possible_state() -> LapisError:
+    """Return the error of a model without a possible state."""
     return LapisError(
         "the model has no possible state: every product of its tables is 0",
         code="unsatisfiable",
-        hint="contradicting hard formulas or evidence do that",
+        hint="hard formulas or evidence contradict each other",
     )
 
 
 def too_large(order: EliminationOrder, max_edges: int) -> TooLarge:
+    """Return the error of a model without a small enough circuit."""
     more = "" if order.is_complete else " or more"
     fits = order.is_complete and order.entries <= MARGINAL_ENTRIES
     other = "circuit marginals (exact, no circuit)" if fits else "circuit approximate"
@@ -166,7 +189,7 @@ def too_large(order: EliminationOrder, max_edges: int) -> TooLarge:
 
 @entry
 def _mark(gates, used, root):  # type: ignore[no-untyped-def]
-    """Mark what is below the root; how many edges that has."""
+    """Mark the nodes below the root; return the number of their edges."""
     num_edges = 0
     used[root] = True
     for node in range(root, -1, -1):
@@ -179,6 +202,7 @@ def _mark(gates, used, root):  # type: ignore[no-untyped-def]
 
 @entry
 def _copy(gates, kept, number, start, child):  # type: ignore[no-untyped-def]
+    """Copy the children of the kept nodes, renumbered."""
     start[0] = 0
     for place in range(len(kept)):
         end = start[place]

@@ -1,29 +1,22 @@
-"""log Z by counting: search with propagation, learned clauses and a cache of components.
+"""Weighted model counting: log Z by search with learned clauses and a component cache.
 
-Where tables are mostly zeros, elimination pays for entries that nothing can reach, and orders of
-elimination see a width that is not there. Here the model is written as weighted clauses
-(`weighted_clauses.py`) and counted as DPLL would decide them: set a variable, set all that follows,
-count the components that are left one by one and multiply, add up over the values (Bayardo and
-Pehoushek 2000). A component that was counted before is found in a cache (Sang et al. 2004, Cachet),
-by its whole description; sharpSAT (Thurley 2006) showed how short that can be. Conflicts teach
-clauses, which propagate and are otherwise ignored; a decision is about a variable of many clauses
-and of recent conflicts.
+Where tables are mostly zeros, elimination pays for unreachable entries. Here the model becomes
+weighted clauses, which are counted like DPLL decides them (Bayardo and Pehoushek, 2000): set a
+variable, propagate, count the remaining components separately and multiply, add over both values.
+A cache keeps the counts of components (Sang et al., 2004, Cachet), with short keys as in sharpSAT
+(Thurley, 2006). Learned clauses only propagate. Decisions prefer variables of many clauses and of
+recent conflicts. A learned clause may carry information from one component into another. That is
+sound as long as all components have worlds; if one has none, the entries cached beside it are
+dropped. Values are logarithms in doubles, and every branch is counted: the answer is exact up to
+rounding. `max_work` limits the time.
 
-A learned clause may carry what one component knows into another. That is sound as long as all
-components have worlds; where one turns out to have none, what was cached beside it is dropped.
-
-The numbers are logarithms in doubles, so nothing is lost to range; every branch is counted, so the
-answer is exact up to rounding. It takes as long as it takes: `max_work` and `stop` end it.
-
-A product of tables as clauses with weights of literals: worlds that can be counted.
-
-A variable of two states is a Boolean one; of more, one Boolean for each state and clauses that let
-exactly one of them hold. Zeros of a table become clauses: every smallest set of states that no
-possible entry has (its prime implicates), because these propagate most. A table of one variable is
-weights of literals. Of other tables the largest entry is taken out as a constant; what is left is
-cut into boxes of one value w ≤ 1 each, and a box with w < 1 gets a Boolean θ that follows from it,
-of weight w if true and 1 − w if not (Sang, Beame and Kautz 2005): outside of the box θ is free and
-its weights add up to 1.
+**Clauses.** A variable of two states is one Boolean; of more, one Boolean for each state, with
+clauses so that exactly one holds. Zeros of a table become its prime implicates, the smallest sets
+of states that no possible entry has, because these propagate most. A table of one variable gives
+weights of literals. Of other tables the largest entry is a constant factor; the rest is cut into
+boxes of one value w ≤ 1. A box with w < 1 gets a Boolean θ that is true in the box, with weight w
+if true and 1 − w if false (Sang, Beame and Kautz, 2005). Outside the box θ is free, and its weights
+sum to 1.
 """
 
 from __future__ import annotations
@@ -58,21 +51,21 @@ from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import TooLarge
 from lapis.network.csr import row_starts
 
-MAX_WORK = 40_000_000_000  # looks at literals
+MAX_WORK = 40_000_000_000  # literals examined
 SLICE = 20_000_000
 MAX_ENTRIES, KEY_BYTES = 1 << 23, 1_000_000_000
-MAX_LEARNED = 20_000  # clauses, and as many again for each that the model has
+MAX_LEARNED = 20_000  # learned clauses, beyond the number of clauses of the model
 WORK_ROOM = 1 << 27
 
 
 class ModelCount(NamedTuple):
     log_value: float
     components: int  # in the cache at the end
-    work: int  # literals looked at
+    work: int  # literals examined
 
 
 def count_models(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
-    """log Σ_x Π_f f(x); TooLarge if that takes more work than it may."""
+    """Return log Σ_x Π_f f(x); TooLarge beyond `max_work`."""
     consistent = make_consistent(graph)
     if consistent is None:
         return ModelCount(-np.inf, 0, 0)
@@ -90,7 +83,7 @@ def count_models(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
         status = run_count(model, formula, count, SLICE)
         if status == TOO_DEEP or formula.counter[STEP] > max_work:
             raise TooLarge(
-                f"counting was given up after {int(formula.counter[STEP]):.1e} steps and "
+                f"counting exceeded its limit after {int(formula.counter[STEP]):.1e} steps and "
                 f"{int(count.counter[ENTRIES]):,} components",
                 code="too-large",
             )
@@ -106,7 +99,7 @@ def count_models(graph: FactorGraph, max_work: int = MAX_WORK) -> ModelCount:
 
 
 def build_clause_arrays(found: WeightedCnf) -> tuple[ClauseIndex, Formula, list[int]]:
-    """The arrays of the kernels, and the literals of unit clauses."""
+    """Return the arrays of the kernels, and the literals of unit clauses."""
     num_variables = found.num_variables
     units = [clause[0] for clause in found.clauses if len(clause) == 1]
     pairs = [clause for clause in found.clauses if len(clause) == 2]
@@ -145,7 +138,7 @@ def build_clause_arrays(found: WeightedCnf) -> tuple[ClauseIndex, Formula, list[
 
 
 def new_count(num_variables: int, num_clauses: int) -> CountingState:
-    """Room for the search; untouched memory costs nothing."""
+    """Reserve memory for the search; untouched memory costs nothing."""
     return CountingState(
         np.zeros((num_variables + 2, NUM_FIELDS), np.int64), np.zeros((num_variables + 2, 2)),
         np.empty(WORK_ROOM, np.int32), np.empty(1 << 22, np.int64), np.zeros(8, np.int64),
@@ -157,7 +150,7 @@ def new_count(num_variables: int, num_clauses: int) -> CountingState:
     )  # fmt: skip
 
 
-MAX_PRIMES = 8  # variables of a table whose prime implicates are looked for
+MAX_PRIMES = 8  # variables of a table whose prime implicates are searched
 
 
 class WeightedCnf(NamedTuple):
@@ -171,37 +164,31 @@ Box = tuple[tuple[int, ...], float]  # states, −1 for all, and the logarithm o
 
 
 def weighted_clauses(graph: FactorGraph) -> WeightedCnf:
-    """The clauses of a model without impossible states (`factor_graph.py`)."""
+    """Return the clauses of a model without impossible states (`factor_graph.py`)."""
     size = graph.size.tolist()
-    # Boolean of each variable's state 0 (of two states: of state 1); then those of boxes.
+    # The Boolean of each variable's state 0 (with two states: of state 1); those of boxes follow.
     *first, num_variables = row_starts([s if s > 2 else s - 1 for s in size]).tolist()
-    clauses: set[tuple[int, ...]] = set()
-    for v, states in enumerate(size):
-        if states > 2:
-            clauses.add(tuple(2 * (first[v] + s) for s in range(states)))
-            for one, other in itertools.combinations(range(states), 2):
-                clauses.add((2 * (first[v] + one) + 1, 2 * (first[v] + other) + 1))
+    clauses = one_state_clauses(first, size)
 
     def literal(v: int, state: int) -> int:
-        """True where a variable is in a state."""
+        """Return the literal that is true if a variable is in a state."""
         return 2 * first[v] + 1 - state if size[v] == 2 else 2 * (first[v] + state)
+
+    def negate(scope: list[int], states: tuple[int, ...]) -> list[int]:
+        """Return the clause that excludes a box."""
+        return sorted(literal(v, s) ^ 1 for v, s in zip(scope, states, strict=True) if s >= 0)
 
     log_weight: dict[int, float] = {}
     log_constant = 0.0
-    for factor in range(graph.num_factors):
-        scope, table = graph.variables_of(factor).tolist(), graph.table(factor)
-        kept = [axis for axis, v in enumerate(scope) if size[v] > 1]
-        scope, table = [scope[axis] for axis in kept], table.reshape([size[scope[a]] for a in kept])
-        log_constant += float(table.max())
-        table = table - table.max()
-        for states in impossible_boxes(table):
-            pairs = zip(scope, states, strict=True)
-            clauses.add(tuple(sorted(literal(v, s) ^ 1 for v, s in pairs if s >= 0)))
+    for members, values in graph.tables:
+        scope = [v for v in members if size[v] > 1]
+        table = values.reshape([size[v] for v in scope]) - values.max()
+        log_constant += float(values.max())
+        clauses |= {tuple(negate(scope, states)) for states in impossible_boxes(table)}
         if len(scope) == 1:
-            for state, value in enumerate(table.tolist()):
-                if value > -math.inf:
-                    key = literal(scope[0], state)
-                    log_weight[key] = log_weight.get(key, 0.0) + value
+            for state in np.flatnonzero(table > -np.inf).tolist():
+                key = literal(scope[0], state)
+                log_weight[key] = log_weight.get(key, 0.0) + float(table[state])
             continue
         for states, value in boxes(table):
             if -math.inf < value < 0.0:
@@ -209,16 +196,25 @@ def weighted_clauses(graph: FactorGraph) -> WeightedCnf:
                 num_variables += 1
                 log_weight[2 * theta] = value
                 log_weight[2 * theta + 1] = math.log(-math.expm1(value))
-                pairs = zip(scope, states, strict=True)
-                negated = [literal(v, s) ^ 1 for v, s in pairs if s >= 0]
-                clauses.add((*sorted(negated), 2 * theta))
+                clauses.add((*negate(scope, states), 2 * theta))
     weight = np.zeros(2 * num_variables)
     weight[list(log_weight)] = list(log_weight.values())
     return WeightedCnf(num_variables, sorted(clauses), weight, log_constant)
 
 
+def one_state_clauses(first: list[int], size: list[int]) -> set[tuple[int, ...]]:
+    """Return the clauses by which exactly one state of each variable holds."""
+    clauses: set[tuple[int, ...]] = set()
+    for begin, states in zip(first, size, strict=True):
+        if states > 2:
+            clauses.add(tuple(2 * (begin + s) for s in range(states)))
+            for one, other in itertools.combinations(range(states), 2):
+                clauses.add((2 * (begin + one) + 1, 2 * (begin + other) + 1))
+    return clauses
+
+
 def impossible_boxes(table: np.ndarray) -> list[tuple[int, ...]]:
-    """Sets of states without a possible entry: the largest ones; in wide tables disjoint ones."""
+    """Return the maximal boxes without a possible entry; in wide tables, disjoint ones."""
     zero = np.isneginf(table)
     if not zero.any():
         return []
@@ -243,11 +239,11 @@ def impossible_boxes(table: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def boxes(table: np.ndarray) -> list[Box]:
-    """Disjoint boxes of equal entries that make up a table, few of them."""
+    """Cut a table into few disjoint boxes of equal entries."""
     low, high = table.min(), table.max()
     if low == high:
         return [((-1,) * table.ndim, float(high))]
-    # The axis after which the parts have the fewest different values.
+    # Split along the axis whose parts have the fewest different values.
     costs = [
         sum(len(np.unique(part)) for part in np.moveaxis(table, axis, 0))
         if table.shape[axis] > 1

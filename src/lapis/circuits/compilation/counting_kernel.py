@@ -1,20 +1,18 @@
-"""Propagation over clauses, and clauses learned from conflicts.
+"""Compiled weighted model counting (`counting.py`): propagation, components, cache, decisions.
 
-A literal is 2·variable, plus 1 where it is negative. Clauses of two literals are lists of
-implications; longer ones and learned ones watch their first two literals (Moskewicz et al. 2001),
-linked in lists. A conflict is resolved back to the first literal that alone, at the last decision,
-leads to it (first unique implication point; Marques-Silva and Sakallah 1996), and literals that the
-others imply are left out. Learned clauses only propagate: components are those of the model.
+A literal is 2 · variable, plus 1 where it is negative. Clauses of two literals are lists of
+implications. Longer ones and learned ones watch their first two literals (Moskewicz et al., 2001),
+in linked lists. A conflict is resolved back to the first unique implication point (Marques-Silva
+and Sakallah, 1996), and literals that the others imply are left out. Learned clauses only
+propagate: components are those of the model.
 
-The compiled search of `counting`: components, their cache, decisions.
+A frame is a component that is being counted. One of its variables is set, first to one value, then
+to the other, and implied literals are set. The rest of the component falls into components, which
+are found in the cache or become frames above it. Sums and products are of logarithms.
 
-A frame is a component that is being counted: one of its variables is set, first to one value and
-then to the other. What follows is set too, and the rest of the component falls into components of
-its own, which are looked up or become frames above it. Sums and products are of logarithms.
-
-A component is known by its variables and those of the model's long clauses that nothing in them
-satisfies yet: numbers in order, their differences written in bytes of seven bits, whole. A clause
-of two literals with both of them open needs no mention.
+The key of a component is its variables and the long clauses of the model that are not yet
+satisfied: sorted numbers whose differences are written in bytes of seven bits. A clause of two open
+literals need not be in the key.
 """
 
 from __future__ import annotations
@@ -28,18 +26,18 @@ from lapis.circuits.compilation.gates import is_row
 from lapis.runtime.kernels import entry, inner
 
 NONE = -1  # no clause
-DECIDED = -1  # no reason
+DECIDED = -1  # reason of a decision
 DECAY, MAX_ACTIVITY = 1.0 / 0.95, 1e100
 LITERALS, CLAUSES, STEP, TRAIL, HEAD = range(5)  # of Formula.counter
 
 
 class Formula(NamedTuple):
-    """Clauses, those of the model and then learned ones, and what is set."""
+    """Clauses of the model, then learned ones, and the assignment."""
 
     start: np.ndarray  # int64[room + 1], where the literals of long clauses begin
     literal: np.ndarray  # int32[...]
-    next_watch: np.ndarray  # int32[room, 2], who else watches a literal, as 2 clause + place
-    watch: np.ndarray  # int32[num_literals], the first of them, or NONE
+    next_watch: np.ndarray  # int32[room, 2], next watcher of a literal, as 2 clause + place
+    watch: np.ndarray  # int32[num_literals], the first watcher, or NONE
     other_start: np.ndarray  # int64[num_literals + 1]
     other: np.ndarray  # int32[...], literals that stand in clauses of two with a literal
     value: np.ndarray  # int8[num_literals], 1 true, −1 false, 0 open
@@ -47,12 +45,12 @@ class Formula(NamedTuple):
     reason: np.ndarray  # int32[num_variables], a clause, −2 − a literal of a pair, or DECIDED
     trail: np.ndarray  # int32[num_variables], literals set, in order
     activity: np.ndarray  # float64[num_variables]
-    bump: np.ndarray  # float64[1], what a conflict adds to it
+    bump: np.ndarray  # float64[1], added to the activity in a conflict
     seen: np.ndarray  # bool[num_variables]
     learned: np.ndarray  # int32[num_variables + 2], work space
     marked: np.ndarray  # int32[num_variables], work space
-    counter: np.ndarray  # int64[8]: ends of literals and clauses, looks, ends of trail and queue
-    used: np.ndarray  # float64[room], when a learned clause was last of use
+    counter: np.ndarray  # int64[8]: LITERALS, CLAUSES, STEP, TRAIL, HEAD
+    used: np.ndarray  # float64[room], `bump` at the last use of a learned clause
 
 
 @inner
@@ -68,7 +66,7 @@ def assign_literal(formula, literal, reason, depth):  # type: ignore[no-untyped-
 
 @entry
 def assign_fact(formula, literal):  # type: ignore[no-untyped-def]
-    """Make a literal true for good; whether it was not false."""
+    """Make a literal true at level 0; return False if it was false."""
     if formula.value[literal] == 0:
         assign_literal(formula, literal, DECIDED, 0)
     return formula.value[literal] > 0
@@ -76,7 +74,7 @@ def assign_fact(formula, literal):  # type: ignore[no-untyped-def]
 
 @inner
 def unassign_literals(formula, end):  # type: ignore[no-untyped-def]
-    """Open all literals of the trail from a place on."""
+    """Unassign the literals of the trail from a place on."""
     for at in range(end, formula.counter[TRAIL]):
         literal = formula.trail[at]
         formula.value[literal] = formula.value[literal ^ 1] = 0
@@ -85,7 +83,10 @@ def unassign_literals(formula, end):  # type: ignore[no-untyped-def]
 
 @inner
 def propagate_literals(formula, depth):  # type: ignore[no-untyped-def]
-    """Set what follows: (NONE, 0, 0), a violated clause, or the two literals of a pair."""
+    """Assign implied literals.
+
+    Return (NONE, 0, 0) without conflict, (clause, 0, 0) or (-2, literal, literal) with one.
+    """
     value, literals, start, counter = formula.value, formula.literal, formula.start, formula.counter
     while counter[HEAD] < counter[TRAIL]:
         false = formula.trail[counter[HEAD]] ^ 1
@@ -134,7 +135,7 @@ def propagate_literals(formula, depth):  # type: ignore[no-untyped-def]
 
 @inner
 def _learn_literal(formula, literal, depth, length, open_literals):  # type: ignore[no-untyped-def]
-    """Take a false literal into the clause that is learned."""
+    """Add a false literal to the clause that is learned."""
     v = literal >> 1
     if not formula.seen[v] and formula.level[v] > 0:
         formula.seen[v] = True
@@ -149,10 +150,10 @@ def _learn_literal(formula, literal, depth, length, open_literals):  # type: ign
 
 @inner
 def learn_clause(formula, clause, one, other, depth):  # type: ignore[no-untyped-def]
-    """Write the clause that a conflict at a depth teaches into `learned`; its length.
+    """Write the clause learned from a conflict at a depth to `learned`; return its length.
 
-    The first literal is the one that follows once the last decision is undone. 0 if there is
-    nothing behind the conflict but facts.
+    The first literal is implied once the last decision is undone. The length is 0 if the conflict
+    follows from facts alone.
     """
     length, open_literals = 1, 0
     at = formula.counter[TRAIL]
@@ -213,7 +214,7 @@ def learn_clause(formula, clause, one, other, depth):  # type: ignore[no-untyped
 
 @inner
 def _is_implied(formula, v):  # type: ignore[no-untyped-def]
-    """Whether a literal follows from others of the clause."""
+    """Whether the other literals of the learned clause imply that of a variable."""
     reason = formula.reason[v]
     if reason == DECIDED:
         return False
@@ -229,8 +230,10 @@ def _is_implied(formula, v):  # type: ignore[no-untyped-def]
 
 @inner
 def add_clause(formula, length):  # type: ignore[no-untyped-def]
-    """Keep the learned clause; its number, or NONE if there is no room. Its second literal is one
-    that was made false last."""
+    """Keep the learned clause; return its number, NONE if there is no room.
+
+    Its second literal is one that was made false last.
+    """
     counter = formula.counter
     clause, first = counter[CLAUSES], counter[LITERALS]
     if clause + 1 >= len(formula.start) or first + length > len(formula.literal):
@@ -251,6 +254,7 @@ def add_clause(formula, length):  # type: ignore[no-untyped-def]
 
 @inner
 def watch_clause(formula, clause):  # type: ignore[no-untyped-def]
+    """Watch the first two literals of a clause."""
     for place in range(2):
         literal = formula.literal[formula.start[clause] + place]
         formula.next_watch[clause, place] = formula.watch[literal]
@@ -259,7 +263,7 @@ def watch_clause(formula, clause):  # type: ignore[no-untyped-def]
 
 @entry
 def forget_clauses(formula, num_model, bound):  # type: ignore[no-untyped-def]
-    """Drop learned clauses that were not of use since a bound, unless they are a reason now."""
+    """Drop learned clauses last used before a bound, unless they are the reason of a literal."""
     counter = formula.counter
     number = num_model
     end = formula.start[num_model]
@@ -290,9 +294,9 @@ def forget_clauses(formula, num_model, bound):  # type: ignore[no-untyped-def]
 
 RUNNING, DONE, NO_ROOM, CROWDED, TOO_DEEP = range(5)
 NUM_FIELDS = 9
-# Of a frame: its entry in the cache, the literal set, whether it is the second one, the trail
-# before, the components of the branch on the stack (from, to, the stack's end), the entries of the
-# cache when the branch began, the component itself.
+# Of a frame: its cache entry, the literal set, whether it is the second one, the end of the trail
+# before, the components of the branch on the stack (from, to, the stack's end), the cache entries
+# at the start of the branch, and the component itself.
 ENTRY, LITERAL, IS_SECOND, TRAIL_END, FIRST, LAST, WORK_END, CACHE_END, SELF = range(NUM_FIELDS)
 PRODUCT, TOTAL = 0, 1  # of a frame's numbers: of the branch, of the branches done
 DEPTH, WORK, ENTRIES, KEY_END, NOW, LIST = 0, 1, 2, 3, 4, 5  # of Count.counter
@@ -313,7 +317,7 @@ class CountingState(NamedTuple):
     number: np.ndarray  # float64[num_variables + 2, 2]
     work: np.ndarray  # int32[...], components: ends of variables and clauses, then these
     listed: np.ndarray  # int64[...], where the components of frames begin in `work`
-    counter: np.ndarray  # int64[8]: frames, ends of work, cache and keys, stamps, ends of `listed`
+    counter: np.ndarray  # int64[8]: DEPTH, WORK, ENTRIES, KEY_END, NOW, LIST
     seen_variable: np.ndarray  # int64[num_variables], a stamp
     seen_clause: np.ndarray  # int64[num_clauses], a stamp
     score: np.ndarray  # int32[num_variables], clauses of the component
@@ -322,13 +326,13 @@ class CountingState(NamedTuple):
     key_start: np.ndarray  # int64[room + 1]
     key: np.ndarray  # uint8[...]
     log_value: np.ndarray  # float64[room]
-    is_known: np.ndarray  # bool[room], false of what is being counted
+    is_known: np.ndarray  # bool[room], false while it is counted
     clause: np.ndarray  # int32[num_clauses], work space
 
 
 @entry
 def start_count(model, formula, count):  # type: ignore[no-untyped-def]
-    """A first frame that decides nothing; whether the facts leave a world."""
+    """Make a first frame that decides nothing; return False if the facts contradict."""
     counter, frame = count.counter, count.frame[0]
     clause, _, _ = propagate_literals(formula, 0)
     if clause != NONE:
@@ -349,7 +353,7 @@ def start_count(model, formula, count):  # type: ignore[no-untyped-def]
 
 @inner
 def split_components(model, formula, count):  # type: ignore[no-untyped-def]
-    """After propagation: weights of what was set, and the components that are left."""
+    """Multiply the weights of assigned literals; list the components of the rest."""
     counter, work, value = count.counter, count.work, formula.value
     depth = counter[DEPTH] - 1
     frame = count.frame[depth]
@@ -368,7 +372,7 @@ def split_components(model, formula, count):  # type: ignore[no-untyped-def]
         v = work[at]
         if value[2 * v] != 0 or count.seen_variable[v] == now:
             continue
-        # Everything that hangs together with v.
+        # The component of v.
         first = counter[WORK]
         if first + work[begin_self + 1] + 8 > len(work) or counter[LIST] + 1 >= len(count.listed):
             return False
@@ -435,7 +439,7 @@ def split_components(model, formula, count):  # type: ignore[no-untyped-def]
 
 @inner
 def shell_sort(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Shell's sort, with Ciura's gaps: the parts are short, and nearly in order."""
+    """Sort a range in place by Shell's method: the ranges are short and nearly sorted."""
     gap = 1
     while gap * 9 // 4 + 1 < last - first:
         gap = gap * 9 // 4 + 1
@@ -452,7 +456,7 @@ def shell_sort(numbers, first, last):  # type: ignore[no-untyped-def]
 
 @inner
 def write_key(count, first):  # type: ignore[no-untyped-def]
-    """The bytes of a component after the last key: their end and hash; −1 if there is no room."""
+    """Write the key of a component after the last one; return its end and hash, −1 if no room."""
     work, key = count.work, count.key
     at = count.counter[KEY_END]
     if at + 5 * work[first + 1] > len(key):
@@ -480,7 +484,7 @@ def write_key(count, first):  # type: ignore[no-untyped-def]
 
 @inner
 def find_cached(count, first):  # type: ignore[no-untyped-def]
-    """The entry of a component whose value is known, or NONE."""
+    """Return the cache entry of a component whose value is known, or NONE."""
     end, hashed = write_key(count, first)
     if end < 0:
         return NONE
@@ -498,7 +502,7 @@ def find_cached(count, first):  # type: ignore[no-untyped-def]
 
 @inner
 def add_entry(count, first):  # type: ignore[no-untyped-def]
-    """A new entry for a component; NONE if there is no room."""
+    """Add a cache entry for a component; return NONE if there is no room."""
     counter = count.counter
     number = counter[ENTRIES]
     if number >= len(count.log_value):
@@ -521,7 +525,7 @@ def add_entry(count, first):  # type: ignore[no-untyped-def]
 
 @inner
 def drop_entries(count, end):  # type: ignore[no-untyped-def]
-    """Take the last entries back; in the order of their making reversed, slots are as before."""
+    """Remove the last cache entries in reverse order, which restores the slots."""
     mask = np.uint64(len(count.slot) - 1)
     for number in range(count.counter[ENTRIES] - 1, end - 1, -1):
         place = count.hashed[number] & mask
@@ -534,7 +538,7 @@ def drop_entries(count, end):  # type: ignore[no-untyped-def]
 
 @entry
 def forget_components(count):  # type: ignore[no-untyped-def]
-    """Empty the cache; what is being counted is not kept."""
+    """Empty the cache; the components of open frames will not be cached."""
     counter = count.counter
     count.slot[:] = 0
     counter[ENTRIES] = counter[KEY_END] = 0
@@ -545,7 +549,7 @@ def forget_components(count):  # type: ignore[no-untyped-def]
 
 @entry
 def run_count(model, formula, count, budget):  # type: ignore[no-untyped-def]
-    """Go on for so many steps: RUNNING, DONE, NO_ROOM, or CROWDED by learned clauses."""
+    """Continue for `budget` steps; return a status, CROWDED if learned clauses fill their room."""
     counter = count.counter
     last = formula.counter[STEP] + budget
     while formula.counter[STEP] < last:
@@ -582,7 +586,7 @@ def run_count(model, formula, count, budget):  # type: ignore[no-untyped-def]
         below = count.frame[depth - 1]
         count.number[depth - 1, PRODUCT] += total
         if total == -math.inf:
-            # Learned clauses may have told of one component what another was the cause of.
+            # Learned clauses may have used this component's conflict in the others.
             drop_entries(count, below[CACHE_END])
         if formula.counter[CLAUSES] + 8 > len(formula.start) - 1:
             return CROWDED
@@ -591,13 +595,14 @@ def run_count(model, formula, count, budget):  # type: ignore[no-untyped-def]
 
 @inner
 def log_sum(one, other):  # type: ignore[no-untyped-def]
+    """Return log(exp(one) + exp(other))."""
     high, low = max(one, other), min(one, other)
     return high if low == -math.inf else high + math.log1p(math.exp(low - high))
 
 
 @inner
 def open_component(model, formula, count, first):  # type: ignore[no-untyped-def]
-    """A frame for a component, with the first value of a variable."""
+    """Push a frame for a component and decide a variable."""
     counter = count.counter
     number = add_entry(count, first)
     if number == NONE:
@@ -616,7 +621,7 @@ def open_component(model, formula, count, first):  # type: ignore[no-untyped-def
 
 @inner
 def choose_literal(formula, count, first):  # type: ignore[no-untyped-def]
-    """The literal of a component that most clauses hold, and that conflicts were about."""
+    """Choose a literal whose variable is in many clauses and recent conflicts."""
     work, score = count.work, count.score
     for at in range(first + 2, first + work[first]):
         v = work[at]
@@ -648,7 +653,7 @@ def choose_literal(formula, count, first):  # type: ignore[no-untyped-def]
 
 @inner
 def propagate_decision(model, formula, count):  # type: ignore[no-untyped-def]
-    """Propagate the decision of the last frame; whether there was room for what follows."""
+    """Propagate the decision of the last frame; return False if there is no room."""
     depth = count.counter[DEPTH] - 1
     frame = count.frame[depth]
     clause, one, other = propagate_literals(formula, depth)
@@ -663,7 +668,7 @@ def propagate_decision(model, formula, count):  # type: ignore[no-untyped-def]
         learned = add_clause(formula, length)
     if frame[IS_SECOND] != 0:
         return True
-    # The other value, with what the conflict taught.
+    # The other value, with the learned clause.
     frame[IS_SECOND] = 1
     frame[LITERAL] ^= 1
     unassign_literals(formula, frame[TRAIL_END])

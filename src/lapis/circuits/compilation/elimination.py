@@ -1,21 +1,22 @@
-"""Compilation by variable elimination (Chavira & Darwiche, IJCAI 2007; Darwiche 2003).
+"""Compilation by variable elimination.
 
-Elimination of a variable v multiplies the tables that hold v and sums v out. With nodes of a
-circuit for numbers, an entry of the message over the neighbours S is
+Chavira and Darwiche, Compiling Bayesian Networks Using Variable Elimination (IJCAI 2007). The
+elimination of a variable v multiplies the tables that contain v and sums v out. With nodes of a
+circuit in place of numbers, an entry of the message over the neighbours S is
 
     m(S) = Σ_s  λ_{v=s} · θ(s, S) · Π_messages m'(s, S)
 
-and the trace of the computation is the circuit: sums have children with different λ of v
-(deterministic), products join messages over different variables (decomposable), and every entry
-that is not zero mentions all that was eliminated below it (smooth).
+The trace of the computation is the circuit. The children of a sum have different λ of v
+(deterministic), products join messages over different variables (decomposable), and every nonzero
+entry mentions all variables eliminated below it (smooth).
 
 The authors keep tables as algebraic decision diagrams. Ours are dense arrays of node numbers whose
-equal entries share a node (`gates.py`): the same circuit comes out, one pass over an array costs
-a few nanoseconds an entry, and where diagrams would be far smaller than tables `search.py` is the
-better compiler anyway. All tables of the model that meet at v are multiplied first and become one
-constant, so an entry costs at most 2 + (number of messages) edges.
+equal entries share a node (`gates.py`). The circuit is the same, and a pass over an array costs a
+few nanoseconds an entry. Where diagrams would be far smaller than tables, `search.py` is the better
+compiler. All tables of the model that meet at v are multiplied first and become one constant, so an
+entry costs at most 2 + (number of messages) edges.
 
-Elimination orders of factor graphs, by the searches that exact inference uses.
+Elimination orders are found by the searches of exact inference.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from lapis.runtime.progress import Stop
 
 
 def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
-    """The root after elimination of all variables in an order, or FULL."""
+    """Eliminate all variables in an order; return the root, FULL if there is no room."""
     size = graph.size
     state_start = row_starts(size)
     time = elimination_times(order)
-    # What waits at the variable of its scope that is eliminated first.
+    # Tables and messages, by the variable of their scope that is eliminated first.
     tables: list[list[int]] = [[] for _ in order]
     messages: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in order]
     log_constant = 0.0
@@ -93,7 +94,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
 
 
 def align_axes(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """A table with its axes in the order of `axes`, and axes of length 1 for the others."""
+    """Transpose a table to the order of `axes`, with axes of length 1 for the others."""
     place = {int(v): at for at, v in enumerate(axes)}
     order = np.argsort([place[int(v)] for v in scope])
     shape = np.ones(len(axes), np.int64)
@@ -103,7 +104,7 @@ def align_axes(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.nda
 
 
 def axis_strides(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """int64[num_axes], how far apart neighbours along each axis are in a flat table."""
+    """int64[num_axes], the stride of each axis in a flat table over a scope."""
     length = size[scope].astype(np.int64)
     own = np.concatenate((np.cumprod(length[::-1])[::-1][1:], [1]))
     strides = np.zeros(len(axes), np.int64)
@@ -115,9 +116,9 @@ def axis_strides(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.nd
 
 @inner
 def next_row(at, strides, shape, digit):  # type: ignore[no-untyped-def]
-    """Go on to the next row of the joint table, whose last axis is summed out.
+    """Advance to the next row of the joint table, whose last axis is summed out.
 
-    Moves the digits of the other axes, and where each of several tables is then.
+    `digit` are the indices of the other axes, `at` the offsets of several tables.
     """
     axis = len(shape) - 2
     while axis >= 0:
@@ -136,7 +137,7 @@ def next_row(at, strides, shape, digit):  # type: ignore[no-untyped-def]
 def join_tables(  # type: ignore[no-untyped-def]
     gates, log_table, shape, first_state, strides, at, entries, message, digit, work
 ):
-    """Fill the message, the last axis summed out; whether the room was used up."""
+    """Fill the message, the last axis summed out; return whether there was no room."""
     num_axes, num_messages, num_states = len(shape), len(at), shape[-1]
     factors, terms = work[: num_messages + 2], work[num_messages + 2 :]
     for row in range(len(message)):
@@ -166,15 +167,15 @@ def join_tables(  # type: ignore[no-untyped-def]
     return False
 
 
-MAX_SEARCHED = 4_000  # variables; a larger graph gets the order of degree alone
+MAX_SEARCHED = 4_000  # variables of a graph whose order is searched; others go by degree
 SPARSE_SCOPE = 24
-SEARCHED, MAX_SEARCHES = 1e3, 12  # an order of more entries is looked for again
+SEARCHED, MAX_SEARCHES = 1e3, 12  # an order with more entries is searched again
 
 
 def find_elimination_order(
     graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
 ) -> EliminationOrder:
-    """A cheap order; not complete if its tables would pass `max_entries`."""
+    """Find a cheap order; it is not complete if its tables would exceed `max_entries`."""
     size = graph.size
     if len(size) <= MAX_SEARCHED:
         return repeated_order(graph, max_entries, seed, num_searches)
@@ -198,7 +199,7 @@ def repeated_order(
     num_searches: int = MAX_SEARCHES,
     stop: Stop | None = None,
 ) -> EliminationOrder:
-    """The cheapest of several searches: a compiled order is used often, ties are many."""
+    """Return the cheapest order of several searches, which break ties differently."""
     best = None
     for number in range(num_searches):
         limit = max_entries if best is None else best.entries
@@ -213,7 +214,7 @@ def repeated_order(
 
 
 def elimination_times(order: np.ndarray) -> np.ndarray:
-    """int64[num_variables], when each is eliminated."""
+    """int64[num_variables], the step at which each variable is eliminated."""
     time = np.empty(len(order), np.int64)
     time[order] = np.arange(len(order))
     return time

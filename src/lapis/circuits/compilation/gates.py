@@ -1,12 +1,12 @@
 """The nodes of a circuit under construction: equal nodes are one node.
 
-Numbers of nodes are given in order of making, children before parents. The first nodes are the
-indicators λ of all states; ZERO and ONE are no nodes, and vanish where they meet a sum or a
-product. A node is found by the hash of its kind and its sorted children, so that the entries of a
-table that do not depend on some variable are one node however they came about: this is where
-context-specific independence and equal parameters make circuits small.
+Nodes are numbered in the order in which they are made, children before parents. The first nodes are
+the indicators λ of all states. ZERO and ONE are no nodes; sums and products simplify them away. A
+node is found by the hash of its kind and its sorted children. So table entries that do not depend
+on some variable share a node: context-specific independence and equal parameters make circuits
+small.
 
-Room is allotted once and untouched memory costs nothing; who runs out of room is told so.
+Memory is reserved once, and untouched memory costs nothing. FULL means that it is used up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM
 from lapis.runtime.kernels import entry, inner
 
 ZERO, ONE = -1, -2
-FULL = -3  # no node: the room is used up
+FULL = -3  # no node: there is no room
 
 
 class Gates(NamedTuple):
@@ -29,12 +29,12 @@ class Gates(NamedTuple):
     log_value: np.ndarray  # float64[room], of parameters
     slot: np.ndarray  # int32[2^k], node + 1 by hash, 0 where empty
     made: np.ndarray  # int64[1], nodes so far
-    number: np.ndarray  # float64[1], a number whose bits are wanted
+    number: np.ndarray  # float64[1], work space to read the bits of a number
     bits: np.ndarray  # uint64[1], the same memory
 
 
 def new_gates(num_states: int, room: int, edge_room: int) -> Gates:
-    """Room for so many nodes and edges; the indicators are there."""
+    """Reserve memory for nodes and edges, and make the indicators."""
     room = min(room + num_states, 2**31 - 8)
     slots = 1 << int(np.ceil(np.log2(2 * room + 2)))
     number = np.zeros(1)
@@ -54,24 +54,26 @@ def new_gates(num_states: int, room: int, edge_room: int) -> Gates:
 
 @entry
 def add_constant(gates, log_value):  # type: ignore[no-untyped-def]
+    """Call `make_constant` from Python."""
     return make_constant(gates, log_value)
 
 
 @entry
 def add_node(gates, kind, children):  # type: ignore[no-untyped-def]
+    """Call `make_node` from Python."""
     return make_node(gates, kind, children)
 
 
 @inner
 def hash_step(hashed, value):  # type: ignore[no-untyped-def]
-    """One step of a hash of whole numbers."""
+    """Add an integer to a hash."""
     hashed = (hashed ^ np.uint64(value)) * np.uint64(0x9E3779B97F4A7C15)
     return hashed ^ (hashed >> np.uint64(29))
 
 
 @inner
 def is_row(start, entry, row, wanted):  # type: ignore[no-untyped-def]
-    """Whether a row, of those that begin at `start`, is made of the entries wanted."""
+    """Whether a row of a ragged array equals `wanted`."""
     first, same, at = start[row], start[row + 1] - start[row] == len(wanted), 0
     while same and at < len(wanted):
         same = entry[first + at] == wanted[at]
@@ -81,7 +83,7 @@ def is_row(start, entry, row, wanted):  # type: ignore[no-untyped-def]
 
 @inner
 def make_constant(gates, log_value):  # type: ignore[no-untyped-def]
-    """The node of a number, given as its logarithm."""
+    """Return the node of a constant, given as its logarithm."""
     if log_value == 0.0:
         return ONE
     if log_value == -np.inf:
@@ -106,16 +108,14 @@ def make_constant(gates, log_value):  # type: ignore[no-untyped-def]
 
 
 @inner
-def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
-    """The sum or product of nodes; `children` is sorted on the way. FULL if there is no room."""
+def _simplify_children(kind, children):  # type: ignore[no-untyped-def]
+    """Sort the children in place, without ZERO and ONE; return their number, −1 for ZERO."""
     count = 0
     for at in range(len(children)):
         node = children[at]
-        if node == ZERO:
-            if kind == PRODUCT:
-                return ZERO
-            continue
-        if node == ONE and kind == PRODUCT:
+        if node == ZERO and kind == PRODUCT:
+            return -1
+        if node == (ZERO if kind == SUM else ONE):
             continue
         place = count
         while place > 0 and children[place - 1] > node:
@@ -123,6 +123,15 @@ def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
             place -= 1
         children[place] = node
         count += 1
+    return count
+
+
+@inner
+def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
+    """Return the sum or product of nodes, FULL if there is no room; `children` is overwritten."""
+    count = _simplify_children(kind, children)
+    if count < 0:
+        return ZERO
     if count == 0:
         return ZERO if kind == SUM else ONE
     if count == 1:

@@ -1,21 +1,22 @@
-"""Elimination within memory: a bound of log Z, and particles that satisfy hard tables.
+"""Mini-bucket elimination: an upper bound of log Z, and particles that satisfy hard tables.
 
-Where elimination would make a table too large, the tables that meet at a variable are dealt into
-groups that fit, and each is summed out by itself, in a norm: with weights w_j > 0 that add up to 1,
+If elimination would make a table too large, the tables that meet at a variable are partitioned into
+groups that fit, and each group is summed out by itself, in a norm. With weights w_j > 0 that sum to
+1 (Hölder's inequality),
 
     Σ_v Π_j f_j(v, S_j)  ≤  Π_j [ Σ_v f_j(v, S_j)^{1/w_j} ]^{w_j}
 
-(Hölder; mini-buckets, Dechter and Rish 2003; weighted, Liu and Ihler 2011). The result is an upper
-bound of log Z, and exact if nothing was dealt out. The messages also say how to go back: variables
-are set in the reverse order, each from what its tables and messages say given those set before,
+(Dechter and Rish, Mini-Buckets, 2003; weighted: Liu and Ihler, 2011). The result is an upper bound
+of log Z, exact if no bucket was split. The messages also define a proposal: variables are set in
+the reverse order, each given those set before,
 
     q(v | later) ∝ Π f(v, later),
 
 and the weight of a particle is multiplied by Σ_v Π f(v, later) over the messages that the variable
-had sent, which is 1 where it was not split. Particles whose weights have drifted apart are drawn
-anew from each other (sequential Monte Carlo); the mean weight is an unbiased estimate of Z all
-along. Zeros of tables and of messages are kept, so what survives is a world of the model. Cost
-shifting between groups and optimised weights would tighten the bound; they are left out.
+had sent; the factor is 1 where the bucket was not split. Particles are resampled when their weights
+have diverged (sequential Monte Carlo). The mean weight is an unbiased estimate of Z. Zeros of
+tables and messages are kept, so a surviving particle is a possible world. Cost shifting between
+groups and optimised weights would tighten the bound; they are not implemented.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Stop
 
 MAX_ENTRIES = 3e7  # of all messages
-LARGEST = 1 << 21  # entries of one message, to begin with
+LARGEST = 1 << 21  # entries of one message in the first plan
 NUM_PARTICLES, NUM_RUNS = 10_000, 4
 WORK = "drawing particles"
-WORN = 0.5  # effective particles, in parts of all, below which they are drawn anew
+WORN = 0.5  # share of effective particles below which they are resampled
 
 
 class Message(NamedTuple):
@@ -69,7 +70,7 @@ class Particles(NamedTuple):
 
 
 def fill_buckets(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> Buckets:
-    """Messages of a model without impossible states, none too large."""
+    """Compute the messages of a model without impossible states, none too large."""
     stop = stop or Stop()
     order = find_elimination_order(graph, np.inf, seed, 1).variable
     constant, _, tables = group_tables(graph, order)
@@ -89,7 +90,7 @@ Groups = list[list[tuple[list[int], np.ndarray]]]  # of each step: members, and 
 
 
 def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], largest: int) -> Groups:
-    """Who is multiplied with whom: the widest first, each where it fits best."""
+    """Partition the tables of each bucket into groups: widest first, each where it fits best."""
     time = elimination_times(order)
     waiting: list[list[np.ndarray]] = [[] for _ in order]
     for step, scope, _ in tables:
@@ -97,22 +98,22 @@ def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], large
     groups: Groups = []
     for step, v in enumerate(order.tolist()):
         scopes = waiting[step]
-        dealt: list[tuple[list[int], np.ndarray]] = []
+        grouped: list[tuple[list[int], np.ndarray]] = []
         for number in sorted(range(len(scopes)), key=lambda n: -len(scopes[n])):
             own = scopes[number]
             best, added = -1, math.inf
-            for place, (_, joined) in enumerate(dealt):
+            for place, (_, joined) in enumerate(grouped):
                 union = np.union1d(joined, own)
                 entries = float(np.prod(size[union], dtype=np.float64)) / size[v]
                 if entries <= largest and len(union) - len(joined) < added:
                     best, added = place, len(union) - len(joined)
             if best < 0:
-                dealt.append(([number], own))
+                grouped.append(([number], own))
             else:
-                members, joined = dealt[best]
-                dealt[best] = [*members, number], np.union1d(joined, own)
+                members, joined = grouped[best]
+                grouped[best] = [*members, number], np.union1d(joined, own)
         sent = []
-        for members, joined in dealt:
+        for members, joined in grouped:
             rest = joined[joined != v]
             rest = rest[np.argsort(-time[rest], kind="stable")].astype(np.int32)
             sent.append((members, rest))
@@ -170,7 +171,7 @@ def send_messages(
 def draw_particles(
     buckets: Buckets, seed: int, num_particles: int, stop: Stop | None = None
 ) -> Particles:
-    """Set the variables in the reverse order of elimination."""
+    """Draw particles in the reverse order of elimination."""
     rng = np.random.default_rng(seed)
     size = buckets.size
     rows = np.zeros((num_particles, len(size)), np.int32)
@@ -190,7 +191,7 @@ def draw_particles(
         drawn = rng.random(num_particles) * total
         rows[:, v] = np.minimum((drawn[:, None] >= edges).sum(axis=1), size[v] - 1)
         if len(bucket.sent) < 2 and total.min() > 0.0:
-            continue  # what was sent is what is found
+            continue  # the factor is 1
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight += np.log(total)
             for message in bucket.sent:
@@ -204,20 +205,25 @@ def draw_particles(
         weight = np.exp(log_weight - top)
         if weight.sum() ** 2 < WORN * num_particles * np.square(weight).sum():
             log_mean += top + math.log(weight.mean())
-            places = (rng.random() + np.arange(num_particles)) / num_particles
-            chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), places)
-            rows = rows[np.minimum(chosen, num_particles - 1)]
+            rows = rows[resample(weight, num_particles, rng)]
             log_weight = np.zeros(num_particles)
     top = log_weight.max()
     weight = np.exp(log_weight - top)
     return Particles(rows, weight / weight.sum(), log_mean + top + math.log(weight.mean()))
 
 
+def resample(weight: np.ndarray, num_particles: int, rng: np.random.Generator) -> np.ndarray:
+    """int64[num_particles], particles drawn by their weights (systematic resampling)."""
+    places = (rng.random() + np.arange(num_particles)) / num_particles
+    chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), places)
+    return np.minimum(chosen, len(weight) - 1)
+
+
 class Estimate(NamedTuple):
     log_partition: float  # of the mean of several runs; −inf if no particle survived
     stderr: float
     bound: float  # at least log Z
-    exact: bool  # nothing was split
+    exact: bool  # no bucket was split
     rows: np.ndarray  # int32[num_particles, num_variables], worlds drawn by their weights
     runs: list[Particles]
 
@@ -225,9 +231,10 @@ class Estimate(NamedTuple):
 def estimate_partition(
     graph: FactorGraph, seed: int, num_particles: int = NUM_PARTICLES, stop: Stop | None = None
 ) -> Estimate:
-    """log Z from independent runs, and their worlds, for a model without impossible states.
+    """Estimate log Z by independent runs, and return their worlds.
 
-    TooLarge (`stopped`) if they do not end in time: how far they can be trusted, only all tell.
+    The model has no impossible states. TooLarge (`stopped`) if the runs do not end in time: the
+    standard error needs all of them.
     """
     buckets = fill_buckets(graph, seed, stop)
     num_runs = NUM_RUNS if buckets.num_splits else 1
@@ -241,10 +248,8 @@ def estimate_partition(
     mean = float(share.mean())
     spread = float(share.std(ddof=1)) / math.sqrt(num_runs) / mean if num_runs > 1 else 0.0
     weight = np.concatenate([run.weight * own for run, own in zip(runs, share, strict=True)])
-    rng = np.random.default_rng(seed)
-    places = (rng.random() + np.arange(num_particles)) / num_particles
-    chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), places)
-    rows = np.concatenate([run.rows for run in runs])[np.minimum(chosen, len(weight) - 1)]
+    chosen = resample(weight, num_particles, np.random.default_rng(seed))
+    rows = np.concatenate([run.rows for run in runs])[chosen]
     return Estimate(
         top + math.log(mean), spread, buckets.log_bound, buckets.num_splits == 0, rows, runs
     )
@@ -253,7 +258,7 @@ def estimate_partition(
 def read_entries(
     table: Message, rows: np.ndarray, variable: int | None, size: np.ndarray
 ) -> np.ndarray:
-    """float64[num_rows, states of the variable or 1], entries of a table for all rows."""
+    """Return the entries of a table for all rows, [num_rows, states of the variable or 1]."""
     place = np.zeros((len(rows), 1), np.int64)
     for v in table.scope.tolist():
         state = np.arange(size[v])[None] if v == variable else rows[:, v, None]

@@ -1,17 +1,20 @@
-"""log Z of a product of tables by elimination, in numbers: where a circuit would be too large.
+"""Compute log Z and marginals of a product of tables by elimination in numbers, without a circuit.
 
-The same elimination as `elimination.py`, with numbers for nodes: a message
+`find_partition` computes log Z. It is the elimination of `elimination.py` with numbers for nodes:
 
     m(S) = Σ_s  Π_tables f(s, S) · Π_messages m'(s, S)
 
-is eight bytes an entry and is forgotten once it is used. All live in one block of memory, each at
-the first place that is free for as long as it is needed; what the whole takes is known before any
-is computed. Messages are kept with their largest entry 1 and a logarithm beside it. A product that
-falls below the smallest double is noticed, and the answer then does not say that it is exact.
+A message takes eight bytes an entry and is dropped after its use. All messages are in one block of
+memory, each at the first place that is free for its lifetime, so the size of the block is known
+before any is computed. Messages have largest entry 1 and a logarithm beside them. If a product
+underflows, the result is marked as not exact. The model is made smaller first: by
+`make_consistent`, and by summing out variables that one table alone mentions. In a Bayesian network
+this removes the variables without an observed descendant (Shachter, 1986), where elimination would
+have joined their parents.
 
-Before that the model is made smaller: by `factor_graph.py`, and by summing out what one table alone
-mentions. Of a Bayesian network that takes away whatever has no observed descendant (Shachter 1986),
-where elimination would have joined its parents.
+`find_marginals` computes all marginals with the junction trees of exact inference: eight bytes an
+entry, one pass up and one down. A circuit needs some forty bytes an entry because it answers many
+queries. Networks whose circuits would fill a machine (link, munin1) are answered in seconds.
 """
 
 from __future__ import annotations
@@ -22,34 +25,43 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, no_possible_state
 from lapis.circuits.compilation.counting import count_models
 from lapis.circuits.compilation.elimination import (
     align_axes,
     axis_strides,
     elimination_times,
+    find_elimination_order,
     next_row,
     repeated_order,
 )
-from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent, without_idle
+from lapis.circuits.factor_graph import (
+    FactorGraph,
+    drop_constant_axes,
+    entry_cubes,
+    graph_of_tables,
+    make_consistent,
+)
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import EliminationOrder
+from lapis.inference.exact.junction_tree import build_tree, collect_messages, distribute_beliefs
 from lapis.runtime.kernels import entry
 from lapis.runtime.progress import Stop
 
 MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
 MAX_BYTES = 4_000_000_000
-CHEAP_WORK = 60_000_000  # of counting, a second or two
-SMALL = 4096  # entries of tables that are multiplied beforehand
-MAX_LEAF = 20  # variables of a table that one of its own is summed out of beforehand
-ROUNDING = 1e-13  # differences that are none, after such a sum
-HOPELESS = 1e12  # entries beyond which an order is given up
-LOST = 1e-290
+CHEAP_WORK = 60_000_000  # of counting; a second or two
+SMALL = 4096  # entries of a product of tables made before elimination
+MAX_LEAF = 20  # variables of a table out of which one is summed before elimination
+ROUNDING = 1e-13  # differences due to rounding after such a sum
+HOPELESS = 1e12  # entries beyond which an order is abandoned
+LOST = 1e-290  # products below this count as underflow
 
 
 class PartitionValue(NamedTuple):
     log_value: float
-    exact: bool  # no product was too small for a double
-    entries: float  # of all tables that were summed
+    exact: bool  # no product underflowed
+    entries: float  # of all tables
     width: int
 
 
@@ -57,12 +69,12 @@ Placed = tuple[int, np.ndarray, np.ndarray]  # step, scope and entries of a tabl
 
 
 class Step(NamedTuple):
-    """A variable and what is multiplied before it is summed out."""
+    """A variable to sum out, and the tables and messages that contain it."""
 
     axes: np.ndarray  # int32[...], the variables left, latest eliminated first, then this one
-    scopes: list[np.ndarray]  # of the tables and messages that hold it
-    begins: list[int]  # where their entries begin
-    result: int  # where the entries of the message begin
+    scopes: list[np.ndarray]  # of the tables and messages
+    begins: list[int]  # places of their entries
+    result: int  # place of the entries of the message
 
 
 def find_partition(
@@ -72,11 +84,11 @@ def find_partition(
     hopeless: float = HOPELESS,
     stop: Stop | None = None,
 ) -> PartitionValue:
-    """log Σ_x Π_f f(x); TooLarge if that takes more than the limits."""
+    """Return log Σ_x Π_f f(x); TooLarge beyond the limits."""
     consistent = make_consistent(graph)
     if consistent is None:
         return PartitionValue(-np.inf, True, 0.0, 0)
-    small = without_leaves(consistent.graph)
+    small = sum_out_leaves(consistent.graph)
     order = repeated_order(small, hopeless, 0, stop=stop)
     if not order.is_complete or order.entries > max_entries:
         raise too_wide(order, 0.0)
@@ -110,7 +122,7 @@ def find_partition(
 
 
 def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | None:
-    """log Z where it is exact and costs less than an approximation; None otherwise."""
+    """Return log Z if it is exact and cheaper than an approximation; None otherwise."""
     if stop is not None and stop.is_over():
         return None
     with suppress(TooLarge):
@@ -122,9 +134,38 @@ def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | Non
     return None
 
 
-def without_leaves(graph: FactorGraph) -> FactorGraph:
-    """The model after summing out, again and again, variables that one table alone mentions."""
-    tables = [(graph.variables_of(f).tolist(), graph.table(f)) for f in range(graph.num_factors)]
+class AllMarginals(NamedTuple):
+    log_partition: float
+    state: np.ndarray  # float64[num_states], the probability of each state of each variable
+    entries: float  # of all tables
+    width: int  # variables in the largest of them, less one
+
+
+def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> AllMarginals:
+    """Return log Z and every P(x_v = s); TooLarge if the tables exceed `MARGINAL_ENTRIES`."""
+    consistent = make_consistent(graph)
+    if consistent is None:
+        raise no_possible_state()
+    small = consistent.graph
+    order = find_elimination_order(small, MARGINAL_ENTRIES, seed)
+    if not order.is_complete:
+        raise too_wide(order, 8.0 * order.entries)
+    cubes, log_value = entry_cubes(small)
+    tree = build_tree(cubes, order.variable)
+    potentials = collect_messages(tree, cubes, log_value, stop=stop)
+    roots = potentials.root_values(tree)[1]
+    if (roots == -np.inf).any():
+        raise no_possible_state()
+    state = np.zeros(int(graph.size.sum()))
+    found = distribute_beliefs(tree, cubes, potentials, overwrite=True, stop=stop)
+    state[consistent.state] = np.clip(found.state, 0.0, 1.0)
+    log_partition = float(roots.sum()) + small.log_constant
+    return AllMarginals(log_partition, state, order.entries, order.width)
+
+
+def sum_out_leaves(graph: FactorGraph) -> FactorGraph:
+    """Sum out variables that one table alone mentions, repeatedly."""
+    tables = graph.tables
     holders: list[set[int]] = [set() for _ in graph.names]
     for factor, (scope, _) in enumerate(tables):
         for v in scope:
@@ -140,7 +181,7 @@ def without_leaves(graph: FactorGraph) -> FactorGraph:
         if len(scope) > MAX_LEAF:
             continue
         summed = np.logaddexp.reduce(table, axis=scope.index(v))
-        left, summed = without_idle([u for u in scope if u != v], summed, ROUNDING)
+        left, summed = drop_constant_axes([u for u in scope if u != v], summed, ROUNDING)
         tables[factor] = left, summed
         holders[v].clear()
         for u in scope:
@@ -158,12 +199,12 @@ def without_leaves(graph: FactorGraph) -> FactorGraph:
 
 
 def plan_steps(size: np.ndarray, order: np.ndarray, tables: list[Placed]) -> tuple[list[Step], int]:
-    """The steps, and how many entries of memory they need; the tables are at its front."""
+    """Return the steps, and the size of the memory block; the tables are at its front."""
     time = elimination_times(order)
     waiting: list[list[tuple[np.ndarray, int, int]]] = [[] for _ in order]  # scope, begin, entries
     end = 0
     for step, scope, table in tables:
-        waiting[step].append((scope, end, 0))  # tables stay
+        waiting[step].append((scope, end, 0))  # tables are not freed
         end += len(table)
     live: list[tuple[int, int]] = []  # begin and end of the messages that are still needed
     steps, highest = [], end
@@ -190,8 +231,10 @@ def plan_steps(size: np.ndarray, order: np.ndarray, tables: list[Placed]) -> tup
 
 
 def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, list[Placed]]:
-    """Products of small tables that meet at a step, their largest entry 1; the logarithm taken
-    out of them, and whether all entries are numbers that a double can hold."""
+    """Multiply small tables that meet at a step, and scale their largest entry to 1.
+
+    Return the logarithm of the scale, whether no entry underflows, and the tables.
+    """
     time = elimination_times(order)
     log_value = 0.0
     by_step: dict[int, list[int]] = {}
@@ -226,6 +269,7 @@ def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, li
 
 
 def too_wide(order: EliminationOrder, num_bytes: float) -> TooLarge:
+    """Return the error of an order whose tables are too large."""
     return TooLarge(
         f"elimination would join {order.width + 1} variables in a table and compute "
         f"{order.entries:.1e} entries" + (f", {num_bytes / 1e9:.1f} GB at once" * (num_bytes > 0)),
@@ -235,7 +279,7 @@ def too_wide(order: EliminationOrder, num_bytes: float) -> TooLarge:
 
 @entry
 def sum_last_axis(memory, shape, strides, at, message, digit):  # type: ignore[no-untyped-def]
-    """Fill the message, the last axis summed out; whether a product was lost."""
+    """Fill the message, the last axis summed out; return whether a product underflowed."""
     num_axes, num_factors, num_states = len(shape), len(at), shape[-1]
     lost = False
     for row in range(len(message)):

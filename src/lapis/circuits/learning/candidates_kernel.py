@@ -1,22 +1,21 @@
-"""Candidate splits: what each would gain, what it costs, which is the best (thesis, 5.5.3).
+"""Candidate splits: their gains, their costs and the best one (Lowd, thesis 2010, section 5.5.3).
 
-A split is worth its gain in log-likelihood, less k_p for each parameter and k_e for each edge that
-it adds. The gain never changes, so it is counted once for each distribution, from bits of the data:
-the table of X and V is a handful of popcounts for every variable V. Costs change as the circuit
-does, and are looked at only where that may matter:
+The value of a split is its gain in log-likelihood less k_p for each parameter and k_e for each edge
+that it adds. The gain never changes, so it is computed once for each distribution: the table of X
+and V is a few popcounts for every variable V. Costs change with the circuit:
 
-- a candidate stands with a bound: its gain less the last cost known, at first 0. The highest bound
-  is looked at; if its cost is current it wins, otherwise the cost is computed and it falls back in
-  line. So candidates are met in the order of their likelihood, and most are never priced again.
-- *greedy*: a cost stays current until a split changes a node that it was counted on
-  (`expire_costs`); the winner is the best split there is. The thesis's rule, that any changed node
-  above D and not V or above V and not D expires the cost, is wider and narrower than that. It
-  expires a hundred times as many costs on kdd, nearly all of which come back as they were: most
-  changed nodes only stand in contexts in which D does not occur, or are copied for the one state
-  of V that they see. And it misses MAs that lose a child.
-- *quick*: a cost is current in the round that computed it. An older one is taken for a lower bound,
+- Each candidate has a bound: its gain less k_e times the last cost known, at first 0. The candidate
+  with the highest bound is examined. If its cost is current it wins; otherwise its cost is computed
+  and its bound falls. Most candidates are never priced again.
+- *greedy*: a cost stays current until a split changes a node on which it was counted
+  (`expire_costs`), so the winner is the best split. The rule of the thesis expires a cost if a
+  changed node is above D and not V, or above V and not D. On kdd it expires a hundred times as many
+  costs, nearly all of which come back unchanged: most of the changed nodes stand in contexts in
+  which D does not occur, or are copied for the one state of V below them. It also misses MAs that
+  lose a child.
+- *quick*: a cost is current in the round that computed it. An older cost serves as a lower bound,
   which it nearly always is.
-- counting stops where a candidate cannot win anything any more.
+- Counting stops once a candidate cannot have a positive value.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def new_candidates(room: int, num_variables: int) -> SplitCandidates:
 
 
 def grow_candidates(candidates: SplitCandidates) -> SplitCandidates:
-    """The same with twice the room."""
+    """Return a copy with twice the room."""
     room, num_variables = candidates.gain.shape
     larger = new_candidates(2 * room, num_variables)
     for old, new in zip(candidates, larger, strict=True):
@@ -68,7 +67,7 @@ def grow_candidates(candidates: SplitCandidates) -> SplitCandidates:
 
 @allocating_entry
 def smoothed_log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
-    """Σ_j N_j log θ_j with θ_j = (N_j + prior/size) / (N + prior)."""
+    """Return Σ_j N_j log θ_j with θ_j = (N_j + prior/size) / (N + prior)."""
     total = 0
     for j in range(size):
         total += count[begin + j]
@@ -82,7 +81,7 @@ def smoothed_log_likelihood(count, begin, size, prior):  # type: ignore[no-untyp
 
 @allocating_entry
 def count_row_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
-    """int64[size], how often each state of a variable occurs in rows."""
+    """int64[size], the number of rows in each state of a variable."""
     found = np.zeros(layout.size[own], np.int64)
     for j in range(layout.size[own]):
         for w in range(len(rows)):
@@ -92,7 +91,7 @@ def count_row_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
 
 @allocating_entry
 def count_gains(bits, layout, rows, own, allowed, prior, parameter_cost, gain):  # type: ignore[no-untyped-def]
-    """Write what splitting the distribution of `own` in these rows on each variable would gain."""
+    """Write the gain of splitting the distribution of `own` in these rows on each variable."""
     size = layout.size[own]
     num_words = 0
     word = np.empty(len(rows), np.int32)
@@ -139,10 +138,10 @@ def refresh_best(candidates, row):  # type: ignore[no-untyped-def]
 
 @entry
 def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price, step, is_greedy):  # type: ignore[no-untyped-def]
-    """The distribution and variable of the best split, or -1, -1.
+    """Return the distribution and variable of the best split, or -1, -1.
 
-    `is_descendant` is bool[num_variables, num_variables]: a split on a descendant would close a
-    cycle, now and forever.
+    A split on a descendant (`is_descendant`, bool[num_variables, num_variables]) would close a
+    cycle, so this candidate is removed.
     """
     is_boolean = True
     for v in range(len(layout.size)):
@@ -174,20 +173,20 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
 
 @allocating_entry
 def expire_costs(graph, layout, walk, candidates, num_rows, split_row, variable):  # type: ignore[no-untyped-def]
-    """Forget the costs that the split last walked may change; called before it is made.
+    """Expire the costs that the split last walked may change; called before it is made.
 
-    The cost of S(D, V) is counted on the nodes that `walk_region` visits. It is forgotten if one of
-    these is changed, that is, if a changed node n
+    The cost of S(D, V) is counted on the nodes that `walk_region` visits. It expires if one of
+    these changes, that is, if a changed node n
 
         is above D, and V is not below n;
         is an MA, and not one of the split made, which leaves it its children above D and V; or
         is above V and not D, and below a product whose other children include an ancestor of D.
 
-    For the last, `apart` holds for each n the D that are not below n, but below another child of a
-    product above n. It is found from the root down, for 64 distributions at once.
+    For the last case `apart` has for each n the D that are not below n, but below another child of
+    a product above n. It is found from the root down, for 64 distributions at once.
     """
     num_nodes, num_variables = len(graph.kind), len(layout.size)
-    active = np.empty(num_rows, np.int32)  # rows that have a cost to forget
+    active = np.empty(num_rows, np.int32)  # rows with a cost that may expire
     num_active = 0
     for row in range(num_rows):
         if row != split_row and candidates.first[row] >= 0 and candidates.priced[row].any():
@@ -211,7 +210,9 @@ def expire_costs(graph, layout, walk, candidates, num_rows, split_row, variable)
     for n in range(num_nodes - 1, -1, -1):
         if place[n] >= 0:
             mark_apart(graph, n, place, below, apart)
-    kept = np.full((num_active, (num_variables + 63) // 64), ~np.uint64(0))  # whose costs stay
+    kept = np.full(
+        (num_active, (num_variables + 63) // 64), ~np.uint64(0)
+    )  # variables whose costs stay
     seen = np.empty(kept.shape[1], np.uint64)
     for index in range(num_changed):
         n = changed[index]
@@ -239,8 +240,7 @@ def expire_costs(graph, layout, walk, candidates, num_rows, split_row, variable)
 def place_changed(graph, layout, walk, variable, stack, changed, place):  # type: ignore[no-untyped-def]
     """List the nodes that a walked split changes; number them, their ancestors, their children.
 
-    A node above D with one copy is only renamed, and so is an MA that has the state of V for a
-    child: it keeps the number of its children.
+    A node above D with one copy is only renumbered, and so is an MA with a state of V as a child.
     """
     num_changed = num_placed = 0
     for part in range(3):
@@ -284,7 +284,7 @@ def place_changed(graph, layout, walk, variable, stack, changed, place):  # type
 def mark_above(graph, layout, candidates, active, place, num_above, reached, stack, below):  # type: ignore[no-untyped-def]
     """Set bit i of `below` for each placed node above the distribution of the i-th active row.
 
-    A walk up ends at the first changed node or ancestor of one; the bits go on from there together.
+    A walk up ends at the first changed node or ancestor of one; a second pass moves all bits up.
     """
     for index in range(len(active)):
         row = active[index]
@@ -334,7 +334,7 @@ def mark_apart(graph, n, place, below, apart):  # type: ignore[no-untyped-def]
 
 @inner
 def variables_below(graph, layout, node, are_below, seen):  # type: ignore[no-untyped-def]
-    """Write as bits the variables of which a state is below a node, or those of which none is."""
+    """Write as bits the variables with a state below a node, or those without."""
     for u in range(len(seen)):
         seen[u] = np.uint64(0)
     for v in range(len(layout.size)):
@@ -344,7 +344,7 @@ def variables_below(graph, layout, node, are_below, seen):  # type: ignore[no-un
 
 @inner
 def keep_only(kept, rows, variables):  # type: ignore[no-untyped-def]
-    """Cut down what is kept to these variables in rows given as bits."""
+    """Restrict the kept costs of some rows, given as bits, to some variables."""
     for w in range(len(rows)):
         rest = rows[w]
         while rest:

@@ -1,35 +1,31 @@
-"""Hidden trees: a hidden companion for every variable, joined like the variables, fitted by EM.
+"""Hidden trees: one hidden variable for each variable, joined in a tree and fitted by EM.
 
     P(x) = Σ_z P(z_root) Π_v P(z_v | z_parent(v)) P(x_v | z_v)
 
-The tree is the one that explains the variables themselves best (`chow_liu`). A companion of K
-states lets far variables speak with each other, which a tree of the variables does not; it is a
-circuit of about 3 n K² edges, smooth and decomposable (Liu and Van den Broeck, Tractable
-Regularization of Probabilistic Circuits, 2021). Where rows have no sharp contexts for LearnAC to
-split on, as in ratings, this explains them far better.
+With K states each this is a smooth, decomposable circuit of about 3 n K² edges (Liu and Van den
+Broeck, Tractable Regularization of Probabilistic Circuits, 2021). Where rows have no sharp contexts
+for LearnAC to split on, as in ratings, it fits far better.
 
-EM begins where the companions nearly agree, that is with a mixture of independent variables, and
-lets them go their ways: from random transitions it ended a whole nat lower on plants.
+**Structure.** The tree is the spanning tree of the variables with the largest total mutual
+information (Chow and Liu, 1968), rooted at its centre so that it is shallow. Pairs are counted from
+the rows that show both variables.
 
-Parameters are fitted by EM in batches (Cappé and Moulines, 2009): after each batch parameters move
-a step towards those that its expected counts would give. Steps shrink, linearly, to the share of a
-batch in the data; with the usual power of the number of steps EM was still far from its end after
-forty passes. The pass that held-out rows like best is kept, and then the rarest transitions are cut
-off, as far as these rows become more likely: a tenth on ratings. Sums are matrix products in single
-precision; beliefs are rescaled after each child, since hubs have hundreds. A missing state is a
-factor of 1, so rows need not be complete.
+**EM** starts where the hidden variables nearly agree, that is, close to a mixture of independent
+variables. From random transitions it ended a whole nat lower on plants. Parameters are fitted in
+batches (Cappé and Moulines, On-line Expectation-Maximization, 2009): after each batch they move a
+step towards those that its expected counts would give. The steps shrink linearly to the share of a
+batch in the data; with a power of the step number EM was far from convergence after forty passes.
+The pass with the highest held-out likelihood is kept. Then the rarest transitions are removed as
+long as the held-out likelihood does not drop: a tenth of them on ratings.
 
-The tree that explains variables best by pairs (Chow and Liu, 1968).
-
-A spanning tree of largest total mutual information, hung up at its middle so that it is shallow.
-Pairs are counted from the rows that show both variables.
+Sums are matrix products in single precision. Beliefs are rescaled after each child, since a node
+may have hundreds. A missing state is a factor of 1, so rows may be incomplete.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +40,7 @@ from lapis.circuits.circuit import (
     Properties,
     state_starts,
 )
+from lapis.circuits.learning.mixture import marginal_states
 from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 
 STEPS = 1200  # batches
@@ -52,8 +49,8 @@ BATCHES = 30  # in a pass, about
 BATCH_SIZES = (100, 2000)
 CHUNK = 512  # rows whose beliefs are in memory together
 FIRST_STEP = 0.16
-NOISE = 0.1  # of hidden variables that do not agree, at the start
-PATIENCE = 4  # passes that held-out rows may lose
+NOISE = 0.1  # weight of random transitions at the start
+PATIENCE = 4  # passes without a higher held-out likelihood
 PRUNED = (0.0, 1e-3, 2e-3, 4e-3)  # shares below which a transition may be left out
 
 
@@ -82,9 +79,9 @@ def learn_hidden_tree(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> tuple[HiddenTree, bool]:
-    """Fit to rows of states, int[num_rows, num_variables]; and whether it came to its end.
+    """Fit a tree to rows of states, int[num_rows, num_variables]; and whether EM converged.
 
-    There are fewer hidden states if the circuit would have more than `max_edges`.
+    There are fewer hidden states if the circuit would have more than `max_edges` edges.
     """
     stop = stop or Stop()
     rng = np.random.default_rng(seed)
@@ -92,7 +89,7 @@ def learn_hidden_tree(
     rows, number = np.unique(np.asarray(data, np.int32), axis=0, return_inverse=True)
     sizes = np.array([len(own) for own in states])
     counts = pair_counts(data, states)
-    marginal = smoothed_marginals(counts, states)
+    marginal = marginal_states(data, np.ones(len(data)), states)
     order, parent = spanning_tree(mutual_information(counts, states))
     while max_edges is not None and num_hidden > 1:
         if count_tree_edges(parent, states, num_hidden) <= max_edges:
@@ -135,7 +132,7 @@ def learn_hidden_tree(
 
 
 def prune(tree: HiddenTree, valid: np.ndarray) -> HiddenTree:
-    """The tree without its rarest transitions, as many as held-out rows like to miss."""
+    """Remove the rarest transitions as long as the held-out likelihood does not drop."""
     values = {}
     for least in PRUNED:
         largest = [one.max(axis=1, keepdims=True) for one in tree.transition]
@@ -156,7 +153,7 @@ def initial_tree(
     num_hidden: int,
     rng: np.random.Generator,
 ) -> HiddenTree:
-    """Where EM begins: nearly one hidden variable for all, as in a mixture of independent ones."""
+    """Return the start of EM: hidden variables that nearly agree, random emissions."""
     transition = []
     for p in parent.tolist():
         noise = rng.dirichlet(np.ones(num_hidden), 1 if p < 0 else num_hidden)
@@ -167,7 +164,7 @@ def initial_tree(
 
 
 class UpwardMessages(NamedTuple):
-    """What rows say from below; lists are by variable."""
+    """Messages of rows from the leaves; lists are by variable."""
 
     belief: list[np.ndarray]  # float32[num_rows, K], P(rows below | own state), up to a factor
     message: list[np.ndarray]  # float32[num_rows, K], the same given the parent's state
@@ -175,7 +172,7 @@ class UpwardMessages(NamedTuple):
 
 
 def pass_upward(tree: HiddenTree, rows: np.ndarray) -> UpwardMessages:
-    """From the leaves to the root."""
+    """Compute the messages from the leaves to the root."""
     num_rows, num_variables = rows.shape
     scale = np.zeros(num_rows)
     belief = []
@@ -214,7 +211,7 @@ class Expected(NamedTuple):
 def expected_counts(
     tree: HiddenTree, rows: np.ndarray, times: np.ndarray, sizes: np.ndarray
 ) -> tuple[float, Expected]:
-    """The log-likelihood of rows that occur some times each, and how often parameters are used."""
+    """Return the log-likelihood of rows with multiplicities, and expected uses of parameters."""
     expected = Expected(
         [np.zeros(one.shape) for one in tree.transition],
         [np.zeros(one.shape) for one in tree.emission],
@@ -229,7 +226,7 @@ def expected_counts(
 def count_chunk(
     tree: HiddenTree, rows: np.ndarray, times: np.ndarray, sizes: np.ndarray, expected: Expected
 ) -> float:
-    """From the root to the leaves: the posterior of each hidden state, and of pairs."""
+    """Add the posteriors of hidden states and of pairs, from the root to the leaves."""
     belief, message, value = pass_upward(tree, rows)
     weight = times.astype(np.float32)[:, None]
     posterior = list(belief)
@@ -251,7 +248,7 @@ def step_parameters(
     prior: float,
     marginal: Sequence[np.ndarray],
 ) -> HiddenTree:
-    """A step towards (scale · expected + prior · p) / total, p uniform or the variable's own."""
+    """Move towards (scale · expected + prior · p) / total, p uniform or the variable's marginal."""
 
     def towards(old: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.ndarray:
         new = scale * counts + prior * start
@@ -266,7 +263,7 @@ def step_parameters(
 
 
 def count_tree_edges(parent: np.ndarray, states: Sequence[Sequence[str]], num_hidden: int) -> int:
-    """Of the circuit: three for each parameter, and one for each part of a product."""
+    """Count the edges of the circuit: three a parameter, and one for each factor of a product."""
     is_inner = np.bincount(parent[parent >= 0], minlength=len(parent)) > 0
     num_sums = (len(parent) - 1) * num_hidden + 1
     num_parameters = num_hidden * (num_sums + sum(map(len, states)))
@@ -315,7 +312,7 @@ def one_hot(rows: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def pair_counts(data: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
-    """float64[num_states, num_states], how often two states occur together."""
+    """float64[num_states, num_states], the number of rows with both states."""
     num_states = int(state_starts(states)[-1])
     found = np.zeros((num_states, num_states))
     for first in range(0, len(data), CHOW_LIU_CHUNK):
@@ -324,15 +321,8 @@ def pair_counts(data: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray
     return found
 
 
-def smoothed_marginals(counts: np.ndarray, states: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """The distribution of each variable, with a count of 1 in total added."""
-    first = state_starts(states)
-    own = [np.diag(counts)[a:b] + 1 / (b - a) for a, b in pairwise(first)]
-    return [one / one.sum() for one in own]
-
-
 def mutual_information(counts: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
-    """float64[num_variables, num_variables], mutual information, from rows that show both."""
+    """float64[num_variables, num_variables], mutual information, from rows with both variables."""
     first = state_starts(states)[:-1]
     size = np.array([len(own) for own in states])
     joint = counts + 0.1 / np.outer(np.repeat(size, size), np.repeat(size, size))
@@ -344,7 +334,7 @@ def mutual_information(counts: np.ndarray, states: Sequence[Sequence[str]]) -> n
 
 
 def spanning_tree(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The heaviest spanning tree: nodes from its middle outwards, and the parent of each."""
+    """Return the heaviest spanning tree: nodes from its centre outwards, and their parents."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree, shortest_path
 

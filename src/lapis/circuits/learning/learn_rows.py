@@ -1,29 +1,19 @@
-"""What an edge and a parameter should cost: held-out rows say (thesis, 5.7.2).
+"""Learn a circuit from rows: by splits or as a hidden tree, alone or several together.
 
-One circuit is learned for each pair of costs, edges from the dearest to the cheapest, and the one
-that held-out rows like best is kept. For one parameter cost it ends where they lose more than
-`SLACK`: cheaper edges would buy more of the same, in much more time.
+**Costs.** One circuit is learned for each pair of costs, from the most expensive edges to the
+cheapest, and the one with the highest held-out likelihood is kept (Lowd, thesis 2010, section
+5.7.2). For one parameter cost the search ends where the held-out likelihood falls by more than
+`SLACK`: cheaper edges would add more of the same splits, in much more time. The searches share no
+work. A search that continues from the circuit of a higher edge cost is faster but ends with a
+worse circuit of the same size (msweb, k_e = 0.05: −9.80 instead of −9.77 on held-out rows), because
+the splits that are cheap in edges then determine the order of the variables.
 
-Searches do not share their work. One that goes on from the circuit of a higher edge cost is faster,
-but what it finds is worse, for the same number of edges too (msweb, k_e = 0.05: -9.80 in the place
-of -9.77 on held-out rows): the splits that are cheap in edges come first, and settle the order of
-the variables for those that explain more.
-
-From rows to a circuit: by splits or as a hidden tree, alone or several together.
-
-Costs of splits are given or chosen by held-out rows; circuits from several starts are averaged.
-Equal parts of the result are merged, and nearly equal ones where held-out rows lose nothing.
-With an edge cost of 0 the result is a network with decision trees and no circuit.
-
-Equal parts of a circuit made one, and parts that are nearly equal where held-out rows allow it.
-
-Learning copies: SplitAC copies what depends on a split, mixtures and hidden trees learn components
-side by side. Bottom up, nodes of one kind with the same children are one node, as are parameters of
-one value; a sum or product of one child is that child. The function is the same.
-
-Two weighted sums Σ_i θ_i c_i over the same c, whose weights differ by at most a tolerance each, can
-share the weights of the first as well. That is another distribution, of fewer parameters; the
-largest of several tolerances is taken at which held-out rows are not less likely than before.
+**Merging.** Learning makes copies: SplitAC copies the nodes that depend on a split, and the
+components of mixtures and hidden trees are learned separately. Bottom up, nodes of one kind with
+the same children become one node, as do parameters of one value; a sum or product of one child
+becomes that child. The function stays the same. Two weighted sums Σ_i θ_i c_i over the same c can
+also share weights if these differ by at most a tolerance. That is another distribution with fewer
+parameters; the largest tolerance is taken at which the held-out likelihood is not lower.
 """
 
 from __future__ import annotations
@@ -52,12 +42,12 @@ SLACK = 0.005  # nats a row
 
 @dataclass(frozen=True, slots=True)
 class CircuitFit:
-    """A circuit or a network learned from rows, and how; one of the two at least."""
+    """A circuit or a network with decision trees learned from rows, or both."""
 
-    circuit: Circuit | None  # None if edges cost nothing
-    network: TreeNetwork | None  # the same distribution, if trees can say it
+    circuit: Circuit | None  # None with an edge cost of 0
+    network: TreeNetwork | None  # the same distribution; None with hidden variables
     num_splits: int
-    converged: bool  # it came to its end; no limit was met
+    converged: bool  # no limit ended the search
 
     @property
     def num_edges(self) -> int | None:
@@ -79,7 +69,7 @@ class CircuitFit:
 
 
 class CostTrial(NamedTuple):
-    """A pair of costs, and what came of it."""
+    """A pair of costs, and the circuit learned with it."""
 
     edge_cost: float
     parameter_cost: float
@@ -95,7 +85,7 @@ def choose_costs(
     stop: Stop,
     progress: Report | None = None,
 ) -> tuple[CircuitFit, CostTrial, list[CostTrial]]:
-    """The fit of those that `learn` finds for pairs of costs that is best on held-out rows."""
+    """Call `learn` for pairs of costs; return the fit with the highest held-out likelihood."""
     trials: list[CostTrial] = []
     best: tuple[CircuitFit, CostTrial] | None = None
     prices = sorted(set(edge_costs), reverse=True)
@@ -127,8 +117,8 @@ EDGE_COSTS, PARAMETER_COSTS = (0.1,), (0.0,)
 
 
 @dataclass(frozen=True, slots=True)
-class TuningOutcome:
-    """The circuit, the costs that it was learned with, and all that were tried."""
+class LearningOutcome:
+    """The fit, its costs, and all costs that were tried."""
 
     fit: CircuitFit
     edge_cost: float | None  # None for a tree
@@ -138,7 +128,7 @@ class TuningOutcome:
 
 
 class RowTask(NamedTuple):
-    """What is learned from, and how, apart from costs."""
+    """The data and the options of learning, apart from costs."""
 
     train: np.ndarray  # int[num_rows, num_variables], negative states are missing
     valid: np.ndarray | None  # held-out rows
@@ -169,44 +159,11 @@ def learn_rows(
     seed: int = 0,
     progress: Report | None = None,
     stop: Stop | None = None,
-) -> TuningOutcome:
-    """Learn a circuit, or a network with decision trees, from rows.
+) -> LearningOutcome:
+    """Learn a circuit, or a network with decision trees, from rows of states.
 
-    Parameters
-    ----------
-    train, valid
-        int[num_rows, num_variables], states; negative ones are missing. Held-out rows choose
-        between costs, and say where EM ends and what may be merged.
-    names, states
-        Of the variables.
-    edge_costs, parameter_costs
-        k_e and k_p; of several, held-out rows choose a pair. An edge cost of 0 keeps no circuit.
-    prior
-        Of the parameters: a name or counts in total, see `priors`.
-    method
-        "greedy" or "quick" for splits, "tree" for a tree of hidden variables.
-    num_components
-        Circuits of a mixture (default 1); for "tree" states of a hidden variable (default 16).
-    num_starts
-        Results from different starts that are averaged.
-    max_edges
-        Edges of the circuit at most.
-    seed
-        Of everything random.
-    progress, stop
-        Called now and then; asked whether to stop.
-
-    Returns
-    -------
-    Outcome
-        The fit and the costs that were chosen.
-
-    Raises
-    ------
-    LapisError
-        If the data cannot be learned from, or options contradict.
-    TooLarge
-        If even without splits the circuit has more than `max_edges` edges.
+    Negative states are missing. Held-out rows (`valid`) choose between costs, end EM and limit
+    what is merged. The options are those of `lapis.circuits.learn`.
     """
     task = RowTask(
         train, valid if valid is not None and len(valid) else None, names, states,
@@ -240,13 +197,13 @@ def learn_rows(
                 chosen = best = trial.edge_cost, trial.parameter_cost
             if not trials or (num_starts > 1 and not task.stop.is_over()):
                 fit = learn_splits(task, method, *best, num_starts)
-    return TuningOutcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
+    return LearningOutcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
 
 
 def learn_splits(
     task: RowTask, method: Method, edge_cost: float, parameter_cost: float, num_starts: int = 1
 ) -> CircuitFit:
-    """One circuit of LearnAC or a mixture; a network alone if edges cost nothing."""
+    """Learn one circuit by splits, or a mixture; a network alone with an edge cost of 0."""
     num_components = task.num_components or 1
     if num_components * num_starts == 1 and (task.train >= 0).all():
         found = learn_circuit(
@@ -267,11 +224,11 @@ def learn_splits(
 
 
 def learn_trees(task: RowTask) -> CircuitFit:
-    """The average of hidden trees from different starts."""
+    """Learn the average of hidden trees from different starts."""
     check_shape(task.train, task.names)
     if task.prior == "thesis":
         raise LapisError(
-            "the prior of the thesis is one of distributions that are split",
+            "prior 'thesis' belongs to the methods greedy and quick",
             code="option-value",
             hint="method 'tree' takes libra or a number of counts in total",
         )
@@ -295,9 +252,9 @@ def learn_trees(task: RowTask) -> CircuitFit:
 
 
 def finish_fit(fit: CircuitFit, task: RowTask) -> CircuitFit:
-    """Merge parts of the circuit; refuse one that is larger than allowed even without splits.
+    """Merge nodes of the circuit; refuse one with more than `max_edges` edges.
 
-    A circuit with a network beside it stays the same distribution.
+    A circuit with an equivalent network keeps its distribution.
     """
     if fit.circuit is None:
         return fit
@@ -322,25 +279,23 @@ Key = tuple[int, ...]
 
 
 def merge_nodes(circuit: Circuit, tolerance: float = 0.0) -> Circuit:
-    """The circuit with equal nodes joined; with a tolerance, also sums with close weights."""
-    made = _SharedNodes(tolerance)
+    """Merge equal nodes; with a tolerance, also sums over the same parts with close weights."""
+    merged = _MergedNodes(tolerance)
     number = np.empty(circuit.num_nodes, np.int64)
     start = circuit.start.tolist()
-    for node, (kind, leaf) in enumerate(
-        zip(circuit.kind.tolist(), circuit.leaf.tolist(), strict=True)
-    ):
-        if kind == INDICATOR:
-            number[node] = made.leaf(INDICATOR, leaf)
-        elif kind == PARAMETER:
-            number[node] = made.parameter(float(circuit.log_parameter[leaf]))
-        else:
+    leaves = zip(circuit.kind.tolist(), circuit.leaf.tolist(), strict=True)
+    for node, (kind, leaf) in enumerate(leaves):
+        if kind in (SUM, PRODUCT):
             below = number[circuit.child[start[node] : start[node + 1]]].tolist()
-            number[node] = made.inner(kind, tuple(sorted(below)))
-    return made.finish(circuit, int(number[-1]))
+            number[node] = merged.add_inner(kind, tuple(sorted(below)))
+        else:
+            value = leaf if kind == INDICATOR else float(circuit.log_parameter[leaf])
+            number[node] = merged.add(kind, value, ())
+    return merged.finish(circuit, int(number[-1]))
 
 
 def merge_close(circuit: Circuit, valid: np.ndarray) -> Circuit:
-    """The smallest of several circuits that make held-out rows no less likely than the first."""
+    """Merge with the largest tolerance that does not lower the held-out likelihood."""
     best = merge_nodes(circuit)
     rows, times = np.unique(valid, axis=0, return_counts=True)
     least = times @ log_values(best, rows)
@@ -351,97 +306,78 @@ def merge_close(circuit: Circuit, valid: np.ndarray) -> Circuit:
     return best
 
 
-class _SharedNodes:
-    """Nodes made so far, each once."""
+class _MergedNodes:
+    """The different nodes of a circuit, numbered in the order in which they are added."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
         self.kind: list[int] = []
-        self.leaf_number: list[int] = []
+        self.value: list[float] = []  # state of an indicator, log of a parameter; else -1
         self.children: list[Key] = []
-        self.log_parameter: list[float] = []
-        self.known: dict[tuple[int, Key], int] = {}
-        self.of_value: dict[float, int] = {}
+        self.number: dict[tuple[int, float, Key], int] = {}
         self.sums: dict[tuple[Key, ...], list[tuple[list[float], int]]] = {}
 
-    def add(self, kind: int, leaf: int, children: Key) -> int:
-        self.kind.append(kind)
-        self.leaf_number.append(leaf)
-        self.children.append(children)
-        return len(self.kind) - 1
+    def add(self, kind: int, value: float, children: Key) -> int:
+        key = kind, value, children
+        if key not in self.number:
+            self.number[key] = len(self.kind)
+            self.kind.append(kind)
+            self.value.append(value)
+            self.children.append(children)
+        return self.number[key]
 
-    def leaf(self, kind: int, leaf: int) -> int:
-        key = kind, (leaf,)
-        if key not in self.known:
-            self.known[key] = self.add(kind, leaf, ())
-        return self.known[key]
-
-    def parameter(self, log_value: float) -> int:
-        if log_value not in self.of_value:
-            self.log_parameter.append(log_value)
-            self.of_value[log_value] = self.add(PARAMETER, len(self.log_parameter) - 1, ())
-        return self.of_value[log_value]
-
-    def inner(self, kind: int, children: Key) -> int:
+    def add_inner(self, kind: int, children: Key) -> int:
         if len(children) == 1:
             return children[0]
-        key = kind, children
-        if key in self.known:
-            return self.known[key]
-        found = self.close_sum(children) if kind == SUM and self.tolerance else None
-        if found is None:
-            found = self.add(kind, -1, children)
-            if kind == SUM and self.tolerance:
-                self.keep_sum(children, found)
-        self.known[key] = found
-        return found
+        key = kind, -1, children
+        if kind == SUM and self.tolerance and key not in self.number:
+            found = self.split_weights(children)
+            if found is not None:
+                return self.add_weighted_sum(children, *found)
+        return self.add(kind, -1, children)
 
-    def weights(self, children: Sequence[int]) -> tuple[tuple[Key, ...], list[float]] | None:
-        """The parts of a sum without their weights, in order, and these; None if it has others."""
+    def add_weighted_sum(self, children: Key, parts: tuple[Key, ...], weight: list[float]) -> int:
+        """Return a sum over the same parts with close weights, or a new one."""
+        known = self.sums.setdefault(parts, [])
+        for other, node in known:
+            if all(abs(a - b) <= self.tolerance for a, b in zip(weight, other, strict=True)):
+                self.number[SUM, -1, children] = node
+                return node
+        known.append((weight, self.add(SUM, -1, children)))
+        return known[-1][1]
+
+    def split_weights(self, children: Key) -> tuple[tuple[Key, ...], list[float]] | None:
+        """Return the parts of a sum and their weights; None unless the weights sum to 1."""
         parts: list[tuple[Key, float]] = []
         for child in children:
             below = self.children[child]
             own = [c for c in below if self.kind[c] == PARAMETER]
             if self.kind[child] != PRODUCT or len(own) != 1:
                 return None
-            chance = math.exp(self.log_parameter[self.leaf_number[own[0]]])
-            parts.append((tuple(c for c in below if c != own[0]), chance))
+            parts.append((tuple(c for c in below if c != own[0]), math.exp(self.value[own[0]])))
         parts.sort()
-        weight = [chance for _, chance in parts]
+        weight = [share for _, share in parts]
         if abs(sum(weight) - 1.0) > NORMALISED:
             return None
         return tuple(part for part, _ in parts), weight
 
-    def close_sum(self, children: Key) -> int | None:
-        found = self.weights(children)
-        if found is not None:
-            for weight, node in self.sums.get(found[0], ()):
-                if all(abs(a - b) <= self.tolerance for a, b in zip(weight, found[1], strict=True)):
-                    return node
-        return None
-
-    def keep_sum(self, children: Key, node: int) -> None:
-        found = self.weights(children)
-        if found is not None:
-            self.sums.setdefault(found[0], []).append((found[1], node))
-
     def finish(self, circuit: Circuit, root: int) -> Circuit:
-        """What is below the root, as a circuit."""
+        """Return the nodes below the root as a circuit."""
         used = np.zeros(root + 1, bool)
         used[root] = True
         for node in range(root, -1, -1):
             if used[node]:
                 used[list(self.children[node])] = True
-        kept = np.flatnonzero(used).tolist()
+        kept = np.flatnonzero(used)
+        kind = np.array(self.kind)[kept]
+        value = np.array(self.value)[kept]
         number = np.cumsum(used) - 1
-        parameters = [n for n in kept if self.kind[n] == PARAMETER]
-        place = {node: at for at, node in enumerate(parameters)}
-        children = [number[list(self.children[n])] for n in kept]
-        values = [self.log_parameter[self.leaf_number[n]] for n in parameters]
+        children = [number[list(self.children[n])] for n in kept.tolist()]
+        is_parameter = kind == PARAMETER
         return new_circuit(
-            circuit.names, circuit.states, np.array([self.kind[n] for n in kept]),
-            np.array([place.get(n, self.leaf_number[n]) for n in kept]),
+            circuit.names, circuit.states, kind,
+            np.where(is_parameter, np.cumsum(is_parameter) - 1, value),
             np.cumsum([0, *map(len, children)]),
-            np.concatenate([*children, np.empty(0, np.int64)]), np.array(values),
+            np.concatenate([*children, np.empty(0, np.int64)]), value[is_parameter],
             circuit.properties,
         )  # fmt: skip

@@ -1,24 +1,22 @@
-"""Mixtures of circuits: Σ_k π_k C_k, learned by expectation maximisation.
+"""Mixtures of circuits Σ_k π_k C_k, learned by expectation maximisation.
 
-Circuits of LearnAC have no hidden variable; a mixture adds one, and what many small circuits
-explain together is often out of reach of one large circuit. Structures are learned on complete
-rows, so each round draws a component for every row from its posterior, and learns each component
-from the rows that it drew; then the parameters of all components and their weights follow by plain
-EM on the whole data, until held-out rows no longer gain. The start is a mixture of independent
-variables, as in naive Bayes. Different starts find different mixtures, whose average is better than
-each: a mixture again.
+Circuits of LearnAC have no hidden variable; a mixture adds one. Many small circuits together often
+fit better than one large circuit. Structures are learned from complete rows, so each round draws a
+component for every row from its posterior and learns each component from its rows. Then EM on all
+data fits the parameters of the components and their weights, until the held-out likelihood falls.
+EM starts with a mixture of independent variables, as in naive Bayes. The average of mixtures from
+different starts is again a mixture, and better than each.
 
-Missing values are hidden in the same way: they are drawn where structures are learned, from the
-circuit of the round before given what the row shows, and are summed out exactly where parameters
-are fitted. A mixture of one is then a single circuit from incomplete rows.
+Missing values are hidden variables too. For learning structures they are drawn from the circuit of
+the round before, given the rest of the row; for fitting parameters they are summed out exactly. A
+mixture of one component is then a single circuit from incomplete rows.
 
-A component sees few rows, so its parameters are drawn towards what all rows say of the variable:
-(N_j + r α p_j) / (N + r α), with p the marginal distribution in the whole data (`priors`).
+A component has few rows, so its parameters are smoothed towards the marginal distribution p of the
+variable in all data: (N_j + r α p_j) / (N + r α).
 
-On complete rows components are trees (`tree_network`), which makes an iteration a walk down each
-tree; the others go through the circuits. The result is one circuit: a sum over the components,
-smooth and decomposable, but no longer deterministic, so that it has no entropy or most likely
-states to read off.
+On complete rows the components are evaluated as trees (`tree_network`), which is faster; other rows
+go through the circuits. The result is one circuit, smooth and decomposable, but not deterministic.
+So it supports no entropy and no most likely states.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from lapis.circuits.learning.split_search import (
     counts_in_total,
     learn_circuit,
 )
-from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
+from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_parameter, tree_arrays
 from lapis.errors import LapisError
 from lapis.runtime.kernels import allocating_entry
 from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
@@ -55,8 +53,8 @@ from lapis.runtime.progress import Progress, Report, Stop, stop_on_interrupt
 ROUNDS = 3  # of drawing components and learning their structures
 MAX_ITERATIONS = 20  # of EM in a round
 LAST_ITERATIONS = 100  # in the last one
-NO_SPLITS = 1e12  # what an edge costs at the start
-TOLERANCE = 1e-5  # gain in mean log-likelihood of an iteration worth going on for
+NO_SPLITS = 1e12  # cost of an edge at the start
+TOLERANCE = 1e-5  # gain in mean log-likelihood below which EM ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +84,14 @@ class Mixture:
         return found + weight[:, None]
 
     def posterior(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log P of each row, and P(component | row), float64[num_components, num_rows]."""
+        """Return log P of each row, and P(component | row), float64[num_components, num_rows]."""
         joint = self.joint(rows)
         total = np.logaddexp.reduce(joint, axis=0)
         return total, np.exp(joint - total)
 
 
 class Examples(NamedTuple):
-    """What is learned from: different rows, and what they say of single variables."""
+    """The different rows of the data, and the marginal distributions of the variables."""
 
     rows: np.ndarray  # int32[num_rows, num_variables], -1 for missing
     times: np.ndarray  # int64[num_rows], how often each occurs
@@ -118,11 +116,11 @@ def learn_mixture(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Mixture:
-    """Learn from rows of states, int[num_rows, num_variables]; negative ones are missing.
+    """Learn the average of `num_starts` mixtures of `num_components` circuits each.
 
-    The average of `num_starts` mixtures of `num_components` each. `valid` are held-out rows that
-    say when parameters have been fitted enough. Raises LapisError if edges cost nothing: hidden
-    states and missing values are summed out in circuits.
+    `data` are rows of states, int[num_rows, num_variables]; negative states are missing. EM ends
+    where the likelihood of held-out rows (`valid`) falls. An edge cost of 0 is refused: hidden and
+    missing values are summed out in circuits.
     """
     check_shape(data, names)
     if edge_cost == 0:
@@ -178,10 +176,10 @@ def learn_from_start(
     rng: np.random.Generator,
     stop: Stop,
 ) -> Mixture:
-    """A mixture from one start."""
+    """Learn a mixture from one random start."""
 
     def mix(share: np.ndarray, price: float, before: Mixture | None = None) -> Mixture:
-        """Components learned from rows drawn by P(component | row), float64[components, rows]."""
+        """Draw rows by P(component | row), [num_components, num_rows], and learn components."""
         parts = draw_parts(examples.rows, examples.times, share, rng)
         for number, part in enumerate(parts):
             if (part < 0).any() and before is not None:
@@ -212,7 +210,7 @@ def learn_from_start(
 def marginal_states(
     rows: np.ndarray, count: np.ndarray, states: Sequence[Sequence[str]]
 ) -> list[np.ndarray]:
-    """How often each state of each variable occurs, none of them never."""
+    """Return the distribution of each variable, with one count in total added."""
     found = []
     for variable, own in enumerate(states):
         shown = rows[:, variable] >= 0
@@ -224,7 +222,7 @@ def marginal_states(
 def draw_parts(
     rows: np.ndarray, count: np.ndarray, share: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """The rows that each component drew, repeated as often as they occur."""
+    """Draw a component for every row; return the rows of each component."""
     drawn = rng.multinomial(count, np.ascontiguousarray(share.T))
     return [np.repeat(rows, number, axis=0) for number in drawn.T]
 
@@ -232,7 +230,7 @@ def draw_parts(
 def draw_missing(
     rows: np.ndarray, marginal: list[np.ndarray], rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows with each missing state drawn by itself."""
+    """Draw missing states independently from the marginal distributions."""
     found = rows.copy()
     for column, chance in zip(found.T, marginal, strict=True):
         gone = column < 0
@@ -247,7 +245,7 @@ def run_em(
     stop: Stop,
     max_iterations: int = MAX_ITERATIONS,
 ) -> Mixture:
-    """EM on weights and parameters, until neither the data nor the held-out rows gain."""
+    """Fit weights and parameters by EM until the training or held-out likelihood stops growing."""
     rows, count, _, valid = examples
     held_out = -np.inf if valid is None else float(mixture.log_likelihoods(valid).mean())
     before = -np.inf
@@ -274,7 +272,7 @@ def run_em(
 
 
 def with_parameters(mixture: Mixture, parameters: Sequence[np.ndarray]) -> Mixture:
-    """The same components with other log parameters."""
+    """Replace the log parameters of the components."""
     networks = map(lambda one, own: replace(one, log_parameter=own), mixture.network, parameters)
     circuits = map(Circuit.with_parameters, mixture.circuit, parameters)
     return replace(mixture, network=tuple(networks), circuit=tuple(circuits))
@@ -287,13 +285,10 @@ def weighted_parameters(
     weight: np.ndarray,
     prior: np.ndarray,
 ) -> np.ndarray:
-    """Log parameters from weighted rows; those of incomplete rows are expected."""
+    """Estimate log parameters from weighted rows; incomplete rows add expected counts."""
     whole = (examples.rows >= 0).all(axis=1)
     count = expected_parameters(circuit, examples.rows[~whole], weight[~whole])[1]
-    _count_parameters(
-        examples.rows[whole], weight[whole], network.split_on, network.first_child,
-        network.first_parameter, count,
-    )  # fmt: skip
+    _count_parameters(tree_arrays(network), examples.rows[whole], weight[whole], count)
     leaves = np.flatnonzero(network.split_on < 0)  # in the order of their parameters
     variable = network.variable[leaves]
     state_start = state_starts(network.states)
@@ -308,12 +303,12 @@ def weighted_parameters(
 
 
 @allocating_entry
-def _count_parameters(rows, weight, split_on, first_child, first_parameter, count):  # type: ignore[no-untyped-def]
+def _count_parameters(trees, rows, weight, count):  # type: ignore[no-untyped-def]
+    """Add the weight of each row to the parameters that it uses."""
     for r in range(len(rows)):
         if weight[r] > 0.0:
             for v in range(rows.shape[1]):
-                leaf = leaf_of(rows[r], v, split_on, first_child)
-                count[first_parameter[leaf] + rows[r, v]] += weight[r]
+                count[leaf_parameter(trees, rows[r], v) + rows[r, v]] += weight[r]
 
 
 def join_circuits(weight: np.ndarray, circuits: Sequence[Circuit]) -> Circuit:

@@ -1,27 +1,26 @@
-"""SplitAC: a distribution of a circuit is split on a variable, the circuit follows (thesis, 5.5.2).
+"""SplitAC: split a distribution of a circuit on a variable (Lowd, thesis 2010, section 5.5.2).
 
 Splitting D (a leaf of the decision tree of X) on V replaces it by one D_i for each state i of V.
-In the circuit every node between D or V and their mutual ancestors (MA) has to agree on V, so it is
-copied once for each state that it can see, and each MA gets a sum over the copies (table 5.2):
+In the circuit every node between D or V and their mutual ancestors (MA) has to agree on V. So it is
+copied once for each state of V below it, and each MA gets a sum over the copies (table 5.2):
 
     m × n_D × n_V   becomes   m × Σ_i v_i × n_D,i × n_V,i
 
-Three things follow from the three properties, and make this a local matter:
+The three properties of the circuit make this a local change:
 
-- a node above D and not above V is always copied and never kept: going up from D until V comes into
-  sight finds all of these, and the first nodes that see V are exactly the MAs;
-- a node above V and not above D is copied for precisely the states of V below it, and kept only if
-  somebody outside still needs it;
-- nothing else changes, and nothing else becomes unreachable.
+- A node above D and not above V is always copied and never kept. Going up from D until V is below a
+  node finds all of these; the first nodes with V below them are exactly the MAs.
+- A node above V and not above D is copied for the states of V below it. It is kept only if it has
+  another parent that is kept.
+- No other node changes or becomes unreachable.
 
-So the edges that a split adds are counted in one walk (`edge_cost`), without building anything, and
-`split_circuit` rebuilds the arrays in one pass from the leaves up, linear in the circuit: cheap
-beside the search, and the nodes stay in topological order. Beyond the table, a copy with one child
-left is replaced by this child, and an MA that sees one state of V only needs no sum; without that
-every split would leave chains of idle nodes behind.
+So one walk counts the edges that a split adds (`edge_cost`), without building anything.
+`split_circuit` rebuilds the arrays in one pass from the leaves up, linear in the circuit; that is
+cheap beside the search, and the nodes stay in topological order. Beyond the table, a copy with one
+child is replaced by this child, and an MA with one state of V below it gets no sum. Otherwise every
+split would leave chains of nodes with one child.
 
-The states of V below a node are bits of a word (a variable never straddles two), hence the limit of
-64 states.
+The states of V below a node are bits of one word, hence the limit of 64 states.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NO_LIMIT = 1 << 60
 
 
 class GrowingCircuit(NamedTuple):
-    """A circuit while it is learned; `leaf` of a parameter is its number in the learner."""
+    """A circuit during learning; `leaf` of a parameter is its number in the learner."""
 
     kind: np.ndarray  # int8[num_nodes]
     leaf: np.ndarray  # int32[num_nodes]
@@ -54,7 +53,7 @@ class GrowingCircuit(NamedTuple):
 
 
 class StateLayout(NamedTuple):
-    """Where the states of a variable are in a scope."""
+    """The place of each variable's states in a scope."""
 
     size: np.ndarray  # int32[num_variables]
     first: np.ndarray  # int32[num_variables], number of the first state
@@ -66,11 +65,11 @@ class StateLayout(NamedTuple):
 
 
 class SplitWalk(NamedTuple):
-    """What the last walk found, and memory for the next; a mark is valid if it equals `stamp`."""
+    """Results of the last walk, and its work space; a mark is valid if it equals `stamp`."""
 
     stamp: np.ndarray  # int64[1]
     mark: np.ndarray  # int64[num_nodes, 3], above D; mutual ancestor; above V, below an MA
-    copies: np.ndarray  # uint64[num_nodes], states that a node is copied for
+    copies: np.ndarray  # uint64[num_nodes], states for which a node is copied
     used: np.ndarray  # uint64[num_nodes], states whose copy is not empty
     many: np.ndarray  # uint64[num_nodes], states whose copy has two children or more
     kept: np.ndarray  # bool[num_nodes], the original stays
@@ -105,7 +104,7 @@ def new_split_walk(num_nodes: int) -> SplitWalk:
 
 
 def product_of_marginals(layout: StateLayout, first_parameter: np.ndarray) -> GrowingCircuit:
-    """Π_X Σ_j λ_Xj θ_Xj, the circuit that learning starts with."""
+    """Return Π_X Σ_j λ_Xj θ_Xj, the circuit that learning starts with."""
     num_states = int(layout.size.sum())
     num_variables = len(layout.size)
     kind = np.repeat(
@@ -131,7 +130,7 @@ def product_of_marginals(layout: StateLayout, first_parameter: np.ndarray) -> Gr
 
 @allocating_entry
 def new_growing_circuit(kind, leaf, start, child, layout, num_states, num_parameters):  # type: ignore[no-untyped-def]
-    """The graph of nodes in topological order: parents, scopes, and where the leaves are."""
+    """Find parents, scopes and leaves of nodes in topological order."""
     num_nodes = len(kind)
     num_words = layout.word[-1] + 1
     scope = np.zeros((num_nodes, num_words), np.uint64)
@@ -163,16 +162,16 @@ def new_growing_circuit(kind, leaf, start, child, layout, num_states, num_parame
 
 @inner
 def states_below(graph, layout, node, variable):  # type: ignore[no-untyped-def]
-    """The states of a variable below a node, as bits from 0."""
+    """Return the states of a variable below a node, as bits from 0."""
     word = graph.scope[node, layout.word[variable]]
     return (word >> layout.shift[variable]) & layout.full[variable]
 
 
 @inner
 def walk_region(graph, layout, walk, first, size, variable, limit):  # type: ignore[no-untyped-def]
-    """Find what splitting the distribution with these parameters on the variable touches.
+    """Find the nodes that change if the distribution with these parameters is split on a variable.
 
-    Gives the edges that copies above D add; once they are above the limit it goes no further.
+    Return the edges that copies above D add; stop once they exceed the limit.
     """
     walk.stamp[0] += 1
     stamp = walk.stamp[0]
@@ -253,7 +252,7 @@ def walk_region(graph, layout, walk, first, size, variable, limit):  # type: ign
 
 @inner
 def child_with_variable(graph, layout, m, variable):  # type: ignore[no-untyped-def]
-    """The one child of a product below which the variable is."""
+    """Return the one child of a product with the variable below it."""
     for e in range(graph.start[m], graph.start[m + 1]):
         if states_below(graph, layout, graph.child[e], variable) != np.uint64(0):
             return graph.child[e]
@@ -262,7 +261,7 @@ def child_with_variable(graph, layout, m, variable):  # type: ignore[no-untyped-
 
 @inner
 def seen_in_copies(graph, layout, walk, c, n, variable):  # type: ignore[no-untyped-def]
-    """For which states of the variable a copy of n has a copy of its child c, or c itself."""
+    """Return the states for which a copy of n has a copy of its child c, or c itself."""
     seen = states_below(graph, layout, c, variable)
     if seen == np.uint64(0):
         return walk.copies[n]
@@ -271,7 +270,7 @@ def seen_in_copies(graph, layout, walk, c, n, variable):  # type: ignore[no-unty
 
 @inner
 def summarise_copies(graph, layout, walk, n, variable):  # type: ignore[no-untyped-def]
-    """How many children the copies of a node above V have: none, one or many."""
+    """Find the states for which the copy of a node above V has one child or several."""
     walk.copies[n] = states_below(graph, layout, n, variable)
     used = many = np.uint64(0)
     for e in range(graph.start[n], graph.start[n + 1]):
@@ -283,11 +282,11 @@ def summarise_copies(graph, layout, walk, n, variable):  # type: ignore[no-untyp
 
 @entry
 def edge_cost(graph, layout, walk, first, size, variable, limit):  # type: ignore[no-untyped-def]
-    """The edges that a split adds, or a number above the limit if they are more.
+    """Count the edges that a split adds; return a number above the limit if they exceed it.
 
-    A sum over a Boolean V and its two products have six edges at most that copies may save; the sum
-    at an MA costs as many at least, and so do the copies of any Boolean sum in between. So what is
-    below the MAs on V's side never lowers the cost, and the limit holds for D's side alone.
+    Copies may save at most six edges of a sum over a Boolean V and its two products. The sum at an
+    MA adds at least as many, and so do the copies of any Boolean sum in between. So the nodes below
+    the MAs on V's side never lower the cost, and the limit can be checked on D's side alone.
     """
     cost = walk_region(graph, layout, walk, first, size, variable, limit)
     if cost > limit:
@@ -316,13 +315,13 @@ def edge_cost(graph, layout, walk, first, size, variable, limit):  # type: ignor
 
 @allocating_entry
 def split_circuit(graph, layout, walk, first, size, variable, new_first):  # type: ignore[no-untyped-def]
-    """The graph after a split; state i of the variable gets the parameters new_first + i·size …"""
+    """Return the graph after a split; the parameters of state i begin at new_first + i · size."""
     cost = edge_cost(graph, layout, walk, first, size, variable, NO_LIMIT)
     stamp = walk.stamp[0]
     num_cases = layout.size[variable]
     num_nodes = len(graph.kind)
     room = num_nodes + walk.length[1] * (num_cases + 1)
-    copy_at = np.empty(num_nodes, np.int64)  # where the copies of a node are listed
+    copy_at = np.empty(num_nodes, np.int64)  # place of the copies of a node in `copy`
     num_copied = 0
     for part in (0, 2):
         for index in range(walk.length[part]):
@@ -359,7 +358,7 @@ def split_circuit(graph, layout, walk, first, size, variable, new_first):  # typ
                     if walk.mark[c, 0] == stamp or walk.mark[c, 2] == stamp:
                         target = copy[copy_at[c] + i]
                     elif states_below(graph, layout, c, variable) != np.uint64(0):
-                        target = np.int32(-1)  # an indicator of V
+                        target = np.int32(-1)  # indicator of V
                     else:
                         target = moved[c]
                     if target >= 0:

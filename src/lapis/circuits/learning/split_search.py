@@ -1,32 +1,28 @@
-"""LearnAC: circuits from data, paying for every edge (thesis, tables 5.1 and 5.2).
+"""LearnAC: learn a circuit from data by splits that pay for their edges.
+
+Daniel Lowd, thesis (University of Washington, 2010), section 5.5, tables 5.1 and 5.2.
 
     score = log P(data) − k_e · edges − k_p · parameters
 
-Starting with a product of marginals, the best split of a distribution is made (`split`) until none
-improves the score (`candidates`). A distribution's parameters are smoothed (`priors`). The result
-is a circuit and the equivalent Bayesian network with decision trees.
+The search starts with a product of marginals. It makes the best split of a distribution
+(`split_kernel.py`) until no split improves the score (`candidates_kernel.py`). The result is a
+circuit and the equivalent Bayesian network with decision trees.
 
-With k_e = 0 no circuit is kept, which could be exponential in size: the result is the network
-alone. This is the baseline of the thesis, the learner of Chickering, Heckerman and Meek (1997) that
-WinMine has. WinMine scores by the marginal likelihood of a Dirichlet prior and a factor κ for each
-parameter; here the score is the likelihood at the smoothed parameters and k_p takes the place of
-−log κ.
+With k_e = 0 no circuit is kept, since it could be exponential in size; the result is the network
+alone. This is the baseline of the thesis, the learner of Chickering, Heckerman and Meek (1997) in
+WinMine. WinMine scores by the marginal likelihood of a Dirichlet prior and a factor κ for each
+parameter. Here the score is the likelihood at the smoothed parameters, and k_p replaces −log κ.
 
-Data are bits: a word holds 64 rows of one state.
-
-Priors on the parameters of a distribution, by name or as a number of counts.
-
-A distribution of a variable with r states that occur N_j times in N rows gets the parameters
-
-    θ_j = (N_j + α) / (N + r α)
+**Priors.** A distribution of a variable with r states that occur N_j times in N rows gets the
+parameters θ_j = (N_j + α) / (N + r α):
 
     thesis   α = 1, one count for each state. The thesis (5.5.1, footnote 2) has a Dirichlet prior
              with all hyperparameters 1 and calls the estimate MAP. The mode of that posterior is
-             the maximum of likelihood, which gives unseen states probability 0; its mean is meant.
-    libra    α = 1 / r, one count in total; what Libra does by default
+             the maximum of likelihood, which gives unseen states probability 0; we take its mean.
+    libra    α = 1 / r, one count in total; the default of Libra
     number   α = number / r, counts in total
 
-The prior on structures, exp(−k_e · edges − k_p · parameters), is set by the costs of a search.
+Data are bits: a word holds 64 rows of one state.
 """
 
 from __future__ import annotations
@@ -69,9 +65,7 @@ REPORT_EVERY = 0.2  # seconds
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found, and how."""
-
-    circuit: Circuit | None  # None for the learner without one
+    circuit: Circuit | None  # None with an edge cost of 0
     network: TreeNetwork
     log_likelihood: float  # of the training data, in total
     num_splits: int
@@ -93,42 +87,15 @@ def learn_circuit(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> SearchResult:
-    """Learn a circuit from complete rows, or a network with decision trees alone.
+    """Learn a circuit from complete rows of states, int[num_rows, num_variables].
 
-    Parameters
-    ----------
-    data
-        int[num_rows, num_variables], states.
-    names, states
-        Of the variables.
-    edge_cost, parameter_cost
-        k_e and k_p. With an edge cost of 0 no circuit is kept.
-    prior
-        Of the parameters: a name or counts in total, see `priors`.
-    method
-        "greedy" makes the best split in every step, "quick" nearly so. Without a circuit they are
-        the same.
-    max_edges
-        Edges of the circuit at most; the search ends before it has more.
-    allowed
-        bool[num_variables, num_variables], which variables (columns) the distributions of a
-        variable (row) may be split on.
-    progress, stop
-        Called now and then; asked whether to stop.
-
-    Returns
-    -------
-    Learned
-        Its `circuit` is None if edges cost nothing.
-
-    Raises
-    ------
-    LapisError
-        If the data are empty, incomplete, or have a variable of too many states.
+    "greedy" makes the best split in every step, "quick" nearly so. The search ends before the
+    circuit has more than `max_edges` edges. `allowed`, bool[num_variables, num_variables], are the
+    variables (columns) on which the distributions of a variable (row) may be split.
     """
     search = CircuitSearch(data, names, states, edge_cost, parameter_cost, prior, allowed)
     stop = stop or Stop()
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     converged = False
     with stop_on_interrupt(stop):
         while not stop.is_over():
@@ -139,15 +106,15 @@ def learn_circuit(
             if not search.split(*found, greedy=method == "greedy", max_edges=max_edges):
                 break
             now = time.monotonic()
-            if progress is not None and now - told > REPORT_EVERY:
-                told = now
+            if progress is not None and now - reported > REPORT_EVERY:
+                reported = now
                 figures = {"score": search.score, "edges": float(search.num_edges)}
                 progress(Progress("splits", search.num_splits, None, now - began, figures))
     return search.finish(time.monotonic() - began, converged)
 
 
 class CircuitSearch:
-    """The circuit so far, its distributions and the data of each."""
+    """The circuit so far, its distributions (nodes of decision trees) and the rows of each."""
 
     def __init__(
         self,
@@ -199,13 +166,14 @@ class CircuitSearch:
     def score(self) -> float:
         sizes = sum(
             len(self.states[own])
-            for own, asked in zip(self.variable, self.split_on, strict=True)
-            if asked < 0
+            for own, on in zip(self.variable, self.split_on, strict=True)
+            if on < 0
         )
         costs = self.edge_cost * self.num_edges + self.parameter_cost * sizes
         return self.log_likelihood - costs
 
     def add_distribution(self, variable: int, rows: np.ndarray, open_: np.ndarray) -> None:
+        """Add a leaf: its rows as bits, and bool[num_variables], which it may be split on."""
         number = len(self.variable)
         if number == len(self.candidates.gain):
             self.candidates = grow_candidates(self.candidates)
@@ -227,7 +195,7 @@ class CircuitSearch:
         refresh_best(table, number)
 
     def counts(self, number: int) -> np.ndarray:
-        """int64[size], how often each state occurs in the rows of a leaf."""
+        """int64[size], the number of rows of a leaf in each state."""
         return count_row_states(self.bits, self.layout, self.rows[number], self.variable[number])
 
     def parameters_of(self, number: int) -> np.ndarray:
@@ -240,7 +208,7 @@ class CircuitSearch:
         return float(smoothed_log_likelihood(counts, 0, len(counts), prior))
 
     def find_split(self, method: Method) -> tuple[int, int] | None:
-        """The distribution and the variable of the best split, if one improves the score."""
+        """Return the distribution and variable of the best split; None if no split pays."""
         self.grow_walk()
         number, variable = choose_split(
             self.graph, self.layout, self.walk, self.candidates, len(self.variable),
@@ -249,12 +217,12 @@ class CircuitSearch:
         return None if number < 0 else (number, variable)
 
     def grow_walk(self) -> None:
-        """Have room to walk through the circuit."""
+        """Enlarge the work space of walks to the size of the circuit."""
         if len(self.walk.kept) < len(self.graph.kind):
             self.walk = new_split_walk(2 * len(self.graph.kind))
 
     def split(self, number: int, on: int, *, greedy: bool, max_edges: int | None = None) -> bool:
-        """Make a split, unless the circuit would become too large."""
+        """Make a split; return False if the circuit would have more than `max_edges` edges."""
         own = self.variable[number]
         size, num_cases = len(self.states[own]), len(self.states[on])
         first = self.first_parameter[number]
@@ -291,7 +259,7 @@ class CircuitSearch:
         return True
 
     def add_arc(self, parent: int, own: int) -> None:
-        """A variable becomes a parent; what is below `own` is now below all above the parent."""
+        """Make a variable a parent of `own`: its ancestors get the descendants of `own`."""
         above = self.is_descendant[:, parent].copy()
         above[parent] = True
         below = self.is_descendant[own].copy()
@@ -299,6 +267,7 @@ class CircuitSearch:
         self.is_descendant[np.ix_(above, below)] = True
 
     def finish(self, seconds: float, converged: bool) -> SearchResult:
+        """Return the network and the circuit."""
         is_leaf = np.array(self.split_on) < 0
         sizes = np.array([len(self.states[own]) for own in self.variable])
         used = np.where(is_leaf, sizes, 0)
@@ -323,10 +292,10 @@ class CircuitSearch:
 def finish_circuit(
     graph: GrowingCircuit, network: TreeNetwork, first_parameter: np.ndarray, num_parameters: int
 ) -> Circuit:
-    """The circuit of a network from the graph made by its splits.
+    """Return the circuit of a network from the graph made by its splits.
 
-    `first_parameter`, int64[num_distributions], is the number in the graph of the first parameter
-    of each distribution; the circuit has the parameters of the network's leaves.
+    `first_parameter`, int64[num_distributions], is the number of each distribution's first
+    parameter in the graph.
     """
     number = np.full(num_parameters, -1, np.int32)
     for leaf in np.flatnonzero(network.split_on < 0).tolist():
@@ -340,7 +309,7 @@ def finish_circuit(
 
 
 def check_shape(data: np.ndarray, names: Sequence[str]) -> None:
-    """Refuse data that nothing can be learned from."""
+    """Refuse data without rows, or with a wrong number of columns."""
     if not len(data):
         raise LapisError("there are no rows to learn from", code="circuit-data")
     if data.ndim != 2 or data.shape[1] != len(names) or not data.size:
@@ -351,7 +320,7 @@ def check_shape(data: np.ndarray, names: Sequence[str]) -> None:
 
 
 def check_states(names: Sequence[str], states: Sequence[Sequence[str]]) -> None:
-    """Refuse variables that cannot be split on."""
+    """Refuse variables with more than MAX_STATES states."""
     for name, values in zip(names, states, strict=True):
         if len(values) > MAX_STATES:
             raise LapisError(
@@ -373,7 +342,7 @@ def check_complete(data: np.ndarray, names: Sequence[str]) -> None:
 
 
 def pack_states(data: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
-    """uint64[num_states, num_words], for each state the rows that are in it, as bits."""
+    """uint64[num_states, num_words], the rows in each state, as bits."""
     columns = [
         data[:, variable] == state
         for variable, values in enumerate(states)
@@ -393,15 +362,10 @@ PRIORS = ("thesis", "libra")
 
 
 def parse_counts(prior: str | float) -> str | float:
-    """A prior as it is typed: a name or a positive number.
+    """Parse a prior: a name or a positive number.
 
     >>> parse_counts("0.5"), parse_counts("thesis")
     (0.5, 'thesis')
-
-    Raises
-    ------
-    LapisError
-        If it is neither.
     """
     if prior in PRIORS:
         return prior

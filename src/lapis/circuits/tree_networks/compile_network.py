@@ -1,17 +1,18 @@
-"""A network with decision trees as a circuit: the smaller of two.
+"""Compile a network with decision trees to a circuit: the smaller of two.
 
-- *splits*: SplitAC (`learning/split.py`) makes the splits of all trees one after another, from a
-  product of marginals, in the order in which they were learned. It sees the contexts of trees, and
-  needs no tables of whole families. The size depends on the order: the network of a circuit of
-  38,555 edges (kdd, quick) gives 785,402 with its trees taken level by level, and more than three
-  million with the cheapest split first or the trees one after another.
-- *elimination* or *search*: trees become tables, which the compiler of factor graphs takes
+- *splits*: SplitAC (`learning/split_kernel.py`) makes the splits of all trees, from a product of
+  marginals, in the order in which they were learned. It uses the contexts of trees and needs no
+  tables of whole families. The size depends on the order: the network of a circuit of 38,555 edges
+  (kdd, quick) gives 785,402 edges level by level, and more than three million with the cheapest
+  split first or tree by tree.
+- *elimination* or *search*: trees become tables for the compiler of factor graphs
   (`compilation/compile.py`), if no family has more than `MAX_TABLE` entries.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -47,29 +48,7 @@ def compile_network(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> CompiledNetwork:
-    """Compile a network.
-
-    Parameters
-    ----------
-    network
-        The network, which may be `given` evidence.
-    max_edges
-        Edges of the circuit at most.
-    seed
-        Of the search for an elimination order.
-    stop, progress
-        Asked whether to stop; called now and then.
-
-    Returns
-    -------
-    CompiledNetwork
-        The smaller circuit of those found.
-
-    Raises
-    ------
-    TooLarge
-        If no circuit of at most `max_edges` edges was found.
-    """
+    """Return the smallest circuit found; TooLarge if none has at most `max_edges` edges."""
     stop = stop or Stop()
     found: list[CompiledNetwork] = []
     by_splits, reached, num_made = compile_splits(network, max_edges, stop, progress)
@@ -98,7 +77,7 @@ def compile_network(
 def compile_splits(
     network: TreeNetwork, max_edges: int, stop: Stop, progress: Report | None = None
 ) -> tuple[Circuit | None, int, int]:
-    """Make all splits; the circuit or None, the edges reached, and the splits made."""
+    """Make all splits; return the circuit or None, the edges reached, and the splits made."""
     layout = new_layout(network.states)
     size = layout.size
     num_variables = len(size)
@@ -137,25 +116,14 @@ def compile_splits(
 
 
 def family_sizes(network: TreeNetwork) -> list[int]:
-    """The entries that the table of each variable and its parents would have."""
+    """Return the number of entries of the table of each variable and its parents."""
     sizes = [len(states) for states in network.states]
-    found = []
-    for own, parents in enumerate(network.parents()):
-        entries = sizes[own]
-        for parent in parents:
-            entries *= sizes[parent]
-        found.append(entries)
-    return found
+    families = enumerate(network.parents())
+    return [sizes[own] * math.prod(sizes[p] for p in parents) for own, parents in families]
 
 
 def tables_of(network: TreeNetwork) -> FactorGraph:
-    """The network with a table for each tree.
-
-    Raises
-    ------
-    TooLarge
-        If a table would have more than `MAX_TABLE` entries.
-    """
+    """Return the network with a table for each tree; TooLarge beyond `MAX_TABLE` entries."""
     largest = max(family_sizes(network))
     if largest > MAX_TABLE:
         raise TooLarge(
@@ -172,13 +140,13 @@ def tables_of(network: TreeNetwork) -> FactorGraph:
         stack: list[tuple[int, tuple[slice | int, ...]]] = [(own, (slice(None),) * len(scope))]
         while stack:
             node, place = stack.pop()
-            asked = int(network.split_on[node])
-            if asked < 0:
+            parent = int(network.split_on[node])
+            if parent < 0:
                 at = int(network.first_parameter[node])
                 table[place] = network.log_parameter[at : at + table.shape[-1]]
                 continue
-            for state in range(len(network.states[asked])):
-                cut = (*place[: axis[asked]], state, *place[axis[asked] + 1 :])
+            for state in range(len(network.states[parent])):
+                cut = (*place[: axis[parent]], state, *place[axis[parent] + 1 :])
                 stack.append((int(network.first_child[node]) + state, cut))
         tables.append((scope, table))
     children = range(len(network.names))

@@ -1,4 +1,4 @@
-"""Networks with decision trees as text (`.tbn`): in the manner of .bif, trees in place of tables.
+"""Networks with decision trees as text (`.tbn`): like .bif, with trees in place of tables.
 
     variable wet {
       type discrete [ 2 ] { no, yes };
@@ -18,10 +18,11 @@
     tree   := "table" number ("," number)* ";"
             | ["split" n ":"] ("case" name "=" name ":" tree)+
 
-A tree has one case for each state of the variable that it asks for, which is one of those behind
-the bar. The number of a split tells when it was made, on which the size of a compiled circuit
-depends; splits without a number come last, level by level. A name that holds a space or one of
-{}()[]|,;:=" is written as a JSON string. Numbers come back as they were. `//` begins a comment.
+A tree has one case for each state of the variable on which it is split, one of the parents behind
+the bar. The number of a split is its place in the order of splits, on which the size of a compiled
+circuit depends; splits without a number come last, level by level. A name with a space or one of
+{}()[]|,;:=" is written as a JSON string. Numbers are written so that reading them gives the same
+number. `//` begins a comment.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ UNNUMBERED = 1 << 60
 
 
 class DecisionTree(NamedTuple):
-    asked: int  # the variable, or -1
+    parent: int  # the variable on which it is split, -1 for a leaf
     cases: list[DecisionTree]
     table: np.ndarray | None  # float64[size], logarithms, of a leaf
     number: int = UNNUMBERED  # of the split
 
 
 def format_network(network: TreeNetwork) -> str:
-    """Write a network as text."""
+    """Format a network as text."""
     names = [quote_name(name) for name in network.names]
     splits = np.flatnonzero(network.split_on >= 0)
     made = splits[np.argsort(network.first_child[splits])].tolist()
@@ -75,33 +76,28 @@ def format_network(network: TreeNetwork) -> str:
         while stack:
             node, case, indent = stack.pop()
             lines += [case] if case else []
-            asked = int(network.split_on[node])
-            if asked < 0:
+            parent = int(network.split_on[node])
+            if parent < 0:
                 first = int(network.first_parameter[node])
                 size = len(network.states[own])
                 numbers = map(format_exp, network.log_parameter[first : first + size].tolist())
                 lines.append(f"{indent}table {', '.join(numbers)};")
                 continue
             lines.append(f"{indent}split {number[node]}:")
-            for state, called in reversed([*enumerate(network.states[asked])]):
-                line = f"{indent}case {names[asked]} = {quote_name(called)}:"
+            for state, called in reversed([*enumerate(network.states[parent])]):
+                line = f"{indent}case {names[parent]} = {quote_name(called)}:"
                 stack.append((int(network.first_child[node]) + state, line, indent + "  "))
         lines.append("}")
     return "\n".join([*lines, ""])
 
 
 def quote_name(name: str) -> str:
+    """Quote a name as a JSON string if needed."""
     return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def load_tree_network(path: str | Path) -> TreeNetwork:
-    """Read a network from a `.tbn` file.
-
-    Raises
-    ------
-    LapisError
-        If there is no such file, or its text is not a network.
-    """
+    """Read a network from a `.tbn` file."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -113,7 +109,7 @@ def load_tree_network(path: str | Path) -> TreeNetwork:
 
 
 def parse_network(text: str, name: str = "<tbn>") -> TreeNetwork:
-    """Read a network from a text.
+    """Parse a network.
 
     >>> coin = "variable c { type discrete [ 2 ] { h, t }; } probability ( c ) { table 0.4, 0.6; }"
     >>> parse_network(coin).names
@@ -123,7 +119,7 @@ def parse_network(text: str, name: str = "<tbn>") -> TreeNetwork:
 
 
 class TreeReader:
-    """Reads token after token."""
+    """A recursive descent parser of networks."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -135,7 +131,7 @@ class TreeReader:
         self.advance()
 
     def advance(self) -> str:
-        """Step to the next token, "" at the end; the one before."""
+        """Move to the next token, "" at the end; return the current one."""
         taken = self.token
         found = TOKEN.match(self.source.text, self.end)
         assert found is not None
@@ -147,7 +143,7 @@ class TreeReader:
         while self.token:
             if self.token not in ("network", "variable", "probability"):
                 self.refuse(
-                    "this is no block of a network",
+                    "expected a block of a network",
                     "a file has blocks `network`, `variable` and `probability`",
                 )
             word = self.advance()
@@ -168,18 +164,18 @@ class TreeReader:
     def expect(self, *tokens: str) -> None:
         for token in tokens:
             if self.token != token:
-                self.refuse(f"`{token}` expected here")
+                self.refuse(f"expected `{token}`")
             self.advance()
 
     def read_name(self, what: str) -> str:
         if not self.token or (len(self.token) == 1 and self.token in '{}()[]|,;:="'):
-            self.refuse(f"{what} expected here")
+            self.refuse(f"expected {what}")
         if not self.token.startswith('"'):
             return self.advance()
         try:
             return str(json.loads(self.advance()))
         except ValueError:
-            self.refuse("this is no JSON string")
+            self.refuse("this is not a JSON string")
 
     def read_variable(self) -> None:
         begin, end = self.begin, self.end
@@ -225,38 +221,38 @@ class TreeReader:
         self.expect("}")
 
     def read_tree(self, own: int, open_: set[int]) -> DecisionTree:
-        """A table, or a tree for each state of one of the open variables."""
+        """Read a table, or a tree for each state of one of the open variables."""
         if self.token == "table":
             return DecisionTree(-1, [], self.read_table(len(self.states[own])))
         number = UNNUMBERED
         if self.token == "split":
             self.advance()
             if not self.token.isdecimal():
-                self.refuse("the number of a split expected here")
+                self.refuse("expected the number of a split")
             number = int(self.advance())
             self.expect(":")
         cases: dict[int, DecisionTree] = {}
-        asked = -1
-        while len(cases) < (len(self.states[asked]) if asked >= 0 else 1):
+        parent = -1
+        while len(cases) < (len(self.states[parent]) if parent >= 0 else 1):
             self.expect("case")
             begin, end = self.begin, self.end
             variable = self.read_known("variable", self.names)
             if variable not in open_:
                 self.refuse_at(
-                    begin, end, f"{self.names[variable]} is no parent, or was asked for above",
+                    begin, end, f"{self.names[variable]} is no parent, or was split on above",
                     "parents stand behind the bar in `probability ( x | parents )`",
                 )  # fmt: skip
-            if asked not in (-1, variable):
-                self.refuse_at(begin, end, f"a case of {self.names[asked]} expected here")
-            asked = variable
+            if parent not in (-1, variable):
+                self.refuse_at(begin, end, f"expected a case of {self.names[parent]}")
+            parent = variable
             self.expect("=")
             begin, end = self.begin, self.end
-            state = self.read_known(f"state of {self.names[asked]}", self.states[asked])
+            state = self.read_known(f"state of {self.names[parent]}", self.states[parent])
             if state in cases:
                 self.refuse_at(begin, end, "this state has a case already")
             self.expect(":")
-            cases[state] = self.read_tree(own, open_ - {asked})
-        return DecisionTree(asked, [cases[state] for state in range(len(cases))], None, number)
+            cases[state] = self.read_tree(own, open_ - {parent})
+        return DecisionTree(parent, [cases[state] for state in range(len(cases))], None, number)
 
     def read_table(self, size: int) -> np.ndarray:
         begin = self.begin
@@ -266,7 +262,7 @@ class TreeReader:
             try:
                 logs.append(parse_log(self.token))
             except ValueError:
-                self.refuse("a probability expected here")
+                self.refuse("expected a probability")
             self.advance()
             if self.token != ",":
                 break
@@ -279,7 +275,7 @@ class TreeReader:
         return np.array(logs)
 
     def finish(self) -> TreeNetwork:
-        """Number the nodes: the roots, then the children of each split as it was made."""
+        """Number the nodes: the roots, then the children of the splits in their order."""
         nodes = [(own, self.trees[own]) for own in range(len(self.names))]
         first_child = [-1] * len(nodes)
         waiting = [(tree.number, node) for node, (_, tree) in enumerate(nodes)]
@@ -297,7 +293,7 @@ class TreeReader:
         network = TreeNetwork(
             tuple(self.names), tuple(map(tuple, self.states)),
             np.array([own for own, _ in nodes], np.int32),
-            np.array([tree.asked for _, tree in nodes], np.int32),
+            np.array([tree.parent for _, tree in nodes], np.int32),
             np.array(first_child, np.int32), np.where(used > 0, np.cumsum(used) - used, -1),
             np.concatenate(tables),
         )  # fmt: skip

@@ -1,13 +1,13 @@
 """Bayesian networks whose conditional distributions are decision trees.
 
-A learned circuit is equivalent to one of these; with edges that cost nothing only the network is
-learned, as WinMine does (thesis, 5.7.2). A tree node is a distribution of its variable; it
-is a leaf, or has one child for each state of the variable that it is split on. The first nodes are
-the roots, one for each variable. On complete rows the network is faster than its circuit: one walk
-down each tree.
+A circuit learned by splits is equivalent to such a network; with an edge cost of 0 only the network
+is learned, as in WinMine (Lowd, thesis 2010, section 5.7.2). A tree node is a distribution of its
+variable. It is a leaf, or has one child for each state of the variable on which it is split. The
+first nodes are the roots, one for each variable. On complete rows the network is faster than its
+circuit: one walk down each tree.
 
-Children are numbered in the order in which the splits were made. The size of a circuit that is made
-by the same splits (`compiling`) depends on that order.
+Children are numbered in the order of the splits, on which the size of a circuit made by the same
+splits depends (`compile_network.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import heapq
 import math
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,17 +49,14 @@ class TreeNetwork:
         numpy.ndarray
             float64[num_rows], log P.
         """
-        return _log_likelihoods(
-            np.ascontiguousarray(rows, np.int32), self.split_on, self.first_child,
-            self.first_parameter, self.log_parameter,
-        )  # fmt: skip
+        return _log_likelihoods(tree_arrays(self), np.ascontiguousarray(rows, np.int32))
 
     def parents(self) -> list[set[int]]:
-        """The variables that each variable's tree asks for."""
+        """The variables on which each variable's tree is split."""
         found: list[set[int]] = [set() for _ in self.names]
-        for own, asked in zip(self.variable.tolist(), self.split_on.tolist(), strict=True):
-            if asked >= 0:
-                found[own].add(asked)
+        for own, parent in zip(self.variable.tolist(), self.split_on.tolist(), strict=True):
+            if parent >= 0:
+                found[own].add(parent)
         return found
 
     @property
@@ -71,25 +69,25 @@ class TreeNetwork:
         return len(self.log_parameter)
 
     def given(self, row: np.ndarray) -> TreeNetwork:
-        """Fix the variables that a row of states knows.
+        """Condition on the observed states of a row.
 
-        Nodes that are split on a known variable take the place of their child. The other states of
-        a known variable get the parameter 0, so the sum over all worlds is P(row).
+        A node that is split on an observed variable is replaced by its child. The other states of
+        an observed variable get the parameter 0, so the sum over all worlds is P(row).
 
         Parameters
         ----------
         row
-            int[num_variables], states; negative where unknown.
+            int[num_variables], states; negative where unobserved.
 
         Returns
         -------
         TreeNetwork
-            The network with these states.
+            The network given these states.
         """
         if (row < 0).all():
             return self
         num_variables = len(self.names)
-        source = [self.skip_known(v, row) for v in range(num_variables)]  # of each new node
+        source = [self._skip_observed(v, row) for v in range(num_variables)]  # of new nodes
         waiting = [(int(self.first_child[old]), new) for new, old in enumerate(source)]
         waiting.sort()  # a heap; leaves have -1
         variable = [*range(num_variables)]
@@ -101,7 +99,7 @@ class TreeNetwork:
                 continue
             first_child[node] = len(source)
             for state in range(len(self.states[split_on[node]])):
-                old = self.skip_known(first + state, row)
+                old = self._skip_observed(first + state, row)
                 heapq.heappush(waiting, (int(self.first_child[old]), len(source)))
                 source.append(old)
                 variable.append(variable[node])
@@ -122,32 +120,19 @@ class TreeNetwork:
             np.array(log_parameter),
         )  # fmt: skip
 
-    def skip_known(self, node: int, row: np.ndarray) -> int:
-        """Go down from a node as long as it is split on a variable whose state is known.
-
-        Parameters
-        ----------
-        node
-            Where to start.
-        row
-            int[num_variables], states; negative where unknown.
-
-        Returns
-        -------
-        int
-            The node that is reached.
-        """
+    def _skip_observed(self, node: int, row: np.ndarray) -> int:
+        """Go down from a node as long as it is split on an observed variable."""
         while self.split_on[node] >= 0 and row[self.split_on[node]] >= 0:
             node = int(self.first_child[node] + row[self.split_on[node]])
         return node
 
     def order(self) -> np.ndarray:
-        """int32[num_variables], parents before their children; CycleError if there is none."""
+        """int32[num_variables], parents before their children; CycleError if they form a cycle."""
         sorter = TopologicalSorter(dict(enumerate(self.parents())))
         return np.array([*sorter.static_order()], np.int32)
 
     def is_cyclic(self) -> bool:
-        """Whether variables depend on each other in a circle."""
+        """Whether the parents form a cycle."""
         try:
             self.order()
         except CycleError:
@@ -170,11 +155,7 @@ class TreeNetwork:
             int32[num_samples, num_variables], states.
         """
         found = np.empty((num_samples, len(self.names)), np.int32)
-        size = np.array([len(states) for states in self.states], np.int32)
-        _sample_rows(
-            found, self.order(), size, self.split_on, self.first_child, self.first_parameter,
-            self.log_parameter, random_states(seed, 1)[0],
-        )  # fmt: skip
+        _sample_rows(tree_arrays(self), self.order(), random_states(seed, 1)[0], found)
         return found
 
     def treewidth(self) -> int:
@@ -185,36 +166,52 @@ class TreeNetwork:
         )
 
 
+class TreeArrays(NamedTuple):
+    """The arrays of a network that kernels read; fields as in `TreeNetwork`."""
+
+    split_on: np.ndarray
+    first_child: np.ndarray
+    first_parameter: np.ndarray
+    log_parameter: np.ndarray
+    size: np.ndarray  # int32[num_variables], numbers of states
+
+
+def tree_arrays(network: TreeNetwork) -> TreeArrays:
+    """Return the arrays that kernels read."""
+    size = np.array([len(states) for states in network.states], np.int32)
+    return TreeArrays(
+        network.split_on, network.first_child, network.first_parameter, network.log_parameter, size
+    )
+
+
 @inner
-def leaf_of(row, own, split_on, first_child):  # type: ignore[no-untyped-def]
-    """The leaf of a variable's tree that a row comes to."""
-    node = own
-    while split_on[node] >= 0:
-        node = first_child[node] + row[split_on[node]]
-    return node
+def leaf_parameter(trees, row, v):  # type: ignore[no-untyped-def]
+    """Return the first parameter of the leaf that a row reaches in the tree of a variable."""
+    node = v
+    while trees.split_on[node] >= 0:
+        node = trees.first_child[node] + row[trees.split_on[node]]
+    return trees.first_parameter[node]
 
 
 @allocating_entry
-def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter):  # type: ignore[no-untyped-def]
+def _log_likelihoods(trees, rows):  # type: ignore[no-untyped-def]
     found = np.zeros(len(rows))
     for r in range(len(rows)):
         for v in range(rows.shape[1]):
-            leaf = leaf_of(rows[r], v, split_on, first_child)
-            found[r] += log_parameter[first_parameter[leaf] + rows[r, v]]
+            found[r] += trees.log_parameter[leaf_parameter(trees, rows[r], v) + rows[r, v]]
     return found
 
 
 @entry
-def _sample_rows(found, order, size, split_on, first_child, first_parameter, log_parameter, rng):  # type: ignore[no-untyped-def]
+def _sample_rows(trees, order, rng, found):  # type: ignore[no-untyped-def]
     for r in range(len(found)):
-        for index in range(len(order)):
-            v = order[index]
-            first = first_parameter[leaf_of(found[r], v, split_on, first_child)]
+        for v in order:
+            first = leaf_parameter(trees, found[r], v)
             rest = uniform(rng)
             found[r, v] = 0
-            for s in range(size[v]):
-                if log_parameter[first + s] > -math.inf:
+            for s in range(trees.size[v]):
+                if trees.log_parameter[first + s] > -math.inf:
                     found[r, v] = s  # the last possible one, if rounding leaves a rest
-                    rest -= math.exp(log_parameter[first + s])
+                    rest -= math.exp(trees.log_parameter[first + s])
                     if rest < 0.0:
                         break
