@@ -1,4 +1,4 @@
-"""Random circuits together with the table of the function they compute, made side by side."""
+"""Random circuits, and the tables of the functions that they compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit, 
 
 
 class Builder:
-    """Nodes as they are made; each method gives a node and its table over `sizes`."""
+    """Builder of circuits; each method returns a node and its table over `sizes`."""
 
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:
         self.sizes, self.rng = sizes, rng
@@ -38,7 +38,7 @@ class Builder:
         return self.add(PARAMETER, len(self.parameters) - 1), value
 
     def build(self, variables: list[int]) -> tuple[int, np.ndarray]:
-        """A circuit over some variables: independent halves, or cases of one of them."""
+        """Build a circuit over some variables: independent halves, or cases of one of them."""
         if len(variables) > 1 and self.rng.random() < 0.4:
             cut = int(self.rng.integers(1, len(variables)))
             left, one = self.build(variables[:cut])
@@ -69,7 +69,7 @@ class Builder:
 
 
 def random_circuit(seed: int) -> tuple[Circuit, np.ndarray]:
-    """A circuit of up to four variables that some world satisfies, and its table."""
+    """Return a circuit of up to four variables with a possible world, and its table."""
     rng = np.random.default_rng(seed)
     while True:
         sizes = tuple(int(n) for n in rng.integers(2, 4, rng.integers(1, 5)))
@@ -80,12 +80,12 @@ def random_circuit(seed: int) -> tuple[Circuit, np.ndarray]:
 
 
 def partial_rows(sizes: Sequence[int]) -> np.ndarray:
-    """Every row of evidence, -1 for missing."""
+    """Return every row of evidence, -1 for missing."""
     return np.array(list(itertools.product(*(range(-1, size) for size in sizes))), np.int32)
 
 
 def restrict(table: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """The table with 0 where a world contradicts the row."""
+    """Set the table to 0 where a world contradicts the row."""
     agrees = np.ones(table.shape, bool)
     for axis, state in enumerate(row):
         if state >= 0:

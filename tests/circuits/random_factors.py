@@ -10,7 +10,7 @@ from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 
 
 def random_graph(rng: np.random.Generator, num_variables: int = 6) -> FactorGraph:
-    """Tables over up to three variables; with zeros, equal entries and rows that do not matter."""
+    """Return tables over up to three variables, with zeros, equal entries and constant axes."""
     sizes = rng.integers(1, 4, num_variables)
     tables = []
     for _ in range(int(rng.integers(1, 2 * num_variables))):
@@ -27,12 +27,12 @@ def random_graph(rng: np.random.Generator, num_variables: int = 6) -> FactorGrap
 
 
 def all_rows(graph: FactorGraph) -> np.ndarray:
-    """int32[num_worlds, num_variables]"""
+    """int32[num_worlds, num_variables], all worlds."""
     return np.array(list(itertools.product(*(range(n) for n in graph.size))), np.int32)
 
 
 def enumerate_marginals(graph: FactorGraph) -> tuple[float, np.ndarray]:
-    """log Z and the probability of every state, world by world."""
+    """Return log Z and the probability of every state, by enumeration."""
     rows = all_rows(graph)
     weight = np.exp(graph.log_score(rows))
     first = np.cumsum([0, *graph.size])

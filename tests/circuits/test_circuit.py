@@ -1,4 +1,4 @@
-"""Circuits against the table of the function they compute, for every row of evidence."""
+"""Circuits against the tables of their functions, for every row of evidence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_circuits import Builder, partial_rows, random_circuit, restrict
 
+from circuits.random_circuits import Builder, partial_rows, random_circuit, restrict
 from lapis.circuits import evaluation
 from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties, new_circuit
 from lapis.circuits.evaluation import (
@@ -141,7 +141,7 @@ def test_shares_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_structure_is_seen() -> None:
-    """Each property fails alone, and what needs it is refused."""
+    """Each property fails alone, and queries that need it are refused."""
 
     def build(*nodes: tuple[int, list[int]]) -> Properties:
         builder = Builder((2, 2), np.random.default_rng(0))
@@ -169,7 +169,7 @@ def test_structure_is_seen() -> None:
 
 @given(st.integers(0, 2**32), st.sampled_from([1e-20, 1e-3, 1.0, 100.0, 1e4, 1e9]))
 def test_a_text_keeps_every_number(seed: int, scale: float) -> None:
-    """Whatever their size: exp(1000) is no double, and exp(-1000) would be an impossible world."""
+    """Numbers of any size: exp(1000) is no double, and exp(-1000) is not 0."""
     rng = np.random.default_rng(seed)
     circuit = COIN.with_parameters(scale * rng.normal(size=2))
     again = parse_ac(format_ac(circuit))
@@ -178,7 +178,7 @@ def test_a_text_keeps_every_number(seed: int, scale: float) -> None:
 
 
 def test_sums_and_products_of_nothing_can_be_written() -> None:
-    """The circuit of a model whose atoms are all known is one such product."""
+    """A model without unknown atoms compiles to an empty product."""
     empty = {"leaf": [-1], "start": [0, 0], "child": [], "log_parameter": []}
     arrays = {name: np.array(values, np.int64) for name, values in empty.items()}
     for kind, value in ((PRODUCT, 0.0), (SUM, -np.inf)):
@@ -201,7 +201,7 @@ def test_sums_and_products_of_nothing_can_be_written() -> None:
     ],
 )
 def test_arrays_that_are_no_circuit(tmp_path: Path, damage: dict[str, list[int]]) -> None:
-    """Kernels do not look where arrays end."""
+    """Kernels do not check bounds, so damaged files are refused."""
     changed: dict[str, Any] = {name: np.array(value) for name, value in damage.items()}
     save_circuit(replace(COIN, **changed), tmp_path / "c.npz")
     with pytest.raises(LapisError, match="this is not a circuit"):
@@ -260,7 +260,7 @@ def test_text_of_a_coin() -> None:
 
 
 def test_values_too_small_for_a_double() -> None:
-    """Many rows are evaluated in numbers, and what these cannot hold in logarithms."""
+    """Many rows are evaluated relative to no evidence, small values in log space."""
     rng = np.random.default_rng(0)
     chance = rng.random(300) * 1e-4
     data = rng.integers(-1, 2, (40, 300))

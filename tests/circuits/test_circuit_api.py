@@ -1,4 +1,4 @@
-"""`lapis.circuits`: answers by name, against enumeration and against the commands."""
+"""`lapis.circuits`: answers by name, against enumeration and the commands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_factors import all_rows, random_graph
 
 import lapis
+from circuits.random_factors import all_rows, random_graph
 from cli_run import Run
 from lapis import circuits
 from lapis.circuits.factor_graph import FactorGraph
@@ -28,7 +28,7 @@ NAMES = ["smokes", "cancer"]
 
 
 def share(graph: FactorGraph, **fixed: str) -> float:
-    """Σ of the products of all worlds in which variables have these states, by name."""
+    """Sum the products of all worlds in which variables have these states."""
     total = 0.0
     for row, score in zip(all_rows(graph), graph.log_score(all_rows(graph)), strict=True):
         named = {n: graph.states[v][row[v]] for v, n in enumerate(graph.names)}
@@ -43,7 +43,7 @@ def random_states(graph: FactorGraph, rng: np.random.Generator) -> dict[str, str
 
 @given(st.integers(0, 2**32))
 def test_answers_are_those_of_enumeration(seed: int) -> None:
-    """Compiled, queried, sampled and scored by name; marginals with and without a circuit."""
+    """Compile, query, sample and score by name; marginals with and without a circuit."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 4)
     evidence, event = random_states(graph, rng), random_states(graph, rng)
@@ -111,7 +111,7 @@ def learned_table() -> tuple[dict[tuple[str, str], float], circuits.Circuit]:
 
 
 def test_rows_of_all_kinds_are_the_same(tmp_path: Path) -> None:
-    """A file, arrays of texts and of numbers, frames of three libraries."""
+    """Read a file, arrays of texts and of numbers, and frames of three libraries."""
     table, circuit = learned_table()
     assert sum(table.values()) == pytest.approx(1.0)
     columns = {name: ROWS[:, v].tolist() for v, name in enumerate(NAMES)}

@@ -1,4 +1,4 @@
-"""Networks in BIF and UAI text: what they mean, and what is said when they are wrong."""
+"""Networks in BIF and UAI text: their meaning and their errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from random_factors import enumerate_marginals
 
 import lapis
+from circuits.random_factors import enumerate_marginals
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.circuits.factor_files import parse_bif, parse_uai, parse_uai_evidence, read_factors

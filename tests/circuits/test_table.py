@@ -1,4 +1,4 @@
-"""Tables in all their forms, and what is refused."""
+"""Tables of all formats, and refused ones."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
 
 
 def test_values_of_parquet_are_those_of_a_text(tmp_path: Path) -> None:
-    """Infinity and dates are values like others; a truth value is 0 or 1."""
+    """Infinity and dates are values; a Boolean is 0 or 1."""
     pandas = pytest.importorskip("pandas")
     day = pandas.Timestamp("2020-01-31")
     columns = {"f": [1.0, 2.5, np.inf, None], "b": [True, False, True, False],
@@ -133,7 +133,7 @@ def test_values_of_parquet_are_those_of_a_text(tmp_path: Path) -> None:
 
 
 def test_a_column_without_a_value_has_no_states(tmp_path: Path) -> None:
-    """What could be learned of it would be made up."""
+    """Nothing can be learned about a column without values."""
     path = write(tmp_path / "t.csv", "A,B\n?,1\n,0\n")
     with pytest.raises(LapisError) as found:
         merge_variables([read_table(path)])

@@ -216,7 +216,7 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick or tree, not "
          "'best'"),
         (("learn", "t.csv", "--num-components", "2", "--network", "n.txt"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "variables has no equivalent Bayesian network over its variables\n    write the circuit, "
          "or learn without num_components, num_starts and method tree"),
         (("learn", "t.csv", "--method", "tree", "--edge-costs", "1"), "method 'tree' does not read "
          "costs of edges and parameters\n    they belong to greedy, quick"),
@@ -225,13 +225,13 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "--prior", "0"), "prior must be thesis or libra, or a number above 0, "
          "not '0'\n    as in 0.5: counts added to a distribution, in total"),
         (("learn", "t.csv", "--edge-costs", "0", "--max-edges", "9"), "max_edges limits a "
-         "circuit, and with an edge cost of 0 no circuit is kept\n    leave it out, or give it to "
+         "circuit, and with an edge cost of 0 no circuit is kept\n    leave it out, or pass it to "
          "compile, which makes a circuit of the network"),
         (("learn", "t.csv", "--edge-costs", "0", "--num-components", "2"), "with an edge cost of 0 "
          "no circuit is kept, and hidden or missing values need one\n    give an edge cost above "
          "0, or one component, one start and complete rows"),
         (("learn", "t.csv", "--num-components", "2", "-o", "n.tbn"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "variables has no equivalent Bayesian network over its variables\n    write the circuit, "
          "or learn without num_components, num_starts and method tree"),
         (("score", "none.tbn", "t.csv"), "none.tbn: there is no such file"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
@@ -313,14 +313,14 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
     [
         (("query", "n.tbn", "--most-likely"), "the most likely states cannot be found by Gibbs "
          "sampling\n    compile the network, and query the circuit"),
-        (("score", "n.tbn", "some.csv"), "some.csv has missing values, and a network scores "
-         "complete rows\n    compile the network, and score by the circuit"),
+        (("score", "n.tbn", "some.csv"), "some.csv has missing values; a network scores "
+         "complete rows only\n    compile the network, and score by the circuit"),
         (("info", "n.tbn", "--plot", "n.png"), "only circuits are drawn"),
         (("info", "n.tbn", "-o", "n.npz"), "n.npz: networks are written as .tbn\n"
          "    `lapis circuit compile n.tbn -o n.npz` makes a circuit"),
         (("compile", "n.tbn", "-q", "smokes"), "n.tbn: a network with decision trees takes "
          "evidence, but no data and no queries"),
-        (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: this is no block of a network\n"
+        (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: expected a block of a network\n"
          "    rain\n    ^^^^\n    a file has blocks `network`, `variable` and `probability`"),
     ],
 )  # fmt: skip

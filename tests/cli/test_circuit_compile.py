@@ -77,7 +77,8 @@ def test_what_is_refused(run: Run) -> None:
     code, _, err = run("circuit", "compile", "m.mln", "--evidence", "a=h")
     assert (code, err) == (
         1,
-        "error: m.mln: evidence is for networks\n    give a Markov logic model facts, as data\n",
+        "error: m.mln: evidence is for networks\n"
+        "    pass the facts of a Markov logic model as data\n",
     )
     code, _, err = run("circuit", "compile", "coins.bif", "--max-edges", "5")
     assert code == 3

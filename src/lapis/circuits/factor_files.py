@@ -269,8 +269,8 @@ def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") 
     """Parse the state of each observed variable.
 
     >>> coin = parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5")
-    >>> parse_evidence("1 0 1", coin), parse_evidence("1 1 0 1", coin), parse_evidence("", coin)
-    ({0: 1}, {0: 1}, {})
+    >>> [parse_uai_evidence(text, coin) for text in ("1 0 1", "1 1 0 1", "")]
+    [{0: 1}, {0: 1}, {}]
     """
     words = TokenReader(text, name)
     numbers = words.whole(len(words.found))

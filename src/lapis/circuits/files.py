@@ -260,7 +260,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
 def format_exp(log_value: float) -> str:
     """Format the exponential of a number so that `parse_log` returns the number.
 
-    >>> format_exp(-0.5), read_log(format_exp(1000.7)), read_log(format_exp(-1e-20))
+    >>> format_exp(-0.5), parse_log(format_exp(1000.7)), parse_log(format_exp(-1e-20))
     ('0.6065306597126334', 1000.7, -1e-20)
     """
     if log_value == -math.inf:

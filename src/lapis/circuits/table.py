@@ -121,10 +121,10 @@ def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether no cell of the first row is a number, and none is a value of its column."""
     first = rows[0]
-    if any(is_number(cell) for cell in first):
+    if any(is_decimal(cell) for cell in first):
         return False
     if len(set(first)) < len(first):  # values, unless all others are numbers
-        return len(rows) > 1 and all(is_number(cell) for row in rows[1:] for cell in row)
+        return len(rows) > 1 and all(is_decimal(cell) for row in rows[1:] for cell in row)
     return all(row[column] != cell for row in rows[1:] for column, cell in enumerate(first))
 
 
@@ -212,10 +212,10 @@ def encode_columns(
 def sorted_values(values: set[str]) -> list[str]:
     """Sort numbers by size, other values alphabetically; drop missing ones."""
     known = sorted(values - set(MISSING_CELLS))
-    return sorted(known, key=float) if all(map(is_number, known)) else known
+    return sorted(known, key=float) if all(map(is_decimal, known)) else known
 
 
-def is_number(text: str) -> bool:
+def is_decimal(text: str) -> bool:
     try:
         return float(text) == float(text)
     except ValueError:

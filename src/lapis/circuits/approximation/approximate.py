@@ -411,7 +411,7 @@ def learn_split_structure(
     """Learn a circuit of at most `max_edges` edges from rows of states."""
     search = CircuitSearch(
         rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
-        find_neighbours(graph),
+        mark_neighbours(graph),
     )  # fmt: skip
     overshoots = 0
     while search.edge_cost > LAST_COST and search.num_edges < (1.0 - REST) * max_edges:
@@ -427,7 +427,7 @@ def learn_split_structure(
         if progress is not None and search.num_splits % 50 == 0:
             figures = {"splits": float(search.num_splits), "edge cost": search.edge_cost}
             progress(Progress("learning", search.num_edges, max_edges, figures=figures))
-    circuit = search.finish(0.0, converged=False).circuit
+    circuit = search.finish(converged=False).circuit
     assert circuit is not None
     return circuit
 
@@ -443,7 +443,7 @@ def lower_cost(search: CircuitSearch) -> None:
     candidates.best[is_open] = candidates.bound[is_open].max(axis=1)
 
 
-def find_neighbours(graph: FactorGraph) -> np.ndarray:
+def mark_neighbours(graph: FactorGraph) -> np.ndarray:
     """bool[num_variables, num_variables], whether two variables share a table."""
     shared = np.zeros((graph.num_variables, graph.num_variables), bool)
     for scope, _ in graph.tables:

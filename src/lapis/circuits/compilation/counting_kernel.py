@@ -348,11 +348,11 @@ def start_count(model, formula, count):  # type: ignore[no-untyped-def]
     counter[DEPTH] = 1
     frame[ENTRY], frame[IS_SECOND], frame[TRAIL_END], frame[SELF] = NONE, 1, 0, 0
     count.number[0, TOTAL] = -math.inf
-    return split_components(model, formula, count)
+    return list_components(model, formula, count)
 
 
 @inner
-def split_components(model, formula, count):  # type: ignore[no-untyped-def]
+def list_components(model, formula, count):  # type: ignore[no-untyped-def]
     """Multiply the weights of assigned literals; list the components of the rest."""
     counter, work, value = count.counter, count.work, formula.value
     depth = counter[DEPTH] - 1
@@ -653,35 +653,29 @@ def choose_literal(formula, count, first):  # type: ignore[no-untyped-def]
 
 @inner
 def propagate_decision(model, formula, count):  # type: ignore[no-untyped-def]
-    """Propagate the decision of the last frame; return False if there is no room."""
+    """Propagate the decision of the last frame; return False if there is no room.
+
+    A conflict is learned from, and the other value of the variable is tried.
+    """
     depth = count.counter[DEPTH] - 1
     frame = count.frame[depth]
-    clause, one, other = propagate_literals(formula, depth)
-    if clause == NONE:
-        return split_components(model, formula, count)
-    frame[WORK_END], frame[CACHE_END] = count.counter[WORK], count.counter[ENTRIES]
-    frame[FIRST] = frame[LAST] = count.counter[LIST]
-    count.number[depth, PRODUCT] = -math.inf
-    length = learn_clause(formula, clause, one, other, depth)
-    learned = NONE
-    if length > 1:
-        learned = add_clause(formula, length)
-    if frame[IS_SECOND] != 0:
-        return True
-    # The other value, with the learned clause.
-    frame[IS_SECOND] = 1
-    frame[LITERAL] ^= 1
-    unassign_literals(formula, frame[TRAIL_END])
-    assign_literal(formula, frame[LITERAL], DECIDED, depth)
-    asserted = formula.learned[0]
-    if learned != NONE and formula.value[asserted] == 0:
-        assign_literal(formula, asserted, learned, depth)
-    elif length == 1 and formula.value[asserted] == 0:
-        assign_literal(formula, asserted, DECIDED, 0)  # a fact
-    clause, one, other = propagate_literals(formula, depth)
-    if clause == NONE:
-        return split_components(model, formula, count)
-    length = learn_clause(formula, clause, one, other, depth)
-    if length > 1:
-        add_clause(formula, length)
-    return True
+    while True:
+        clause, one, other = propagate_literals(formula, depth)
+        if clause == NONE:
+            return list_components(model, formula, count)
+        frame[WORK_END], frame[CACHE_END] = count.counter[WORK], count.counter[ENTRIES]
+        frame[FIRST] = frame[LAST] = count.counter[LIST]
+        count.number[depth, PRODUCT] = -math.inf
+        length = learn_clause(formula, clause, one, other, depth)
+        learned = add_clause(formula, length) if length > 1 else NONE
+        if frame[IS_SECOND] != 0:
+            return True
+        frame[IS_SECOND] = 1
+        frame[LITERAL] ^= 1
+        unassign_literals(formula, frame[TRAIL_END])
+        assign_literal(formula, frame[LITERAL], DECIDED, depth)
+        implied = formula.learned[0]
+        if learned != NONE and formula.value[implied] == 0:
+            assign_literal(formula, implied, learned, depth)
+        elif length == 1 and formula.value[implied] == 0:
+            assign_literal(formula, implied, DECIDED, 0)  # a fact

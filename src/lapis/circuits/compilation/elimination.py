@@ -71,7 +71,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
             log_table = log_table + align_axes(scope, table, axes)
         strides = [axis_strides(scope, axes, size) for scope, _ in messages[step]]
         message = np.empty(int(np.prod(shape[:-1], dtype=np.int64)), np.int32)
-        full = join_tables(
+        full = fill_message(
             gates,
             np.ascontiguousarray(np.broadcast_to(log_table, shape)).ravel(),
             shape.astype(np.int64),
@@ -134,7 +134,7 @@ def next_row(at, strides, shape, digit):  # type: ignore[no-untyped-def]
 
 
 @entry
-def join_tables(  # type: ignore[no-untyped-def]
+def fill_message(  # type: ignore[no-untyped-def]
     gates, log_table, shape, first_state, strides, at, entries, message, digit, work
 ):
     """Fill the message, the last axis summed out; return whether there was no room."""

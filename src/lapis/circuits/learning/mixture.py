@@ -65,7 +65,6 @@ class Mixture:
     network: tuple[TreeNetwork, ...]
     circuit: tuple[Circuit, ...]
     num_splits: int
-    seconds: float = 0.0
     converged: bool = True
 
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
@@ -162,7 +161,6 @@ def learn_mixture(
         tuple(network for one in found for network in one.network),
         tuple(circuit for one in found for circuit in one.circuit),
         sum(one.num_splits for one in found),
-        time.monotonic() - began,
         len(found) == num_starts and not stop.is_over(),
     )
 

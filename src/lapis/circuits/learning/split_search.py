@@ -69,7 +69,6 @@ class SearchResult:
     network: TreeNetwork
     log_likelihood: float  # of the training data, in total
     num_splits: int
-    seconds: float
     converged: bool  # no split improves the score
 
 
@@ -110,7 +109,7 @@ def learn_circuit(
                 reported = now
                 figures = {"score": search.score, "edges": float(search.num_edges)}
                 progress(Progress("splits", search.num_splits, None, now - began, figures))
-    return search.finish(time.monotonic() - began, converged)
+    return search.finish(converged)
 
 
 class CircuitSearch:
@@ -266,7 +265,7 @@ class CircuitSearch:
         below[own] = True
         self.is_descendant[np.ix_(above, below)] = True
 
-    def finish(self, seconds: float, converged: bool) -> SearchResult:
+    def finish(self, converged: bool) -> SearchResult:
         """Return the network and the circuit."""
         is_leaf = np.array(self.split_on) < 0
         sizes = np.array([len(self.states[own]) for own in self.variable])
@@ -284,9 +283,7 @@ class CircuitSearch:
         if self.with_circuit:
             first_of = np.array(self.first_parameter)
             circuit = finish_circuit(self.graph, network, first_of, self.num_parameters)
-        return SearchResult(
-            circuit, network, self.log_likelihood, self.num_splits, seconds, converged
-        )
+        return SearchResult(circuit, network, self.log_likelihood, self.num_splits, converged)
 
 
 def finish_circuit(

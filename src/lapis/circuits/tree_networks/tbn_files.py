@@ -27,17 +27,21 @@ number. `//` begins a comment.
 
 from __future__ import annotations
 
-import heapq
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from lapis.circuits.files import format_exp, parse_log
-from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.circuits.tree_networks.tree_network import (
+    UNNUMBERED,
+    DecisionTree,
+    TreeNetwork,
+    join_trees,
+)
 from lapis.errors import LapisError, Source, Span, suggestion
 
 SUFFIX = ".tbn"
@@ -46,15 +50,6 @@ TOKEN = re.compile(
 )
 PLAIN = re.compile(r"""(?!//)[^\s{}()\[\]|,;:="]+""")
 TOLERANCE = 1e-6  # of the sum of a distribution
-
-UNNUMBERED = 1 << 60
-
-
-class DecisionTree(NamedTuple):
-    parent: int  # the variable on which it is split, -1 for a leaf
-    cases: list[DecisionTree]
-    table: np.ndarray | None  # float64[size], logarithms, of a leaf
-    number: int = UNNUMBERED  # of the split
 
 
 def format_network(network: TreeNetwork) -> str:
@@ -159,7 +154,11 @@ class TreeReader:
                 self.refuse(f"{name} has no distribution", "add a block `probability`")
         if not self.names:
             self.refuse("the network has no variables")
-        return self.finish()
+        trees = [self.trees[own] for own in range(len(self.names))]
+        network = join_trees(self.names, self.states, trees)
+        if network.is_cyclic():
+            self.refuse_at(0, 0, "the parents form a cycle")
+        return network
 
     def expect(self, *tokens: str) -> None:
         for token in tokens:
@@ -223,7 +222,7 @@ class TreeReader:
     def read_tree(self, own: int, open_: set[int]) -> DecisionTree:
         """Read a table, or a tree for each state of one of the open variables."""
         if self.token == "table":
-            return DecisionTree(-1, [], self.read_table(len(self.states[own])))
+            return DecisionTree(table=self.read_table(len(self.states[own])))
         number = UNNUMBERED
         if self.token == "split":
             self.advance()
@@ -273,33 +272,6 @@ class TreeReader:
         if abs(np.exp(logs).sum() - 1) > TOLERANCE:
             self.refuse_at(begin, self.begin, "these probabilities do not sum to 1")
         return np.array(logs)
-
-    def finish(self) -> TreeNetwork:
-        """Number the nodes: the roots, then the children of the splits in their order."""
-        nodes = [(own, self.trees[own]) for own in range(len(self.names))]
-        first_child = [-1] * len(nodes)
-        waiting = [(tree.number, node) for node, (_, tree) in enumerate(nodes)]
-        heapq.heapify(waiting)
-        while waiting:
-            _, node = heapq.heappop(waiting)
-            own, tree = nodes[node]
-            first_child[node] = len(nodes) if tree.cases else -1
-            for case in tree.cases:
-                heapq.heappush(waiting, (case.number, len(nodes)))
-                nodes.append((own, case))
-                first_child.append(-1)
-        tables = [tree.table for _, tree in nodes if tree.table is not None]
-        used = np.array([0 if tree.table is None else len(tree.table) for _, tree in nodes])
-        network = TreeNetwork(
-            tuple(self.names), tuple(map(tuple, self.states)),
-            np.array([own for own, _ in nodes], np.int32),
-            np.array([tree.parent for _, tree in nodes], np.int32),
-            np.array(first_child, np.int32), np.where(used > 0, np.cumsum(used) - used, -1),
-            np.concatenate(tables),
-        )  # fmt: skip
-        if network.is_cyclic():
-            self.refuse_at(0, 0, "the parents form a cycle")
-        return network
 
     def refuse(self, message: str, hint: str | None = None) -> NoReturn:
         self.refuse_at(self.begin, self.end, message, hint)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
@@ -86,45 +87,23 @@ class TreeNetwork:
         """
         if (row < 0).all():
             return self
-        num_variables = len(self.names)
-        source = [self._skip_observed(v, row) for v in range(num_variables)]  # of new nodes
-        waiting = [(int(self.first_child[old]), new) for new, old in enumerate(source)]
-        waiting.sort()  # a heap; leaves have -1
-        variable = [*range(num_variables)]
-        split_on = self.split_on[source].tolist()
-        first_child = [-1] * num_variables
-        while waiting:
-            first, node = heapq.heappop(waiting)
-            if first < 0:
-                continue
-            first_child[node] = len(source)
-            for state in range(len(self.states[split_on[node]])):
-                old = self._skip_observed(first + state, row)
-                heapq.heappush(waiting, (int(self.first_child[old]), len(source)))
-                source.append(old)
-                variable.append(variable[node])
-                split_on.append(int(self.split_on[old]))
-                first_child.append(-1)
-        first_parameter: list[int] = []
-        log_parameter: list[float] = []
-        for node, old in enumerate(source):
-            first_parameter.append(len(log_parameter) if split_on[node] < 0 else -1)
-            if split_on[node] < 0:
-                own, at = variable[node], int(self.first_parameter[old])
-                for state in range(len(self.states[own])):
-                    is_possible = row[own] in (-1, state)
-                    log_parameter.append(self.log_parameter[at + state] if is_possible else -np.inf)
-        return TreeNetwork(
-            self.names, self.states, np.array(variable, np.int32), np.array(split_on, np.int32),
-            np.array(first_child, np.int32), np.array(first_parameter, np.int64),
-            np.array(log_parameter),
-        )  # fmt: skip
+        trees = [self._condition_tree(v, v, row) for v in range(len(self.names))]
+        return join_trees(self.names, self.states, trees)
 
-    def _skip_observed(self, node: int, row: np.ndarray) -> int:
-        """Go down from a node as long as it is split on an observed variable."""
+    def _condition_tree(self, own: int, node: int, row: np.ndarray) -> DecisionTree:
+        """Return the tree of a variable below a node, given the observed states of a row."""
         while self.split_on[node] >= 0 and row[self.split_on[node]] >= 0:
             node = int(self.first_child[node] + row[self.split_on[node]])
-        return node
+        parent, first = int(self.split_on[node]), int(self.first_child[node])
+        if parent < 0:
+            at, state = int(self.first_parameter[node]), np.arange(len(self.states[own]))
+            is_possible = (row[own] < 0) | (state == row[own])
+            return DecisionTree(
+                table=np.where(is_possible, self.log_parameter[at + state], -np.inf)
+            )
+        children = range(first, first + len(self.states[parent]))
+        cases = [self._condition_tree(own, child, row) for child in children]
+        return DecisionTree(parent, cases, number=first)
 
     def order(self) -> np.ndarray:
         """int32[num_variables], parents before their children; CycleError if they form a cycle."""
@@ -164,6 +143,41 @@ class TreeNetwork:
         return min_fill_width(
             len(self.names), row_starts([*map(len, scopes)]), np.concatenate(scopes)
         )
+
+
+UNNUMBERED = 1 << 60  # number of a split after all numbered ones
+
+
+class DecisionTree(NamedTuple):
+    parent: int = -1  # the variable on which it is split; -1 for a leaf
+    cases: Sequence[DecisionTree] = ()  # one for each state of the parent
+    table: np.ndarray | None = None  # float64[size], logarithms, of a leaf
+    number: int = UNNUMBERED  # place of the split in the order of splits
+
+
+def join_trees(
+    names: Sequence[str], states: Sequence[Sequence[str]], trees: Sequence[DecisionTree]
+) -> TreeNetwork:
+    """Number the nodes of trees: the roots, then the children of the splits in their order."""
+    nodes = list(enumerate(trees))
+    first_child = [-1] * len(nodes)
+    waiting = [(tree.number, node) for node, (_, tree) in enumerate(nodes)]
+    heapq.heapify(waiting)
+    while waiting:
+        _, node = heapq.heappop(waiting)
+        own, tree = nodes[node]
+        first_child[node] = len(nodes) if tree.cases else -1
+        for case in tree.cases:
+            heapq.heappush(waiting, (case.number, len(nodes)))
+            nodes.append((own, case))
+            first_child.append(-1)
+    tables = [tree.table for _, tree in nodes if tree.table is not None]
+    used = np.array([0 if tree.table is None else len(tree.table) for _, tree in nodes])
+    return TreeNetwork(
+        tuple(names), tuple(map(tuple, states)), np.array([own for own, _ in nodes], np.int32),
+        np.array([tree.parent for _, tree in nodes], np.int32), np.array(first_child, np.int32),
+        np.where(used > 0, np.cumsum(used) - used, -1), np.concatenate(tables),
+    )  # fmt: skip
 
 
 class TreeArrays(NamedTuple):

@@ -1,4 +1,4 @@
-"""Mixtures: EM climbs, one circuit computes them, held-out rows and limits end them."""
+"""Mixtures: EM increases the likelihood, one circuit computes them, limits end them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from random_circuits import partial_rows
 from scipy.optimize import minimize
 
+from circuits.random_circuits import partial_rows
 from lapis.circuits.circuit import Properties, find_properties
 from lapis.circuits.evaluation import complete_rows, log_values, posteriors
 from lapis.circuits.learning.learn_rows import learn_rows
@@ -30,7 +30,7 @@ STATES = [[str(s) for s in range(size)] for size in SIZES]
 
 
 def make(num_rows: int, seed: int) -> np.ndarray:
-    """Rows of a hidden class with three values, which single splits cannot see."""
+    """Return rows of a hidden class with three values, which single splits do not find."""
     rng = np.random.default_rng(seed)
     hidden = rng.integers(0, 3, num_rows)
     chance = np.random.default_rng(99).dirichlet(np.ones(3) / 2, (3, len(SIZES)))
@@ -65,7 +65,7 @@ def test_one_circuit_computes_the_mixture(num_starts: int) -> None:
 
 
 def hide(data: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """The rows with a share of their states missing."""
+    """Remove a share of the states of rows."""
     return np.where(np.random.default_rng(seed).random(data.shape) < share, -1, data)
 
 
@@ -102,7 +102,7 @@ def test_every_iteration_climbs(missing: float) -> None:
 
 
 def test_incomplete_rows_come_to_the_optimum() -> None:
-    """Two variables, every P(a, b): the likelihood against that of numerical maximisation."""
+    """Compare the likelihood of two variables with numerical maximisation over all P(a, b)."""
     counts = {(0, 0): 40, (0, 1): 9, (1, 0): 12, (1, 1): 30, (0, -1): 20, (-1, 1): 25, (-1, -1): 3}
     data = np.array([row for row, count in counts.items() for _ in range(count)])
     agrees = {
@@ -130,7 +130,7 @@ def test_incomplete_rows_come_to_the_optimum() -> None:
 
 @pytest.mark.parametrize("num_components", [1, 3])
 def test_incomplete_rows_are_worth_their_states(num_components: int) -> None:
-    """Better than leaving such rows out, on average of the truth; and the same again."""
+    """Using incomplete rows is better than dropping them, and reproducible."""
     train, test = hide(make(250, 8), 0.25, 1), make(3000, 9)
     found = learn_rows(train, None, NAMES, STATES, edge_costs=(1.0,), num_components=num_components)
     again = learn_rows(train, None, NAMES, STATES, edge_costs=(1.0,), num_components=num_components)
@@ -141,7 +141,7 @@ def test_incomplete_rows_are_worth_their_states(num_components: int) -> None:
 
 
 def test_nothing_shown_and_one_row() -> None:
-    """A column that no row shows has all its states; one row is enough."""
+    """A column without values keeps all its states; one row is enough."""
     data = np.array([[1, -1, 0, 1]])
     for method in ("quick", "greedy", "tree"):
         found = learn_rows(data, None, NAMES, STATES, method=method)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Hidden trees against sums over all hidden states, and trees against all trees there are."""
+"""Hidden trees against sums over all hidden states; spanning trees against all trees."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 import pytest
-from random_circuits import partial_rows
 
+from circuits.random_circuits import partial_rows
 from lapis.circuits.circuit import Properties, find_properties
 from lapis.circuits.evaluation import log_values
 from lapis.circuits.learning import hidden_tree as module
@@ -53,7 +53,7 @@ def make_rows(num_rows: int, seed: int, missing: float) -> np.ndarray:
 
 
 def joint(tree: HiddenTree, row: np.ndarray, hidden: tuple[int, ...]) -> float:
-    """P of a row and hidden states, by the definition."""
+    """Return P of a row and hidden states by the definition."""
     chances = []
     for v, (p, own) in enumerate(zip(PARENT.tolist(), hidden, strict=True)):
         chances.append(float(tree.transition[v][hidden[p] if p >= 0 else 0, own]))
@@ -111,7 +111,7 @@ def test_whole_steps_climb() -> None:
 
 
 def test_it_comes_to_the_optimum() -> None:
-    """Two binary variables and two hidden states can say everything: the data's own entropy."""
+    """Two hidden states suffice for two binary variables: EM reaches the entropy of the data."""
     counts = {(0, 0): 300, (0, 1): 50, (1, 0): 100, (1, 1): 150}
     rows = np.array([row for row, count in counts.items() for _ in range(count)])
     tree, converged = learn_hidden_tree(rows, [["0", "1"]] * 2, num_hidden=2, prior=1e-6)
@@ -157,7 +157,7 @@ def test_the_tree_is_the_best_of_all(seed: int) -> None:
 
 
 def test_transitions_that_nobody_misses_are_cut_off() -> None:
-    """The best of all thresholds on held-out rows; the circuit has no edges for what is gone."""
+    """The best threshold on held-out rows is chosen; removed transitions have no edges."""
     tree, rows = make_tree(3), make_rows(200, 4, missing=0.1)
     rare = np.array([[0.996, 0.0025, 0.0015], [0.001, 0.9985, 0.0005], [0.3, 0.3, 0.4]], np.float32)
     tree = tree._replace(transition=[rare, *tree.transition[1:]])

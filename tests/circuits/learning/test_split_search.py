@@ -7,8 +7,8 @@ import threading
 
 import numpy as np
 import pytest
-from random_circuits import partial_rows, restrict
 
+from circuits.random_circuits import partial_rows, restrict
 from lapis.circuits.circuit import Properties, find_properties
 from lapis.circuits.evaluation import log_conditionals, log_values
 from lapis.circuits.learning.split_kernel import NO_LIMIT, edge_cost, split_circuit
@@ -22,7 +22,7 @@ Context = dict[int, int]
 
 
 class Definition:
-    """A Bayesian network as the contexts of its leaves, and nothing of how circuits are made."""
+    """A Bayesian network as the contexts of its leaves, without a circuit."""
 
     def __init__(self, data: np.ndarray, sizes: tuple[int, ...], prior: float) -> None:
         self.data, self.sizes, self.prior = data, sizes, prior
@@ -44,7 +44,7 @@ class Definition:
         return (count + self.prior / size) / (len(rows) + self.prior)
 
     def table(self) -> np.ndarray:
-        """P of every world."""
+        """Return P of every world."""
         found = np.ones(self.sizes)
         parts = [(own, context, self.distribution(own, context)) for own, context in
                  self.leaves.values()]  # fmt: skip
@@ -79,7 +79,7 @@ class Definition:
 def make(
     seed: int, most: int = 4, largest: int = 3
 ) -> tuple[np.ndarray, tuple[int, ...], list[str], list[list[str]]]:
-    """Correlated rows of a few variables, some with three states."""
+    """Return correlated rows of a few variables, some with three states."""
     rng = np.random.default_rng(seed)
     sizes = tuple(int(n) for n in rng.integers(2, largest + 1, rng.integers(2, most + 1)))
     data = np.empty((int(rng.integers(5, 90)), len(sizes)), np.int32)
@@ -93,7 +93,7 @@ def make(
 
 @pytest.mark.parametrize("seed", range(25))
 def test_every_split_computes_the_network_polynomial(seed: int) -> None:
-    """Random valid splits, one after another; the circuit against the definition after each."""
+    """Make random valid splits; compare the circuit with the definition after each."""
     data, sizes, names, states = make(seed)
     rng = np.random.default_rng(seed)
     search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
@@ -131,7 +131,7 @@ def test_every_split_computes_the_network_polynomial(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_limits_only_cut_what_is_above_them(seed: int) -> None:
-    """Boolean variables: with a limit the cost is the same, or above the limit as the cost is."""
+    """With a limit the cost of Boolean variables is the same, or both exceed the limit."""
     data, sizes, names, states = make(seed, most=6, largest=2)
     rng = np.random.default_rng(seed)
     search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
@@ -155,7 +155,7 @@ def test_limits_only_cut_what_is_above_them(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_greedy_makes_the_best_split(seed: int) -> None:
-    """Against all valid splits, built and scored; half of the data are Boolean."""
+    """Compare with all valid splits, built and scored; half of the data are Boolean."""
     data, sizes, names, states = make(100 + seed, largest=2 + seed % 2)
     price, parameter_price = 0.3, 0.2
     search = CircuitSearch(data, names, states, price, parameter_price, 1.0)
@@ -197,7 +197,7 @@ def test_greedy_makes_the_best_split(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_cost_that_stays_is_current(seed: int) -> None:
-    """Random splits; whatever `expire_costs` leaves priced costs as much as before."""
+    """After random splits the costs that `expire_costs` keeps are unchanged."""
     data, sizes, names, states = make(200 + seed, most=7, largest=2 + seed % 2)
     rng = np.random.default_rng(seed)
     search = CircuitSearch(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
+from circuits.random_factors import all_rows, enumerate_marginals, random_graph
 from lapis.circuits import infer as circuit_inference
 from lapis.circuits.approximation import approximate as approximating
 from lapis.circuits.approximation.approximate import (
@@ -46,7 +46,7 @@ from lapis.runtime.progress import Stop
 
 
 def positive_graph(rng: np.random.Generator, num_variables: int = 5) -> FactorGraph:
-    """A random product without zeros."""
+    """Return a random product without zeros."""
     graph = random_graph(rng, num_variables)
     tables = [
         (graph.variables_of(f).tolist(), rng.normal(size=graph.table(f).shape))
@@ -56,7 +56,7 @@ def positive_graph(rng: np.random.Generator, num_variables: int = 5) -> FactorGr
 
 
 def other_parameters(graph: FactorGraph, rng: np.random.Generator) -> Circuit:
-    """The structure of a compiled model with parameters of its own."""
+    """Return the structure of a compiled model with random parameters."""
     circuit = compile_factors(graph).circuit
     return circuit.with_parameters(rng.normal(size=circuit.num_parameters))
 
@@ -88,7 +88,7 @@ def test_a_family_is_the_conditioned_circuit(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_the_bound_and_its_gradient(seed: int) -> None:
-    """J by enumeration of Q, to 1e-10; natural gradients against finite differences."""
+    """Compare J with enumeration of Q, and natural gradients with finite differences."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng)
     circuit = other_parameters(
@@ -179,7 +179,7 @@ def test_marginals_of_tables(seed: int) -> None:
 
 
 def test_matched_shares_are_those_of_the_worlds() -> None:
-    """With the worlds' own states for conditionals, matching is maximum likelihood."""
+    """With the states of worlds as conditionals, matching is maximum likelihood."""
     rng = np.random.default_rng(3)
     graph = positive_graph(rng, 4)
     circuit = other_parameters(graph, rng)
@@ -247,7 +247,7 @@ def test_samples_have_the_model_s_frequencies(how: str) -> None:
 def test_chains_look_at_the_clock(
     looks: int, each: int, begun: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seven worlds of each chain from one look to the next; they are those of an endless run."""
+    """Seven worlds of each chain between two checks of `stop`; they equal those of a full run."""
     graph = parse_bif(ALARM)
     nothing = np.full(5, -1, np.int32)
     start = drawn_exactly(graph, 200) if begun else None
@@ -285,7 +285,7 @@ def test_an_approximation_given_evidence(parameters: str) -> None:
 
 
 def test_worlds_of_f_find_the_mode_that_v_leaves() -> None:
-    """Two variables that must differ, and a structure that has them independent."""
+    """Two variables must differ, and the structure makes them independent."""
     table = np.array([[-np.inf, 0.0], [0.0, -np.inf]])
     graph = graph_of_tables(["a", "b"], [["0", "1"]] * 2, [([0, 1], table)])
     independent = graph_of_tables(["a", "b"], [["0", "1"]] * 2, [])
@@ -307,7 +307,7 @@ def test_worlds_of_f_find_the_mode_that_v_leaves() -> None:
 
 
 def noisy_parities(rng: np.random.Generator) -> FactorGraph:
-    """Parities of three among ten variables, with fields: nothing that pairs would show."""
+    """Return parities of three among ten variables, which pairs do not show."""
     even = np.indices((2, 2, 2)).sum(axis=0) % 2 == 0
     table = np.log(np.where(even, 0.98, 0.02))
     tables = [(rng.permutation(10)[:3].tolist(), table) for _ in range(10)]
@@ -332,7 +332,7 @@ def test_worlds_drawn_exactly_know_all_modes() -> None:
 
 
 def wide_grid() -> FactorGraph:
-    """Ten variables of a hundred states, all pairs coupled."""
+    """Return ten variables of a hundred states, all pairs coupled."""
     table = np.random.default_rng(0).normal(size=(100, 100))
     states = [[str(s) for s in range(100)]] * 10
     pairs = [(list(pair), table) for pair in itertools.combinations(range(10), 2)]
@@ -375,7 +375,7 @@ Smokes(person)
 def test_whenever_it_is_stopped_there_is_a_circuit(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock that strikes at the n-th look at it: later stages are left out, and the bound holds.
+    """Stop at the n-th check: later stages are skipped, and the bound holds.
 
     Without a junction tree, so that `auto` goes through V, VI and P.
     """
@@ -428,7 +428,7 @@ def test_infer_says_whether_it_compiled(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_long_clauses_are_linked() -> None:
-    """A clause over more variables than a table holds; samples know the links' states."""
+    """A clause has more variables than a table may have; samples include the link variables."""
     names = ", ".join(f"C{i}" for i in range(12))
     model = lapis.parse(
         f"t = {{{names}}}\nP(t)\nQ(t)\n1.5 EXIST x P(x)\n-0.7 P(x)\n0.3 P(x) v Q(x)"

@@ -1,4 +1,4 @@
-"""Costs chosen by held-out rows: against learning with each of them by itself."""
+"""Costs chosen on held-out rows, against learning with each pair of costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATES = [["0", "1"]] * 4
 
 
 def make(num_rows: int, seed: int) -> np.ndarray:
-    """A chain of noisy copies."""
+    """Return a chain of noisy copies."""
     rng = np.random.default_rng(seed)
     rows = [rng.integers(0, 2, num_rows)]
     for noise in (0.1, 0.2, 0.35):
@@ -53,7 +53,7 @@ def test_the_best_pair_is_kept() -> None:
 
 
 def fit_with(edges: int) -> CircuitFit:
-    """A fit whose held-out log-likelihood is chosen by the test."""
+    """A fit with a given held-out log-likelihood."""
     found = learn_circuit(TRAIN, NAMES, STATES, edge_cost=1e9)
     assert found.circuit is not None
     return CircuitFit(found.circuit, found.network, edges, True)
@@ -99,7 +99,7 @@ def test_mixtures_choose_with_one_start() -> None:
 
 
 def test_states_that_only_held_out_rows_have() -> None:
-    """The prior gives them their share."""
+    """States without rows get the prior's share."""
     train, valid = np.array([[0, 0], [1, 1], [0, 0]]), np.array([[2, 0]])
     states = [["a", "b", "c"], ["0", "1"]]
     alone = learn_rows(train, valid, ["x", "y"], states, edge_costs=(9.0,))

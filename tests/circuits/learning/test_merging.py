@@ -1,4 +1,4 @@
-"""Merging keeps the function, or what held-out rows see of it."""
+"""Merging keeps the function, or the held-out likelihood."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORLDS = np.array(list(itertools.product(range(2), repeat=6)), np.int32)
 
 
 def some_rows(seed: int, num_rows: int = 400) -> np.ndarray:
-    """Two groups of rows, and a copy of a variable."""
+    """Return two groups of rows, with a copy of a variable."""
     rng = np.random.default_rng(seed)
     group = rng.random(num_rows) < 0.4
     chance = np.where(group[:, None], rng.random(6), rng.random(6))
@@ -50,7 +50,7 @@ def sizes(circuit: Circuit) -> tuple[int, int]:
 
 
 def test_close_sums_are_one_where_held_out_rows_allow_it() -> None:
-    """Components of a mixture that has more of them than there are groups."""
+    """A mixture with more components than groups has close sums."""
     rows, valid = some_rows(1, 600), some_rows(1, 700)[600:]
     mixture = learn_mixture(rows, NAMES, STATES, num_components=6)
     circuit = join_circuits(mixture.weight, mixture.circuit)

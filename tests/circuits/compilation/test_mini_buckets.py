@@ -1,4 +1,4 @@
-"""Elimination within memory, against enumeration."""
+"""Mini-bucket elimination against enumeration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_without_splits_it_is_elimination(seed: int) -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_with_splits_it_bounds_and_estimates(seed: int, largest: int) -> None:
-    """The bound holds always; the estimate is unbiased, so its mean over runs comes close."""
+    """The bound always holds; the mean of the unbiased estimate over runs is close."""
     graph = consistent(seed)
     if graph is None:
         return
@@ -64,7 +64,7 @@ def test_with_splits_it_bounds_and_estimates(seed: int, largest: int) -> None:
 
 
 def hard_grid(side: int, seed: int) -> FactorGraph:
-    """Neighbours of four colours differ, with fields: a chain that starts anywhere is stuck."""
+    """Return a colouring with four colours and fields, on which Gibbs chains get stuck."""
     rng = np.random.default_rng(seed)
     differ = np.where(np.eye(4, dtype=bool), -np.inf, 0.0)
     number = np.arange(side * side).reshape(side, side)
@@ -91,7 +91,7 @@ def test_particles_of_a_hard_grid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_worlds_of_hard_models_are_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no junction tree fits, and V's own worlds are of no use."""
+    """No junction tree fits, and the worlds of V are impossible."""
     from lapis.circuits.approximation import approximate as module
     from lapis.circuits.approximation import samples
 

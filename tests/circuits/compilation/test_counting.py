@@ -1,4 +1,4 @@
-"""Counting by search against enumeration, with and without room."""
+"""Weighted model counting against enumeration, with much and little memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log_z(graph: FactorGraph) -> float:
 def random_clauses(
     rng: np.random.Generator, size: int, num_clauses: int, length: int = 3
 ) -> FactorGraph:
-    """Each table forbids one of the joint states of a few variables."""
+    """Return tables that each forbid one joint state of a few variables."""
     tables = []
     for _ in range(num_clauses):
         scope = rng.permutation(size)[:length]
@@ -50,7 +50,7 @@ def test_counting_gives_the_sum_of_all_products(seed: int) -> None:
 
 @given(st.integers(0, 2**32), st.floats(2.0, 5.5))
 def test_clauses_near_where_no_world_is_left(seed: int, density: float) -> None:
-    """Conflicts, learned clauses, and components without a world beside others."""
+    """Conflicts, learned clauses, and components without a possible world."""
     rng = np.random.default_rng(seed)
     one = random_clauses(rng, 8, int(8 * density))
     both = [one, random_clauses(rng, 7, int(7 * density))]
@@ -83,7 +83,7 @@ def test_little_room_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wide_but_deterministic_is_counted() -> None:
-    """A grid of parities: too wide for elimination, decided by its border."""
+    """A grid of parities is too wide for elimination and decided by its border."""
     side = 32
     odd = np.where(np.indices((2, 2, 2)).sum(axis=0) % 2 == 1, 0.0, -np.inf)
     number = np.arange(side * side).reshape(side, side)

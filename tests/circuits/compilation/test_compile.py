@@ -1,4 +1,4 @@
-"""Compiled circuits against enumeration of the products they compute."""
+"""Compiled circuits against enumeration of their products."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
+from circuits.random_factors import all_rows, enumerate_marginals, random_graph
 from lapis.circuits.circuit import find_properties
 from lapis.circuits.compilation.compile import compile_factors, gates_to_circuit
 from lapis.circuits.compilation.elimination import eliminate
@@ -76,7 +76,7 @@ def test_marginals_given_evidence(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_supported_states_and_partition_functions(seed: int) -> None:
-    """No world is lost with the states that are dropped; sums in numbers equal enumeration."""
+    """Removing impossible states keeps all worlds; elimination in numbers equals enumeration."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng)
     seen = rng.permutation(graph.num_variables)[: rng.integers(0, 3)]
@@ -133,7 +133,7 @@ def test_products_too_small_for_doubles_are_noticed() -> None:
 
 
 def chain_of_parities(length: int) -> FactorGraph:
-    """x_{i+1} = x_i xor y_i: wide for no one, and half of every table is zero."""
+    """x_{i+1} = x_i xor y_i: narrow, and half of every table is zero."""
     names = [f"x{i}" for i in range(length)] + [f"y{i}" for i in range(length - 1)]
     tables = []
     for i in range(length - 1):
@@ -153,7 +153,7 @@ def test_determinism_makes_circuits_small() -> None:
 
 
 def test_a_hidden_product_needs_no_width() -> None:
-    """A table over all variables that is a product: search sees it, elimination does not."""
+    """A table over all variables is a product: search detects it, elimination does not."""
     size = 12
     table = np.zeros([2] * size)
     for axis in range(size):

@@ -1,4 +1,4 @@
-"""Where models, evidence and budgets meet circuits: swept against enumeration."""
+"""Circuits of random models, evidence and budgets, against enumeration."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
 import oracle
+from circuits.random_factors import all_rows, enumerate_marginals, random_graph
 from lapis.circuits import infer as circuit_inference
 from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.evaluation import no_evidence, posteriors
@@ -21,7 +21,7 @@ from strategies import Case, cases
 @settings(max_examples=25)
 @given(cases())
 def test_marginals_by_circuit(case: Case) -> None:
-    """Blocks, hard rules, partial data: compiled, and it says so."""
+    """Blocks, hard rules and partial data are compiled, and the answer is marked exact."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
         expected = oracle.infer(model, case.facts, case.query)

@@ -1,4 +1,4 @@
-"""Networks with decision trees: against splits by hand, products of distributions, enumeration."""
+"""Networks with decision trees, against splits by hand and enumeration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from test_learn_circuits import Definition, make
 
+from circuits.learning.test_split_search import Definition, make
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import log_partition, log_values
 from lapis.circuits.files import load_circuit, load_stored_network, save_circuit
@@ -51,7 +51,7 @@ def leaf_of(network: TreeNetwork, own: int, world: np.ndarray) -> int:
 
 
 def probability(network: TreeNetwork, world: np.ndarray) -> float:
-    """Π_X P(x | parents), each looked up in the tree of X."""
+    """Return Π_X P(x | parents), each from the tree of X."""
     found = 1.0
     for own in range(len(network.names)):
         at = int(network.first_parameter[leaf_of(network, own, world)]) + int(world[own])
@@ -60,7 +60,7 @@ def probability(network: TreeNetwork, world: np.ndarray) -> float:
 
 
 class AnyPrior(Definition):
-    """With a count for each state of its own."""
+    """The definition with a prior count for each state."""
 
     def __init__(self, data: np.ndarray, sizes: tuple[int, ...], each: list[float]) -> None:
         super().__init__(data, sizes, 1.0)
@@ -84,7 +84,7 @@ class AnyPrior(Definition):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("prior", ["libra", "thesis", 0.7])
 def test_without_a_circuit_every_split_is_the_best(seed: int, prior: str | float) -> None:
-    """All valid splits are tried; each one made has the highest gain, and none gains at the end."""
+    """Each split has the highest gain of all valid ones; at the end none has a positive gain."""
     data, sizes, names, states = make(300 + seed, most=5)
     cost = 0.3
     each = [1.0 if prior == "thesis" else (1.0 if prior == "libra" else 0.7) / n for n in sizes]
@@ -205,7 +205,7 @@ def moral_neighbours(network: TreeNetwork) -> dict[int, set[int]]:
 
 
 def eliminate(near: dict[int, set[int]], v: int) -> int:
-    """Join the neighbours of a variable and take it away; how many they were."""
+    """Connect the neighbours of a variable and remove it; return their number."""
     own = near.pop(v)
     for u in own:
         near[u] = (near[u] | own) - {u, v}
@@ -316,7 +316,7 @@ def test_a_family_too_large_for_a_table() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_gibbs_against_enumeration(seed: int) -> None:
-    """Within four of its own standard errors, for events and for all marginals."""
+    """Estimates are within four standard errors, for events and for all marginals."""
     network = learn(seed)
     rng = np.random.default_rng(seed)
     worlds = all_worlds(network)
@@ -348,7 +348,7 @@ def test_gibbs_against_enumeration(seed: int) -> None:
 
 
 def test_chains_that_disagree_are_seen() -> None:
-    """Two copies of a coin, nearly deterministic: a chain stays where it began."""
+    """Chains on two nearly equal coins stay where they began."""
     text = (
         "variable a { type discrete [ 2 ] { x, y }; } variable b { type discrete [ 2 ] { x, y }; }"
         "probability ( a ) { table 0.5, 0.5; } probability ( b | a ) {"
