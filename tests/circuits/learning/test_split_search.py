@@ -114,7 +114,7 @@ def test_every_split_computes_the_network_polynomial(seed: int) -> None:
         assert search.split(number, on, greedy=True)
         definition.split(number, on)
         assert search.num_edges - before == predicted
-        learned = search.finish(0.0, False)
+        learned = search.finish(False)
         circuit, table = learned.circuit, definition.table()
         assert circuit is not None
         assert find_properties(circuit) == Properties(True, True, True) == circuit.properties

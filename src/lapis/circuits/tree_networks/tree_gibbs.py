@@ -18,7 +18,7 @@ import numpy as np
 
 from lapis.circuits.evaluation import run_in_threads
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_parameter, tree_arrays
-from lapis.inference.random_numbers import uniform_below, random_states, uniform
+from lapis.inference.random_numbers import random_states, uniform, uniform_below
 from lapis.runtime.kernels import entry, inner
 
 NUM_BATCHES = 20  # of a chain
