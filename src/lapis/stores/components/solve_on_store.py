@@ -83,7 +83,7 @@ def solve_on_store(
     ground = ground_on_store(problem, scratch, progress=limits.progress)
     packed = pack_components(scratch, ground, problem, request.max_memory, limits)
     answers = solve_parcels(scratch, packed, request, limits)
-    return sum_answers(problem, scratch, request, ground, packed, answers)
+    return sum_parcels(problem, scratch, request, ground, packed, answers)
 
 
 def refuse_method(request: SolveRequest) -> None:
@@ -106,7 +106,7 @@ def refuse_jobs(store: Store, jobs: int | None) -> None:
         )
 
 
-def sum_answers(
+def sum_parcels(
     problem: Problem,
     scratch: ScratchTables,
     request: SolveRequest,

@@ -101,7 +101,7 @@ class StoredGrounding:
     def __init__(self, problem: Problem, scratch: ScratchTables) -> None:
         self.problem = problem
         self.scratch, self.store = scratch, scratch.store
-        self.false_count = np.zeros(len(problem.weight_table.value))  # not true by evidence
+        self.not_true_count = np.zeros(len(problem.weight_table.value))  # by evidence
         types = {name: predicate.types for name, predicate in predicate_signatures(problem).items()}
         self.base = store_evidence(problem, scratch)
         self.world = KnownTables(scratch, problem.domains, types, dict(self.base))
@@ -150,7 +150,7 @@ class StoredGrounding:
             for name, atoms in self.base.items()
             if atoms.num_unknown
         }
-        counts = count_all_groundings(self.problem) - self.false_count
+        counts = count_all_groundings(self.problem) - self.not_true_count
         return GroundTables(tuple(tables), width, unknown, counts, bool(referring))
 
     def _ground_query(self, feature: Feature, kept: KeptQuery, width: int) -> Iterator[StoredTable]:
@@ -167,7 +167,7 @@ class StoredGrounding:
         if table.rows:
             yield table
             if not feature.hard:
-                self._add_false(f"SELECT weight, sum(n) AS n FROM {table} GROUP BY weight")
+                self._add_not_true(f"SELECT weight, sum(n) AS n FROM {table} GROUP BY weight")
 
     def _resolve(
         self, referring: Sequence[tuple[Feature, QueryRows]], width: int
@@ -195,7 +195,7 @@ class StoredGrounding:
                 self._refuse_rows(feature, query.plan, empty)
             undecided = self.scratch.create(f"SELECT {', '.join(columns)} FROM ({select}) r")
             if not feature.hard:
-                self._add_false(f"SELECT weight, sum(n) AS n FROM {undecided} GROUP BY weight")
+                self._add_not_true(f"SELECT weight, sum(n) AS n FROM {undecided} GROUP BY weight")
             table = self.scratch.create(
                 " UNION ALL ".join(select_pieces(written, undecided, self.writer, width))
             )
@@ -241,16 +241,16 @@ class StoredGrounding:
         rows = self.writer.rows(query)
         weight = self._weight(feature, query)
         real = self.store.dialect.real
-        self._add_false(
+        self._add_not_true(
             f"SELECT weight, sum(n) AS n FROM (SELECT CAST({weight} AS BIGINT) AS weight, "
             f"CAST(r.n AS {real}) AS n FROM ({rows}) r) w GROUP BY weight",
         )
 
-    def _add_false(self, select: str) -> None:
+    def _add_not_true(self, select: str) -> None:
         """Add rows (weight, n): groundings that evidence does not make true."""
         for batch in self.store.fetch(select):
             np.add.at(
-                self.false_count, batch["weight"].astype(np.int64), batch["n"].astype(np.float64)
+                self.not_true_count, batch["weight"].astype(np.int64), batch["n"].astype(np.float64)
             )
 
     def _ground_constants(self, features: Sequence[Feature], width: int) -> Iterator[StoredTable]:
@@ -270,7 +270,7 @@ class StoredGrounding:
             if not literals and feature.hard:
                 raise hard_contradiction(self.problem.model.rules[feature.rule], "", [])
             if not feature.hard:
-                self.false_count[weight] += 1.0
+                self.not_true_count[weight] += 1.0
             if literals:
                 listed.append([weight, *literals, *[0] * (width - len(literals))])
         if listed:
@@ -300,7 +300,8 @@ class StoredGrounding:
             place = {row: at for at, row in enumerate(rows)}
             for literal in own:
                 at = place[codes[literal]]
-                number = atoms.first + pack_codes(codes[literal], atoms.sizes) + 1
+                packed = np.ravel_multi_index(codes[literal], atoms.sizes) if atoms.sizes else 0
+                number = atoms.first + int(packed) + 1
                 if unknown[at]:
                     found[literal] = number if literal.positive else -number
                 else:
@@ -353,11 +354,3 @@ class StoredGrounding:
             definition.predicate, sizes, True, true, None, empty, 0
         )
         return True
-
-
-def pack_codes(codes: Sequence[int], sizes: Sequence[int]) -> int:
-    """Return the mixed-radix number of codes (`packed_code`)."""
-    number = 0
-    for code, size in zip(codes, sizes, strict=True):
-        number = number * size + code
-    return number
