@@ -121,7 +121,7 @@ def time_to_error(people: int, seeds: int) -> None:
         error = np.abs(beliefs.marginal - reference.marginal)
         print(
             f"    bp         {time.perf_counter() - began:5.2f} s  mean {error.mean():.4f}  "
-            f"max {error.max():.4f}  converged {beliefs.converged}"
+            f"max {error.max():.4f}  converged {beliefs.diagnostics['converged']}"
         )
 
 

@@ -308,7 +308,7 @@ class TestMostLikelyWorld:
     def test_a_start_that_only_the_data_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             expectation_map,
-            "search",
+            "search_world",
             lambda *_, **options: ComponentResult(None, np.inf, "maxwalksat"),
         )
         model = lapis.parse("thing = {A, B}\nP(thing)\nP(A) v P(B).\n(P(x))")

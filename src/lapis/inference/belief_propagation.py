@@ -24,7 +24,6 @@ Messages are damped in log space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,8 @@ from lapis.inference.belief_propagation_kernel import (
     pass_messages,
     read_beliefs,
 )
-from lapis.inference.exact.by_components import DEFAULT_MEMORY, ExactPlan, plan_exact
+from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
+from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.inference.sampling.clause_graph import build_graph
 from lapis.inference.sampling.gibbs_units import group_blocks
 from lapis.network.csr import row_starts
@@ -47,23 +47,14 @@ DAMPING = 0.2  # share of the old message in the new one; 0 on forests
 TOLERANCE = 1e-10  # the largest change of a log message at the end
 
 
-@dataclass(frozen=True)
-class BeliefPropagation:
-    """The beliefs when propagation stops."""
-
-    marginal: np.ndarray  # float64[num_base_atoms]
-    log_odds: np.ndarray  # float64[num_base_atoms]
-    expected_count: np.ndarray  # float64[num_weights]
-    log_partition: float  # Bethe approximation
-    exact: bool  # the factor graph is a forest, and no message reached the limit
-    converged: bool
-    num_passes: int
-    residual: float  # the largest pending change
+def infer_by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
+    """Answer by the method `bp`: no standard errors; exact only if the factor graph is a forest."""
+    return propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
 
 
 def propagate_beliefs(
     network: Network, *, max_passes: int = 2_000, max_memory: int = DEFAULT_MEMORY
-) -> BeliefPropagation:
+) -> Marginals:
     """Estimate marginals, expected counts and log Z by loopy belief propagation.
 
     Raise LapisError "unsatisfiable" if the hard formulas of a forest allow no world. `max_memory`
@@ -73,7 +64,10 @@ def propagate_beliefs(
     num_factors = len(factors.weight)
     forest = is_forest(factors)
     if forest and (plan := plan_exact(network, max_memory)).is_complete:
-        return by_elimination(plan)
+        found = plan.solve(log_odds=True)
+        assert found.log_odds is not None
+        beliefs = found.marginal, found.log_odds, found.expected_count, found.log_partition
+        return describe_beliefs(*beliefs, exact=True, converged=True, num_passes=2, residual=0.0)
     messages = Messages(
         np.zeros(len(factors.group_start) - 1),
         np.zeros(num_factors),
@@ -98,24 +92,44 @@ def propagate_beliefs(
     converged = bool(residual <= TOLERANCE)
     values = np.concatenate((messages.group, messages.own))
     cut_off = bool((np.abs(values) >= factors.limit).any())
-    return BeliefPropagation(
+    return describe_beliefs(
         np.exp(-np.logaddexp(0.0, -log_odds)),
         log_odds,
         constant + expected,
         float(network.weights @ constant + bethe_log_partition(factors, messages)),
-        forest and converged and not cut_off,
-        converged,
-        int(passes),
-        float(residual),
+        exact=forest and converged and not cut_off,
+        converged=converged,
+        num_passes=int(passes),
+        residual=float(residual),
     )
 
 
-def by_elimination(plan: ExactPlan) -> BeliefPropagation:
-    """Return the exact beliefs of a forest."""
-    found = plan.solve(log_odds=True)
-    assert found.log_odds is not None
-    beliefs = found.marginal, found.log_odds, found.expected_count, found.log_partition
-    return BeliefPropagation(*beliefs, exact=True, converged=True, num_passes=2, residual=0.0)
+def describe_beliefs(
+    marginal: np.ndarray,
+    log_odds: np.ndarray,
+    expected_count: np.ndarray,
+    log_partition: float,
+    *,
+    exact: bool,
+    converged: bool,
+    num_passes: int,
+    residual: float,
+) -> Marginals:
+    """Return beliefs as an answer; `residual` is the largest pending change."""
+    return Marginals.by(
+        "bp",
+        exact=exact,
+        log_partition=log_partition if exact else None,
+        marginal=marginal,
+        log_odds=log_odds,
+        expected_count=expected_count,
+        diagnostics={
+            "converged": converged,
+            "passes": num_passes,
+            "residual": residual,
+            "bethe_log_partition": log_partition,
+        },
+    )
 
 
 class DisjunctionRows(NamedTuple):

@@ -416,8 +416,8 @@ def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> 
     bound = np.log(2.0 * num_samples + 1.0)
     with np.errstate(divide="ignore"):
         odds = np.log(probability) - np.log1p(-probability)
-    settled = np.minimum(probability, 1.0 - probability) < CERTAIN
-    return np.where(settled, np.where(probability > 0.5, bound, -bound), odds)
+    is_certain = np.minimum(probability, 1.0 - probability) < CERTAIN
+    return np.where(is_certain, np.where(probability > 0.5, bound, -bound), odds)
 
 
 def join_names(names: Iterable[Iterable[Name]]) -> tuple[Name, ...]:

@@ -45,7 +45,8 @@ INFER = (
     ),
     Method(
         "infer", "bp", "loopy belief propagation, a cheap estimate",
-        f"{SOLVE}:infer_by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
+        "lapis.inference.belief_propagation:infer_by_belief_propagation", "network", "on forests",
+        ("max_memory", "bounds"),
     ),
     Method(
         "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "

@@ -333,8 +333,8 @@ def drop_costly_tables(network: Network, found: ExactParts, entries: float) -> E
     for forest in plan.forests:
         np.add.at(size, forest.component[forest.tree.order], np.diff(forest.tree.table_start))
     literals = np.bincount(part.component[part.first_atom], np.diff(part.clause_start), len(size))
-    dear = (size > entries * literals)[plan.duplicates.first[part.component]]
-    kept = plan.affordable & ~dear
+    is_costly = (size > entries * literals)[plan.duplicates.first[part.component]]
+    kept = plan.affordable & ~is_costly
     atom = found.exact_atom[kept]
     left = np.ones(network.num_atoms, bool)
     for summed in (atom, *(counted for _, counted in found.counts)):

@@ -71,8 +71,8 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
     is_broken &= ~network.is_satisfied(found.world)
     in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
     fails = (clause_of_row == EMPTY) | in_network
-    wanted = fails & weight_is_in(rows.weight_id, soft.is_hard & ~soft.is_guard)
-    broken = [describe_origin(session, int(row)) for row in np.flatnonzero(wanted)]
+    is_listed = fails & weight_is_in(rows.weight_id, soft.is_hard & ~soft.is_guard)
+    broken = [describe_origin(session, int(row)) for row in np.flatnonzero(is_listed)]
     broken += broken_guards(session, soft, network, found.world)
     world = found.world
     if soft.guards:

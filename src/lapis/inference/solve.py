@@ -327,28 +327,6 @@ def infer_by_enumeration(network: Network, options: InferenceOptions) -> Margina
     )
 
 
-def infer_by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
-    """Answer by the method `bp`: no standard errors; exact only if the factor graph is a forest."""
-    from lapis.inference.belief_propagation import propagate_beliefs
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-
-    found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
-    return Marginals.by(
-        "bp",
-        exact=found.exact,
-        log_partition=found.log_partition if found.exact else None,
-        marginal=found.marginal,
-        log_odds=found.log_odds,
-        expected_count=found.expected_count,
-        diagnostics={
-            "converged": found.converged,
-            "passes": found.num_passes,
-            "residual": found.residual,
-            "bethe_log_partition": found.log_partition,
-        },
-    )
-
-
 def infer_by_annealing(network: Network, options: InferenceOptions) -> Marginals:
     """Answer by annealed importance sampling, the method `ais` where exact sums do not fit."""
     from lapis.inference.sampling.annealed import NUM_RUNS, anneal

@@ -94,8 +94,8 @@ def add_bounds(
         options.progress, Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms")
     )
     bounds = bound_answer(network, found, options.stop)
-    asked = select_atoms(network, world)
-    lower, upper = asked.values(bounds.lower), asked.values(bounds.upper)
+    selected = select_atoms(network, world)
+    lower, upper = selected.values(bounds.lower), selected.values(bounds.upper)
     within = None if answer.stderr is None else np.minimum(answer.stderr, upper - lower)
     low, high = bounds.log_partition
     known = [low if math.isfinite(low) else None, high if math.isfinite(high) else None]
@@ -107,15 +107,15 @@ def add_bounds(
 
 def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     """Return the answer for the queried atoms, from the marginals of a network."""
-    asked = select_atoms(network, world)
-    is_known = asked.known >= 0
+    selected = select_atoms(network, world)
+    is_known = selected.known >= 0
     methods = join_names([found.methods])
     stderr = method_id = trace = None
     if found.stderr is not None:
-        stderr = np.where(is_known, 0.0, asked.values(found.stderr))
+        stderr = np.where(is_known, 0.0, selected.values(found.stderr))
     if len(methods) > 1:
         number = np.array([methods.index(name) for name in found.methods], np.int8)
-        own = asked.values(number[found.method_id])
+        own = selected.values(number[found.method_id])
         method_id = np.where(is_known, 0, own).astype(np.int8)
     traced: tuple[str, ...] = ()
     if found.trace is not None:
@@ -128,8 +128,8 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
         methods=methods,
         exact=found.exact,
         log_partition=found.log_partition,
-        asked=asked.atoms,
-        probability=asked.values(found.marginal),
+        asked=selected.atoms,
+        probability=selected.values(found.marginal),
         stderr=stderr,
         expected_counts=found.expected_count[world.weight_ids],
         method_id=method_id,
@@ -155,7 +155,7 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
 
 def answer_map_world(world: World, network: Network, found: MapResult) -> MostLikelyWorld:
     """Return the queried atoms of a most likely world."""
-    asked = select_atoms(network, world)
+    selected = select_atoms(network, world)
     diagnostics = {
         "bound": found.bound,
         "gap": found.gap,
@@ -164,9 +164,9 @@ def answer_map_world(world: World, network: Network, found: MapResult) -> MostLi
         "interrupted": found.interrupted,
         **found.diagnostics,
     }
-    value = asked.values(found.world) > 0
+    value = selected.values(found.world) > 0
     return MostLikelyWorld(
-        found.method, found.optimal, found.score, asked.atoms, value, diagnostics=diagnostics
+        found.method, found.optimal, found.score, selected.atoms, value, diagnostics=diagnostics
     )
 
 
@@ -332,9 +332,9 @@ def group_atoms(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
             function=predicate.function, world=world.name,
         )  # fmt: skip
     variables = tuple(name for name, _ in query.rule.variables)
-    spell = partial(format_formula, query.formula, variables)
+    format_row = partial(format_formula, query.formula, variables)
     label = print_formula(query.formula)
-    return AtomGroup(label, codes, domains, variables, spell, is_atom=False, world=world.name)
+    return AtomGroup(label, codes, domains, variables, format_row, is_atom=False, world=world.name)
 
 
 def format_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:

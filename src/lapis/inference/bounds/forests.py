@@ -83,7 +83,7 @@ def bound_by_forests(
     entry = copied_entries(tables, forests)
     share = np.repeat(number / copies[forests.table], np.diff(forests.entry_start))
     spread = ForestSpread(np.tile(terms.field, (number, 1)), tables.entry[entry] * share)
-    best, look = lower_bound_by_moves(tables, forests, spread, component, num_components, stop)
+    best, sums = lower_bound_by_moves(tables, forests, spread, component, num_components, stop)
 
     lacking = np.zeros(num_components)
     np.add.at(lacking, component, shortfall(terms.field, best.field.mean(axis=0)))
@@ -95,15 +95,15 @@ def bound_by_forests(
     np.add.at(lacking, component[first], left_out[tables.left_out])
     # Bounds the rounding errors of the differences above.
     count = 16 + number + np.bincount(component, minlength=num_components)
-    value = look.value + lacking + ROUNDING * count * (look.total + np.abs(look.value) + lacking)
-    true, false = mean_log_marginals(look.atoms)
+    value = sums.value + lacking + ROUNDING * count * (sums.total + np.abs(sums.value) + lacking)
+    true, false = mean_log_marginals(sums.atoms)
     return UpperBound(value, true, false)
 
 
-def shortfall(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+def shortfall(terms: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Return how far the divided terms fall short of the terms, rounded up."""
-    known = np.isfinite(wanted)
-    return np.abs(np.subtract(wanted, found, where=known, out=np.zeros(len(wanted))))
+    known = np.isfinite(terms)
+    return np.abs(np.subtract(terms, found, where=known, out=np.zeros(len(terms))))
 
 
 def find_forests(tables: ScopeTables, num_atoms: int) -> Forests | None:

@@ -152,7 +152,7 @@ def distribute_forest(tables, forests, number, inside, message, belief):  # type
             if message[copy, side] == -np.inf:
                 belief[at + state] = -np.inf
             else:
-                # What comes from above: all that is said of the atom, less what came from here.
+                # The message from above: all beliefs about the atom, less this table's message.
                 belief[at + state] += inside[top, side] - message[copy, side]
             peak = max(peak, belief[at + state])
         total = 0.0

@@ -90,18 +90,18 @@ def allocate_walk(graph: TermGraph) -> SelfAvoidingWalk:
 
 
 def bound_log_odds(
-    graph: TermGraph, bounds: LogOddsBounds, wanted: np.ndarray, stop: Stop | None
+    graph: TermGraph, bounds: LogOddsBounds, atoms: np.ndarray, stop: Stop | None
 ) -> None:
     """Tighten the intervals of some atoms, int64[...], in place, on all cores."""
-    budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
+    budget = min(MOST_STEPS, max(1, STEPS // max(1, len(atoms))))
     cores = num_cores()
 
     def run(first: int) -> None:
         walk = allocate_walk(graph)
-        for begin in range(first * PIECE, len(wanted), cores * PIECE):
+        for begin in range(first * PIECE, len(atoms), cores * PIECE):
             if stop is not None and stop.is_over():
                 return
-            roots = wanted[begin : begin + PIECE]
+            roots = atoms[begin : begin + PIECE]
             bound_roots(graph, walk, roots, budget, TIGHT, *bounds)
 
     with ThreadPoolExecutor(cores) as pool:

@@ -113,22 +113,22 @@ class Forest:
 
 def plan_forest(
     network: Network,
-    wanted: np.ndarray,
+    chosen: np.ndarray,
     max_members: int,
     max_memory: int,
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> tuple[Forest, tuple[Refusal, ...]]:
-    """Plan trees for the components of the wanted atoms, bool[num_atoms], as far as they fit."""
-    variables = find_variables(network, wanted)
-    clauses = np.flatnonzero(wanted[network.first_atom])
+    """Plan trees for the components of the chosen atoms, bool[num_atoms], as far as they fit."""
+    variables = find_variables(network, chosen)
+    clauses = np.flatnonzero(chosen[network.first_atom])
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), max_members)
     component = np.concatenate((variables.component, variables.component[origin]))
 
     tree, failed = plan_trees(cubes, component, max_memory, rng, stop)
     refused = []
     for label, found in failed.items():
-        atoms = int(((network.component == label) & wanted).sum())
+        atoms = int(((network.component == label) & chosen).sum())
         refused.append(Refusal(label, atoms, found.width, 12 * found.entries))
     return Forest(variables, cubes, component, tree), tuple(refused)
 
@@ -414,7 +414,6 @@ class ExactResult:
     marginal: np.ndarray  # float64[num_base_atoms], NaN where not solved
     expected_count: np.ndarray  # float64[num_weights], of their clauses and the constant count
     solved: np.ndarray  # bool[num_base_atoms]
-    feasible: bool  # everything was solved
     width: int  # variables in the largest clique, less one
     log_odds: np.ndarray | None  # float64[num_base_atoms], if requested; NaN where not solved
 
@@ -514,7 +513,6 @@ class ExactPlan:
             np.clip(probability[base], 0.0, 1.0),
             expected - lost,
             affordable[base],
-            self.is_complete,
             self.width,
             odds[base] if log_odds else None,
         )
@@ -603,7 +601,7 @@ def plan_exact(
     single = single_atoms(network)
     duplicates = find_duplicates(network, single) if merge_copies else no_duplicates(network)
     is_first = duplicates.first == np.arange(len(duplicates.first))
-    wanted = ~single & is_first[network.component]
+    chosen = ~single & is_first[network.component]
     forests: list[Forest] = []
     refused: tuple[Refusal, ...] = ()
     left = max_memory
@@ -611,15 +609,15 @@ def plan_exact(
     is_long = np.zeros(network.num_atoms, bool)
     is_long[np.abs(network.literal[np.repeat(length > CUT_MEMBERS, length)]) - 1] = True
     for max_members in (WHOLE_MEMBERS, CUT_MEMBERS):
-        if not wanted.any() or (refused and not (wanted & is_long).any()):
+        if not chosen.any() or (refused and not (chosen & is_long).any()):
             break
-        forest, refused = plan_forest(network, wanted, max_members, left, rng, stop)
+        forest, refused = plan_forest(network, chosen, max_members, left, rng, stop)
         if len(forest.tree.order):
             forests.append(forest)
         left -= forest.tree.num_bytes
         again = np.zeros(len(is_first), bool)
         again[[refusal.component for refusal in refused]] = True
-        wanted &= again[network.component]
+        chosen &= again[network.component]
     return ExactPlan(network, single, duplicates, tuple(forests), refused, max_memory)
 
 

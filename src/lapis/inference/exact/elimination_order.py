@@ -318,15 +318,15 @@ def _eliminate_by_degree(  # type: ignore[no-untyped-def]
     for v in range(len(size)):
         if eligible[v]:
             _push_on_stack(v, 0, stacks)
-    num_entries, looks, count, level = 0, 0, 0, 0
+    num_entries, scans, count, level = 0, 0, 0, 0
     while level <= max_scope + 1:
         v = stacks.top[level]
         if v == NONE:
             level += 1
             continue
         _remove_from_stack(v, stacks)
-        looks += 1
-        neighbours = _neighbours(v, looks, cube_start, cube_variable, work, max_scope)
+        scans += 1
+        neighbours = _neighbours(v, scans, cube_start, cube_variable, work, max_scope)
         refused[v] = neighbours > max_scope or _num_entries(size, work, neighbours) > max_entries
         if refused[v]:
             continue
@@ -424,9 +424,9 @@ def _remove_from_stack(v, stacks):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: ignore[no-untyped-def]
+def _neighbours(v, scan, cube_start, cube_variable, work, max_scope):  # type: ignore[no-untyped-def]
     """Write the neighbours of v to `scope`; return their number, or max_scope + 1 if it is more."""
-    work.seen[v] = look
+    work.seen[v] = scan
     count = 0
     at = work.begin[v]
     while at < work.end[v]:
@@ -436,7 +436,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
             work.listed[at] = work.listed[work.end[v]]
             continue
         begin, end = cube_start[cube], cube_start[cube + 1]
-        count = _add_neighbours(cube_variable, begin, end, look, work, count, max_scope)
+        count = _add_neighbours(cube_variable, begin, end, scan, work, count, max_scope)
         if count > max_scope:
             return count
         at += 1
@@ -451,7 +451,7 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
             entry = work.entry_next[entry]
             continue
         begin, end = work.scope_start[message], work.scope_start[message + 1]
-        count = _add_neighbours(work.scope_variable, begin, end, look, work, count, max_scope)
+        count = _add_neighbours(work.scope_variable, begin, end, scan, work, count, max_scope)
         if count > max_scope:
             return count
         before = entry
@@ -460,14 +460,14 @@ def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: i
 
 
 @inner
-def _add_neighbours(members, begin, end, look, work, count, max_scope):  # type: ignore[no-untyped-def]
+def _add_neighbours(members, begin, end, scan, work, count, max_scope):  # type: ignore[no-untyped-def]
     """Add the members not seen in this scan to the scope; return its new length."""
     for at in range(begin, end):
         u = members[at]
-        if work.seen[u] != look:
+        if work.seen[u] != scan:
             if count == max_scope:
                 return max_scope + 1
-            work.seen[u] = look
+            work.seen[u] = scan
             work.scope[count] = u
             count += 1
     return count

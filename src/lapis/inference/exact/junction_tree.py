@@ -123,7 +123,7 @@ def collect_messages(
     """Run the upward pass, with the score of each cube, float64[num_cubes].
 
     `work` is work space that the caller may provide. `split` returns whole parts and rests of the
-    scores, if the caller knows their factors.
+    scores, if the caller has their factors.
     """
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])

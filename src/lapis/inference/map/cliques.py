@@ -158,7 +158,7 @@ def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
         for seed in range(start[a], start[a + 1]):
             if not uncovered[seed] or neighbour[seed] < a:
                 continue
-            wanted, count = kind[seed], start[a + 1] - start[a]
+            own_kind, count = kind[seed], start[a + 1] - start[a]
             candidate[:count] = neighbour[start[a] : start[a + 1]]
             chosen, size = a, 0
             while chosen >= 0:
@@ -166,18 +166,18 @@ def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
                 size += 1
                 for e in range(start[chosen], start[chosen + 1]):
                     adjacent[neighbour[e]] += 1
-                    fresh[neighbour[e]] += uncovered[e] and kind[e] == wanted
+                    fresh[neighbour[e]] += uncovered[e] and kind[e] == own_kind
                 if size == 1:
                     chosen = neighbour[seed]
                 else:
                     chosen, count = _choose_member(start, joined, fresh, candidate, count, size)
             _cover_edges(
-                start, neighbour, kind, reverse, clique[:size], partition, wanted,
+                start, neighbour, kind, reverse, clique[:size], partition, own_kind,
                 uncovered, adjacent, fresh,
             )  # fmt: skip
             members.extend(clique[:size])
             clique_start.append(len(members))
-            kinds.append(wanted)
+            kinds.append(own_kind)
     return np.array(clique_start), np.array(members).astype(np.int32), np.array(kinds)
 
 
@@ -211,7 +211,7 @@ def _choose_member(start, joined, fresh, candidate, count, size):  # type: ignor
 
 @inner
 def _cover_edges(  # type: ignore[no-untyped-def]
-    start, neighbour, kind, reverse, clique, partition, wanted, uncovered, adjacent, fresh
+    start, neighbour, kind, reverse, clique, partition, own_kind, uncovered, adjacent, fresh
 ):
     """Mark the edges between members as covered; reset the counters."""
     for v in clique:
@@ -222,7 +222,7 @@ def _cover_edges(  # type: ignore[no-untyped-def]
         adjacent[v] = 1
     for v in clique:
         for e in range(start[v], start[v + 1]):
-            if adjacent[neighbour[e]] == 1 and (not partition or kind[e] == wanted):
+            if adjacent[neighbour[e]] == 1 and (not partition or kind[e] == own_kind):
                 uncovered[e] = False
                 uncovered[reverse[e]] = False
     for v in clique:

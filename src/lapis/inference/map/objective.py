@@ -3,12 +3,12 @@
 A clause's effective weight w is weights[weight_id]·coefficient. It is *violated* if it is false and
 w > 0, or true and w < 0, and then costs |w|. Hard clauses and blocks may not be violated. So
 
-    score(world) = ceiling − cost(world),   ceiling = offset + Σ_{w > 0} w,
+    score(world) = constant − cost(world)
 
-and a most likely world has the least cost. Methods and proofs use costs, because the offset
-contains the decided groundings: it may exceed 10^12, and a sum with it would lose digits. Clauses
-with the same literals are merged, a unit clause and its negation too, and clauses of weight 0 are
-dropped, so costs agree with Tuffy's.
+over the worlds that satisfy these, and a most likely world has the least cost. Methods and proofs
+use costs: the constant contains the decided groundings, may exceed 10^12, and a sum with it would
+lose digits. Clauses with the same literals are merged, a unit clause and its negation too, and
+clauses of weight 0 are dropped, so costs agree with Tuffy's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class MapObjective:
     block_start: np.ndarray  # int64[num_blocks + 1]
     block_atom: np.ndarray  # int32[...]
     block_exact: np.ndarray  # bool[num_blocks]
-    offset: float
 
     @property
     def num_clauses(self) -> int:
@@ -55,12 +54,6 @@ class MapObjective:
     def length(self) -> np.ndarray:
         """int64[num_clauses], the number of literals."""
         return np.diff(self.clause_start)
-
-    @cached_property
-    def ceiling(self) -> float:
-        """The score of a world that violates nothing."""
-        soft = self.weight[~self.hard]
-        return self.offset + float(soft[soft > 0].sum())
 
     @cached_property
     def unit(self) -> float:
@@ -120,10 +113,6 @@ class MapObjective:
         violated = ~self.hard & (satisfied != (self.weight > 0))
         return float(np.abs(self.weight[violated]).sum())
 
-    def score(self, world: np.ndarray) -> float:
-        """Return the score of a world; −inf if a hard clause or a block is violated."""
-        return self.ceiling - self.cost(world)
-
 
 @dataclass(frozen=True)
 class ComponentResult:
@@ -148,11 +137,9 @@ class MapComponent(NamedTuple):
 def objective_of(network: Network) -> MapObjective:
     """Return the objective of a network, equal clauses merged."""
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
-    start, literal, weight, always = merge_equal_clauses(
-        network.clause_start, network.literal, weight
-    )
+    start, literal, weight = merge_equal_clauses(network.clause_start, network.literal, weight)
     unit = (np.diff(start) == 1) & ~np.isinf(weight)
-    atom, gain, lost = merge_units_of_atoms(literal[start[:-1][unit]], weight[unit])
+    atom, gain = merge_units_of_atoms(literal[start[:-1][unit]], weight[unit])
     rest = np.flatnonzero(~unit)
     rest_start, rest_literal = take_rows(start, literal, rest)
     return MapObjective(
@@ -163,26 +150,19 @@ def objective_of(network: Network) -> MapObjective:
         network.block_start,
         network.block_atom,
         network.block_exact,
-        network.constant_score + always + lost,
     )
 
 
-def merge_units_of_atoms(
-    literal: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return atoms with soft unit clauses, the gain of each if true, and the constant part.
-
-    w·1[a] + v·1[¬a] = v + (w − v)·1[a]; if that is negative it is w + (v − w)·1[¬a].
-    """
+def merge_units_of_atoms(literal: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return atoms with soft unit clauses and the gain of each if true: w·1[a] − v·1[¬a]."""
     atom, inverse = np.unique(np.abs(literal) - 1, return_inverse=True)
     gain = np.bincount(inverse, np.where(literal > 0, weight, -weight), len(atom))
-    when_false = float(weight[literal < 0].sum()) + float(gain[gain < 0].sum())
     kept = gain != 0
-    return atom[kept], gain[kept], when_false
+    return atom[kept], gain[kept]
 
 
 def split_components(objective: MapObjective, component: np.ndarray) -> list[MapComponent]:
-    """Return the objective's components, given the label of each atom; without offsets."""
+    """Return the objective's components, given the label of each atom."""
     first_atom = np.abs(objective.literal[objective.clause_start[:-1]]) - 1
     block_first = objective.block_atom[objective.block_start[:-1]]
     count = int(component.max(initial=-1)) + 1
@@ -205,7 +185,6 @@ def split_components(objective: MapObjective, component: np.ndarray) -> list[Map
             block_start,
             position[block_atom],
             objective.block_exact[blocks],
-            0.0,
         )
         parts.append(MapComponent(atoms, part))
     return parts
@@ -220,11 +199,8 @@ def rows_by_label(label: np.ndarray, count: int) -> list[np.ndarray]:
 
 def merge_equal_clauses(
     start: np.ndarray, literal: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Add the weights of clauses with the same literals; drop those with weight 0.
-
-    The last value is the weight of soft clauses that a hard clause makes true in every world.
-    """
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Add the weights of clauses with the same literals; drop those with weight 0."""
     length = np.diff(start)
     empty = length == 0
     if np.isinf(weight[empty]).any():
@@ -232,14 +208,13 @@ def merge_equal_clauses(
             "no world satisfies the hard formulas: one is false under the evidence alone",
             code="unsatisfiable",
         )
-    lengths, rows, totals, always = [], [], [], 0.0
+    lengths, rows, totals = [], [], []
     for size in np.unique(length[~empty]):
         chosen = np.flatnonzero(length == size)
         unique, inverse = distinct_rows(np.sort(literal[start[chosen][:, None] + np.arange(size)]))
         is_hard = np.isinf(weight[chosen])
         total = np.bincount(inverse, np.where(is_hard, 0.0, weight[chosen]), len(unique))
         must = np.bincount(inverse, is_hard, len(unique)) > 0
-        always += float(total[must].sum())
         total[must] = np.inf
         kept = total != 0
         rows.append(unique[kept].reshape(-1))
@@ -249,7 +224,6 @@ def merge_equal_clauses(
         row_starts(np.concatenate([np.empty(0, np.int64), *lengths])),
         np.concatenate([*rows, np.empty(0, np.int32)]).astype(np.int32),
         np.concatenate([*totals, np.empty(0)]),
-        always,
     )
 
 

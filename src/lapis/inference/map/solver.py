@@ -425,5 +425,5 @@ def broken_weight(problem: Problem, counts: np.ndarray) -> float:
     score of a world that violates nothing, less the score of this one, evidence included.
     """
     weights = problem.weight_table.value
-    wanted = np.where(weights > 0, count_all_groundings(problem), 0.0)
-    return float(np.abs(weights) @ np.abs(wanted - counts))
+    best = np.where(weights > 0, count_all_groundings(problem), 0.0)
+    return float(np.abs(weights) @ np.abs(best - counts))

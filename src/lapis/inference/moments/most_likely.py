@@ -135,5 +135,5 @@ def weighed_objective(network: Network, weights: np.ndarray) -> MapObjective:
         weight = weight[nonzero]
     return MapObjective(
         network.num_atoms, start, literal, weight,
-        network.block_start, network.block_atom, network.block_exact, 0.0,
+        network.block_start, network.block_atom, network.block_exact,
     )  # fmt: skip

@@ -299,7 +299,7 @@ def _expand_hard(  # type: ignore[no-untyped-def]
 
 @inner
 def _write_exclusion(literal, place, atoms, state):  # type: ignore[no-untyped-def]
-    """Write the literals that say that a variable is not in a state; return the end."""
+    """Write the literals of the condition that a variable is not in a state; return the end."""
     if atoms[state] >= 0:
         literal[place] = -(atoms[state] + 1)
         return place + 1

@@ -117,8 +117,8 @@ def tree_runs(tree: JunctionTree, length: int | None = None) -> list[tuple[int, 
     """Return the first and last clique of each run of whole trees, which are contiguous."""
     length = length or RUN_CLIQUES
     ends = np.flatnonzero(tree.parent < 0) + 1
-    wanted = np.arange(length, len(tree.order), length)
-    cuts = ends[np.searchsorted(ends, wanted)] if len(wanted) else wanted
+    targets = np.arange(length, len(tree.order), length)
+    cuts = ends[np.searchsorted(ends, targets)] if len(targets) else targets
     return list(pairwise(np.unique([0, *cuts.tolist(), len(tree.order)]).tolist()))
 
 

@@ -126,7 +126,6 @@ class CountPlan:
             recovered.marginal[: network.num_base_atoms],
             recovered.expected_count,
             np.ones(network.num_base_atoms, bool),
-            True,
             int(np.diff(self.tree.scope_start).max(initial=0)),
             odds,
         )

@@ -71,7 +71,7 @@ class Pattern(NamedTuple):
     """An event as its requirements on counts: a violated clause of some kind, or a state."""
 
     scope: Scope
-    truths: tuple[np.ndarray, ...]  # for each variable of the scope, P(as asked | state)
+    truths: tuple[np.ndarray, ...]  # for each variable of the scope, P(requirement | state)
 
     @property
     def num_states(self) -> float:
@@ -96,7 +96,7 @@ class CountTables:
     base: np.ndarray  # float64[num_cubes], log C(n, k); −∞ where a hard clause forbids a state
     chance: csr_array  # float64[num_cubes, num_events], P(event | counts)
     cube_event: np.ndarray  # int64[num_cubes of the network], the event that each one is
-    scope_event: np.ndarray  # int64[num_kinds], the first event of each kind of scope asked for
+    scope_event: np.ndarray  # int64[num_kinds], the first event of each kind of scope
 
     @property
     def num_events(self) -> int:
@@ -219,10 +219,10 @@ def find_patterns(
     """Return the distinct requirements of cubes on counts, and each cube's, int64[num_rows]."""
     member = cube_members(cubes, num_plain)
     start, place = row_places(cubes.start, rows)
-    asked, variable = member[place], cubes.variable[place]
+    required, variable = member[place], cubes.variable[place]
     plain = variable < num_plain
     own = classes.of_variable[variable].astype(np.int64)
-    word = np.where(plain, 2 * own + (asked > 0), 2 * len(classes.size) + np.abs(asked))
+    word = np.where(plain, 2 * own + (required > 0), 2 * len(classes.size) + np.abs(required))
     mixed = mix_array(mix_array(word.view(np.uint64) + np.uint64(1)))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed)))
     digest = total[start[1:]] - total[start[:-1]]
@@ -231,17 +231,17 @@ def find_patterns(
         raise TooLarge("the network has too many kinds of clauses", code="too-many-counts")
     patterns = []
     for row in example.tolist():
-        wanted: dict[int, list[int]] = {}
+        numbers: dict[int, list[int]] = {}
         truths: dict[int, np.ndarray] = {}
         for at in range(int(start[row]), int(start[row + 1])):
             c = int(own[at])
             if plain[at]:
-                wanted.setdefault(c, [0, 0])[int(asked[at] > 0)] += 1
+                numbers.setdefault(c, [0, 0])[int(required[at] > 0)] += 1
             else:
                 first, last = cubes.state_start[place[at] : place[at] + 2]
                 inside = cubes.state[first:last]
                 truths[c] = np.isin(np.arange(classes.size[c]), inside).astype(float)
-        for c, (false, true) in wanted.items():
+        for c, (false, true) in numbers.items():
             truths[c] = pattern_chance(int(classes.num_atoms[c]), false, true)
         scope = tuple(sorted(truths))
         patterns.append(Pattern(scope, tuple(truths[c] for c in scope)))

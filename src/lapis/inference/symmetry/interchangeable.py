@@ -278,14 +278,14 @@ def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _contains(start, member, strength, table, members, size, wanted):  # type: ignore[no-untyped-def]
+def _contains(start, member, strength, table, members, size, own_strength):  # type: ignore[no-untyped-def]
     """Return whether there is a term of this strength with these members, sorted."""
     mask = np.uint64(len(table) - 1)
-    slot = _digest_term(members[:size], wanted) & mask
+    slot = _digest_term(members[:size], own_strength) & mask
     while table[slot] >= 0:
         term = table[slot]
         begin = start[term]
-        if strength[term] == wanted and start[term + 1] - begin == size:
+        if strength[term] == own_strength and start[term + 1] - begin == size:
             at = 0
             while at < size and member[begin + at] == members[at]:
                 at += 1
