@@ -270,20 +270,21 @@ def sample_core(
     trial_samples: int | None = None,
 ) -> Marginals:
     """Run chains of the best candidate; they stop after `trial_samples` if they disagree."""
+    from lapis.inference.exact.by_components import exact
     from lapis.inference.sampling.recovery import sample_reduced
 
-    network = reduction.network
     names = candidates if reduction.core.num_atoms else ()
     samplers = [find_method("infer", name).make() for name in names]
     found = sample_reduced(reduction, samplers, options, trial_samples)
     if found.core is None:
-        log_odds, log_partition = solve_without_core(network)
+        solved = exact(reduction.network)
+        assert solved.log_odds is not None
         return Marginals.by(
             EXACT,
             exact=True,
-            log_partition=log_partition,
+            log_partition=solved.log_partition,
             marginal=found.marginal,
-            log_odds=log_odds,
+            log_odds=solved.log_odds,
             stderr=found.stderr,
             expected_count=found.expected_count,
             diagnostics={"core_atoms": 0},
@@ -300,15 +301,6 @@ def sample_core(
         diagnostics=notes,
         trace=found.trace,
     )
-
-
-def solve_without_core(network: Network) -> tuple[np.ndarray, float]:
-    """Return log-odds, float64[num_base_atoms], and log Z if elimination leaves no core."""
-    from lapis.inference.exact.by_components import exact
-
-    found = exact(network)
-    assert found.log_odds is not None
-    return found.log_odds, found.log_partition
 
 
 def infer_by_enumeration(network: Network, options: InferenceOptions) -> Marginals:

@@ -143,6 +143,8 @@ def build_tables(
     of one plain variable for each entry are events too, the last variable varying fastest. Raise
     TooLarge if the tables exceed `MAX_STATES`, or the matrix `max_memory` bytes.
     """
+    from scipy.sparse import csr_array
+
     shared = np.append(classes.is_shared[classes.of_variable[cubes.variable]], False)
     touched = np.logical_or.reduceat(shared, cubes.start[:-1]) if len(is_hard) else shared[:0]
     plain = np.flatnonzero(~touched)
@@ -168,7 +170,8 @@ def build_tables(
         columns.append(np.full(len(place), len(plain) + number))
         chances.append(chance)
     shape = (int(first[-1]), len(plain) + len(events))
-    matrix = event_matrix(rows, columns, chances, shape)
+    places = np.concatenate(rows), np.concatenate(columns)
+    matrix = csr_array((np.concatenate(chances), places), shape)
     joined = join_cubes(keep_cubes(cubes, classes, plain), entries)
     base = np.zeros(len(joined.clause))
     for c in single:
@@ -177,19 +180,6 @@ def build_tables(
     forbidden[cube_event[is_hard]] = 1.0
     base[matrix @ forbidden > 0.0] = -np.inf
     return CountTables(classes, joined, base, matrix, cube_event, scope_event)
-
-
-def event_matrix(
-    rows: list[np.ndarray],
-    columns: list[np.ndarray],
-    chances: list[np.ndarray],
-    shape: tuple[int, int],
-) -> csr_array:
-    """Return the sparse matrix P(event | counts)."""
-    from scipy.sparse import csr_array
-
-    places = np.concatenate(rows), np.concatenate(columns)
-    return csr_array((np.concatenate(chances), places), shape)
 
 
 def state_patterns(classes: Classes, members: Sequence[int]) -> list[Pattern]:
