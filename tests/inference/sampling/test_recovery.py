@@ -172,7 +172,7 @@ def test_counts_of_clauses_are_taken_in_pieces(seed: int) -> None:
             span[weight] += abs(size)
             jump[weight] = max(jump[weight], abs(size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csr, "PIECE", 5)
+        patch.setattr(csr, "CHUNK", 5)
         found = count_ranges(network, sampled)
         np.testing.assert_allclose(reduction.all_true, most, atol=1e-12)
     np.testing.assert_allclose(found, (span, jump), atol=1e-12)
