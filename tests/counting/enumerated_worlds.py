@@ -1,4 +1,4 @@
-"""Small random worlds and clauses, and their counts by going through all groundings."""
+"""Small random worlds and clauses, and their counts by enumeration of all groundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small problems over clauses, and counts in them straight from the definition."""
+"""Random small problems over clauses, and counts in them by the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds that flip atom by atom, against counting from scratch after every flip."""
+"""Compare worlds that flip atom by atom with a new count after every flip."""
 
 from __future__ import annotations
 

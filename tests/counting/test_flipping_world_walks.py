@@ -1,4 +1,4 @@
-"""Random walks through the worlds of three people: every change, against counting again."""
+"""Random walks through the worlds of three people: compare every change with a new count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many atoms at once in a world that flips: each step against the definition."""
+"""Visit many atoms in one call: compare each step with the definition."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_atoms_beyond_64_bits() -> None:
 
 
 def test_witnesses_beyond_64_bits() -> None:
-    """EXIST over five variables of 20,000 constants: as many witnesses as those say that differ."""
+    """EXIST over five variables of 20,000 constants has more than 2^63 witnesses."""
     text = "S(t)\nR(t)\nR(x) => (EXIST a, b, c, d, e (S(a) ^ !R(b) ^ !R(c) ^ !R(d) ^ !R(e)))"
     model = lapis.parse(f"t = {{1, ..., 20000}}\n{text}")
     world = FlippingWorld(lapis.build_problem(model, lapis.Database.parse("R(1) R(2)")))
@@ -206,7 +206,7 @@ def test_witnesses_beyond_64_bits() -> None:
 
 @pytest.mark.parametrize("rules", ["", "1 P(A) => P(A)", "1 P(x)", "1 EXIST x P(x)"])
 def test_predicates_that_no_rule_mentions_flip_too(rules: str) -> None:
-    """Kernels have room for the arguments of every atom, whatever variables the rules have."""
+    """Kernels have slots for the arguments of every atom, also if rules have fewer variables."""
     model = lapis.parse(f"t = {{A, B}}\nP(t)\nQ(t, t, t, t)\n{rules}")
     world = FlippingWorld(lapis.build_problem(model, lapis.Database({}, {})))
     before = world.counts.tolist()

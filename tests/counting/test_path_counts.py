@@ -1,4 +1,4 @@
-"""Sign patterns of a path against going through all groundings."""
+"""Compare counts of sign patterns of a path with enumeration of all groundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts and feasibility of a world from clauses and definitions, grounding by grounding."""
+"""Counts and feasibility of a world by enumeration of groundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blocks imply, against all worlds that the blocks and the evidence allow."""
+"""Compare what blocks imply with all worlds that the blocks and the evidence allow."""
 
 from __future__ import annotations
 

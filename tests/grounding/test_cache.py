@@ -1,4 +1,4 @@
-"""Groundings kept on disk: found again for the same content, not for other content."""
+"""Groundings stored on disk are loaded for the same input and not for other input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of random problems against the definition, with every plan."""
+"""Compare networks of random problems with the definition, with every plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Written networks, read back and evaluated world by world."""
+"""Write networks, read them back and evaluate them in every world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging rows against a dictionary."""
+"""Compare merged rows with a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of signed conjunctions, rewritten without what must be false."""
+"""Expand negatives of signed conjunctions by inclusion–exclusion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse factors and sum-products against dense arrays of Python integers."""
+"""Compare sparse factors and sum-products with dense arrays of Python integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of joins, and the arrays that prepare them, against their definitions."""
+"""Compare the kernels of joins, and the preparation of their arrays, with their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count plans, in memory and in SQL, against going through all groundings."""
+"""Compare count plans, in memory and in SQL, with enumeration of all groundings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ from lapis.relational.plan import (
     QueryPlan,
     explain_plan,
     list_answer_rows,
-    sum_answers,
     tabulate_answers,
 )
 from lapis.stores import StoreEngine, open_store
@@ -59,6 +58,19 @@ def plan_cube(
 ) -> QueryPlan:
     """Count the groundings in which the cube is true."""
     return compile_plan([require_cube(cube)], variables, world, PlanOutput(keep))
+
+
+def sum_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
+    """Sum the answers over all values of the kept variables."""
+    found = 0
+    for answer in answers:
+        factor = answer.factor
+        value = answer.scale if factor is None else answer.scale * factor.total()
+        for name, size in zip(plan.keep, plan.shape, strict=True):
+            if factor is None or name not in factor.variables:
+                value *= size
+        found += value
+    return found
 
 
 def count(plan: QueryPlan, world: Interpretation) -> int:

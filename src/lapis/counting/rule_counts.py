@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from lapis.counting.complete_world import add_derived, closed_world
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
@@ -123,7 +122,7 @@ def estimate_by_ijgp(
         problem.normal_form,
         problem.model,
         problem.domains,
-        true_tuples(problem),
+        {name: evidence.true for name, evidence in problem.evidence.items()},
         settings,
         measure_error=measure_error,
     )
@@ -155,10 +154,6 @@ def explain_counts(model: Model, worlds: Sequence[Database], place: Place | None
                 for statement in interpretation.explain_run(plan):
                     lines += ["    " + line for line in statement.splitlines()]
     return "\n".join(lines)
-
-
-def true_tuples(problem: Problem) -> dict[str, Any]:
-    return {name: evidence.true for name, evidence in problem.evidence.items()}
 
 
 def build_closed_world(problem: Problem) -> Interpretation:

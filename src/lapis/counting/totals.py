@@ -52,26 +52,15 @@ def count_true_groundings(
     relations: Mapping[str, np.ndarray],  # the true tuples, int32[num_true, arity], by predicate
 ) -> tuple[list[int], list[int]]:
     """Return true groundings and groundings of each weight, numbered as in `WeightTable`."""
+    world = build_complete_world(normal_form, model, domains, relations)
     true: list[int] = []
     groundings: list[int] = []
-    for feature, counted in zip(
-        normal_form.features, count_features(normal_form, model, domains, relations), strict=True
-    ):
+    for feature in normal_form.features:
         if not feature.hard:
+            counted = count_feature(feature, world)
             true += counted.true
             groundings += [counted.groundings] * len(counted.true)
     return true, groundings
-
-
-def count_features(
-    normal_form: NormalForm,
-    model: Model,
-    domains: Mapping[str, Domain],
-    relations: Mapping[str, np.ndarray],
-) -> list[FeatureCount]:
-    """Count every rule, including hard ones."""
-    world = build_complete_world(normal_form, model, domains, relations)
-    return [count_feature(feature, world) for feature in normal_form.features]
 
 
 def build_complete_world(

@@ -16,7 +16,7 @@ true) and a hard clause for each pair. With
 
 a cheapest assignment is a most likely world. Weights in the format are integers, so costs are
 scaled by a power of ten: the smallest that makes all of them whole, or the largest that keeps
-their sum below 2⁵³; the comments at the top say scale, offset and the rounding error.
+their sum below 2⁵³; the comments at the top contain scale, offset and rounding error.
 """
 
 from __future__ import annotations

@@ -191,19 +191,6 @@ def fold_scalars(scale: int, factors: Sequence[Factor]) -> FactorProduct:
     return FactorProduct(scale, tuple(factor for factor in factors if factor.variables))
 
 
-def sum_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> int:
-    """Sum the answers over all values of the kept variables."""
-    found = 0
-    for answer in answers:
-        factor = answer.factor
-        value = answer.scale if factor is None else answer.scale * factor.total()
-        for name, size in zip(plan.keep, plan.shape, strict=True):
-            if factor is None or name not in factor.variables:
-                value *= size
-        found += value
-    return found
-
-
 def tabulate_answers(plan: QueryPlan, answers: Sequence[FactorProduct]) -> np.ndarray:
     """Return int64 or object[plan.shape], the sum of the answers."""
     parts = [(answer.scale, answer.factor) for answer in answers]

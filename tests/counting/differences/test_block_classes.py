@@ -1,4 +1,4 @@
-"""Blocks in classes, and pseudo-likelihood from classes, against the definition."""
+"""Compare classes of blocks, and the pseudo-likelihood from them, with the definition."""
 
 from __future__ import annotations
 

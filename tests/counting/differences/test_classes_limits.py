@@ -1,4 +1,4 @@
-"""Classes at the edges: huge domains, huge counts, samples, and what is refused."""
+"""Classes with huge domains, huge counts and samples, and the limits that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pseudo-likelihood from classes, from the text of a model to the figure, against the oracle."""
+"""Compare the pseudo-likelihood from classes with the oracle, on models as text."""
 
 from __future__ import annotations
 

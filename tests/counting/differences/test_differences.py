@@ -1,4 +1,4 @@
-"""Differences of single atoms, and their classes, against counting in both worlds."""
+"""Compare differences of single atoms, and their classes, with counts in both worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse vectors in bulk, against dictionaries."""
+"""Compare arrays of sparse vectors with dictionaries."""
 
 from __future__ import annotations
 

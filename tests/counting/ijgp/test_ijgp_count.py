@@ -1,4 +1,4 @@
-"""IJGP(i) against going through all groundings."""
+"""Compare IJGP(i) with enumeration of all groundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IJGP(i) where the join graph has cycles, and where it has none for other reasons than i."""
+"""IJGP(i) on join graphs with cycles, and on trees at a small i."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IJGP's differences of many atoms at once, against exact ones where i is large enough."""
+"""Compare IJGP's differences of many atoms with exact ones if i is large enough."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def true_tuples(world: FlippingWorld, problem: Problem, predicate: str) -> np.nd
 
 
 def exact_differences(problem: Problem, predicate: str, rows: np.ndarray) -> np.ndarray:
-    """By flipping each atom in an incremental world; blocks are emptied meanwhile."""
+    """Flip each atom in a `FlippingWorld`, with its block emptied."""
     found = np.zeros((len(rows), len(problem.weight_table)))
     spread = problem.model.predicates[predicate].block
     for number, row in enumerate(rows.tolist()):

@@ -1,4 +1,4 @@
-"""The parts of IJGP on their own: tables, contraction, join graphs."""
+"""Tables, contraction and join graphs of IJGP."""
 
 from __future__ import annotations
 

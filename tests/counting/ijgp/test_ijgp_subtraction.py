@@ -1,4 +1,4 @@
-"""Differences of estimated counts (equation 5 of Sarkhel et al. 2016) against their definition."""
+"""Compare differences of estimated counts (Sarkhel et al. 2016, equation 5) with the definition."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def stack_atoms(parts: Sequence[AtomRows], num_weights: int) -> AtomStack:
 class BlockStack:
     """Class c chooses among the candidates j with class_start[c] ≤ j < class_start[c + 1].
 
-    Candidate j stands for `candidate_count[j]` values with vector D = vector[candidate_vector[j]].
+    Candidate j represents `candidate_count[j]` values with vector D = vector[candidate_vector[j]].
     The values that hard rules exclude are left out; the empty block, where allowed, has D = 0.
     """
 

@@ -57,7 +57,7 @@ MAX_LISTED = 5_000_000  # candidates evaluated one by one
 class BlockClasses:
     """Class c has the candidates j with class_start[c] ≤ j < class_start[c + 1].
 
-    Candidate j stands for `candidate_count[j]` values, each with vector `candidate_vector[j]`:
+    Candidate j represents `candidate_count[j]` values, each with vector `candidate_vector[j]`:
     difference[i] at weight_id[i] for vector_start[k] ≤ i < vector_start[k + 1]. A predicate whose
     blocks may be empty has the empty block, D = 0, as a further candidate that is not listed.
 

@@ -229,7 +229,7 @@ def _flip_together(
 
 
 def _hold(literal: Literal, target: FlipTarget) -> list[Conjunction]:
-    """Return 1[the literal holds], with the flipped atom's block cleared if the target says so.
+    """Return 1[the literal holds], with the flipped atom's block cleared if `clears_block`.
 
     Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
     """

@@ -360,7 +360,7 @@ def _build_term(
                 binding[term.name] = positions[place]
             else:
                 known = term if isinstance(term, Constant) else binding[term.name]
-                # Conditions of a negated clause must come out false.
+                # Conditions of a negated clause must be false.
                 equalities.append(Condition("!=", positions[place], known))
 
     def name(variable: str) -> str:
