@@ -17,7 +17,7 @@ from lapis.relational.factor import (
     join_onto,
     multiply_factors,
     project_factor,
-    select_rows,
+    select_tuples,
     sort_rows,
 )
 
@@ -112,11 +112,11 @@ def test_an_anti_join_keeps_the_rows_without_a_match(left: Factor, right: Factor
 
 def test_select_matches_constants_and_diagonals() -> None:
     rows = np.array(list(itertools.product(range(3), repeat=3)), np.int32)
-    chosen = select_rows(("x", 1, "x"), rows)
+    chosen = select_tuples(("x", 1, "x"), rows)
     assert chosen.variables == ("x",)
     assert listed(chosen) == {(0,): 1, (1,): 1, (2,): 1}
-    assert listed(select_rows((0, 1, 2), rows)) == {(): 1}
-    assert len(select_rows((0, 1, -1), rows)) == 0
+    assert listed(select_tuples((0, 1, 2), rows)) == {(): 1}
+    assert len(select_tuples((0, 1, -1), rows)) == 0
 
 
 def test_keys_beyond_63_bits_are_matched_and_grouped() -> None:

@@ -59,7 +59,7 @@ from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
 from lapis.fields.ground import compare_terms
 from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
-from lapis.relational.factor import Factor, join_factors, project_factor, select_rows
+from lapis.relational.factor import Factor, join_factors, project_factor, select_tuples
 from lapis.relational.plan import FactorSize, count_distinct, estimate_join
 from lapis.runtime.progress import Progress, Report
 
@@ -287,10 +287,10 @@ def part_factor(
     """Return the listed or the changed rows of a part, with labels, over the parent's variables."""
     places = tuple(terms[name] for name in part.variables)
     if chosen == LISTED:
-        return select_rows((*places, f">{number}"), with_columns(part.rows, part.label))
+        return select_tuples((*places, f">{number}"), with_columns(part.rows, part.label))
     assert part.changes is not None
     rows = with_columns(part.changes.rows, part.changes.before, part.changes.after)
-    return select_rows((FLIP, *places, f"<{number}", f">{number}"), rows)
+    return select_tuples((FLIP, *places, f"<{number}", f">{number}"), rows)
 
 
 def with_columns(rows: np.ndarray, *columns: np.ndarray) -> np.ndarray:

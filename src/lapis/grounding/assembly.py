@@ -64,7 +64,9 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
     )
 
 
-def sum_counts(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) -> np.ndarray:
+def sum_multiplicities(
+    rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None
+) -> np.ndarray:
     """Return float64[num_weights], the multiplicities of the chosen rows summed by weight."""
     weight_id, count = rows.weight_id, rows.multiplicity
     if chosen is not None:
@@ -93,7 +95,7 @@ def count_all_groundings(problem: Problem) -> np.ndarray:
 def count_decided(problem: Problem, rows: FlatRows) -> np.ndarray:
     """Return float64[num_weights], the groundings that evidence makes true: all but the rows."""
     total = count_all_groundings(problem)
-    return total - sum_counts(rows, len(total))
+    return total - sum_multiplicities(rows, len(total))
 
 
 def predicate_signatures(problem: Problem) -> Mapping[str, Predicate]:
@@ -136,7 +138,7 @@ def assemble_network(
         coefficient=merged.coefficient,
         weights=problem.weight_table.value.copy(),
         constant_count=constant_count
-        + sum_counts(rows, len(constant_count), merged.merged == TAUTOLOGY),
+        + sum_multiplicities(rows, len(constant_count), merged.merged == TAUTOLOGY),
         block_start=blocks.start,
         block_atom=blocks.atom,
         block_exact=blocks.exact,

@@ -127,17 +127,17 @@ def describe_origin(session: GroundingSession, row: int) -> GroundFormula:
     """Describe one grounding of a row of `ground_all`."""
     if row < len(session.alone):
         feature, clause = session.alone[row]
-        return describe_formula(session, feature, clause.literals, {})
+        return describe_grounding(session, feature, clause.literals, {})
     return describe_row(session, *session.origin(row))
 
 
 def describe_row(session: GroundingSession, block: FeatureRows, row: int) -> GroundFormula:
     values = session.find_values(block, row)
     groundings = int(block.rows.multiplicity[row])
-    return describe_formula(session, block.feature, block.template.literals, values, groundings)
+    return describe_grounding(session, block.feature, block.template.literals, values, groundings)
 
 
-def describe_formula(
+def describe_grounding(
     session: GroundingSession,
     feature: Feature,
     literals: Iterable[Literal],

@@ -25,7 +25,7 @@ import numpy as np
 from lapis.data.database import empty_tuples
 from lapis.grounding.assembly import HARD, count_decided
 from lapis.grounding.bottom_up import GroundingSession, ground
-from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
+from lapis.grounding.hard_formulas import GroundFormula, describe_grounding, describe_origin
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Predicate, Rule
@@ -194,7 +194,7 @@ def broken_guards(
         names = [name for name, _ in rule.variables]
         for row in guard_tuples(network, guard, world, False).tolist():
             values = dict(zip(names, row, strict=True))
-            formula = describe_formula(session, features[0], literals, values)
+            formula = describe_grounding(session, features[0], literals, values)
             found.append(formula._replace(rule=rule))
     return found
 

@@ -177,7 +177,7 @@ def anti_join(factor: Factor, other: Factor) -> Factor:
     return factor.take(~_match_rows(factor, other))
 
 
-def select_rows(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
+def select_tuples(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
     """Return the indicator of an atom: integers are constants; a repeated name must be equal."""
     matches: list[np.ndarray] = []
     first: dict[str, int] = {}

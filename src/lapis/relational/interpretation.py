@@ -43,7 +43,7 @@ from lapis.relational.factor import (
     join_onto,
     multiply_factors,
     project_factor,
-    select_rows,
+    select_tuples,
 )
 from lapis.relational.plan import (
     FactorProduct,
@@ -79,7 +79,7 @@ class Extension:
 
     def holds(self, terms: tuple[str | int, ...]) -> bool:
         """Return whether some listed tuple matches the terms."""
-        return bool(len(select_rows(terms, self.tuples)))
+        return bool(len(select_tuples(terms, self.tuples)))
 
     def shape(self, terms: tuple[str | int, ...]) -> FactorSize:
         """Estimate the number of tuples that match the terms."""
@@ -230,7 +230,7 @@ class Evaluation:
     def _evaluate(self, expression: Expression) -> Factor:
         match expression:
             case Tuples(relation, terms):
-                return self._within(select_rows(terms, self.world.relations[relation].tuples))
+                return self._within(select_tuples(terms, self.world.relations[relation].tuples))
             case Universe(variable, type_name):
                 codes = np.arange(self.world.size(type_name), dtype=np.int32)
                 return self._within(indicator_factor((variable,), codes.reshape(-1, 1)))

@@ -15,8 +15,8 @@ from lapis.counting.ijgp.table import (
     MessageTable,
     Scope,
     full_table,
-    join_tables,
-    pack_codes,
+    join_message_tables,
+    pack_assignments,
     scalar_table,
     sum_out_variable,
 )
@@ -73,11 +73,11 @@ def test_contraction_is_the_sum_of_the_product(factors: list[MessageTable], keep
 @given(tables(sparse=True, min_arity=2), tables(sparse=True, min_arity=1))
 def test_join_multiplies(left: MessageTable, right: MessageTable) -> None:
     product = written_out(left) * written_out(right)
-    joined = join_tables(left, right)
+    joined = join_message_tables(left, right)
     assert set(joined.scope) == set(left.scope) | set(right.scope)
     np.testing.assert_allclose(written_out(joined), product)
     for variable in sorted(set(left.scope) & set(right.scope)):
-        summed = join_tables(left, right, drop=variable)
+        summed = join_message_tables(left, right, drop=variable)
         if len(joined.scope) > 1:
             np.testing.assert_allclose(
                 written_out(summed), written_out(sum_out_variable(joined, variable))
@@ -96,7 +96,7 @@ def test_assigning_changes_one_entry(table: MessageTable, data: st.DataObject) -
     np.testing.assert_array_equal(written_out(changed), expected)
     columns = [changed.columns[each] for each in changed.scope]
     np.testing.assert_array_equal(
-        pack_codes(columns, changed.shape, len(changed.codes)), changed.codes
+        pack_assignments(columns, changed.shape, len(changed.codes)), changed.codes
     )
 
 

@@ -149,7 +149,7 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
         value = np.repeat(result.value, num_classes, axis=0)
         for name, column in axis.values.items():
             value[:, name] = np.tile(column[first], num_before)
-        result = Signatures(value, multiply_counts(result.multiplicity, sizes))
+        result = Signatures(value, multiply_class_sizes(result.multiplicity, sizes))
     return result
 
 
@@ -161,7 +161,7 @@ def too_many_classes_error(number: int) -> TooLarge:
     )
 
 
-def multiply_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def multiply_class_sizes(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
         left, right = left.astype(object), right.astype(object)
     return np.multiply.outer(left, right).ravel()

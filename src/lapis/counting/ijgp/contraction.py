@@ -31,7 +31,7 @@ from lapis.counting.ijgp.table import (
     check_rows,
     full_table,
     group_rows,
-    join_tables,
+    join_message_tables,
     merge_scopes,
     multiply_tables,
     scalar_table,
@@ -214,7 +214,7 @@ def _sum_variable_product(
     product = first if weight is None else scale_by_vector(first, weight)
     for position, table in enumerate(others, start=1):
         last = position == len(others) and not covered
-        product = join_tables(product, table, drop=variable if last else None)
+        product = join_message_tables(product, table, drop=variable if last else None)
     for table in covered:
         product = scale_by_cover(product, table)
     return sum_out_variable(product, variable) if variable in product.scope else product
@@ -224,10 +224,12 @@ def _multiply_out(branch: _Branch) -> MessageTable:
     """Multiply sparse tables over kept variables to one sparse table."""
     product = scalar_table(branch.factor)
     for table in branch.sparse:
-        product = join_tables(product, table)
+        product = join_message_tables(product, table)
     for variable, vector in branch.vectors.items():
         bound = variable in product.scope
-        product = scale_by_vector(product, vector) if bound else join_tables(product, vector)
+        product = (
+            scale_by_vector(product, vector) if bound else join_message_tables(product, vector)
+        )
     return product
 
 

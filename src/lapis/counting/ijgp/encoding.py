@@ -29,7 +29,7 @@ from lapis.counting.ijgp.table import (
     check_codes,
     check_rows,
     full_table,
-    pack_codes,
+    pack_assignments,
     sort_distinct,
 )
 from lapis.data.database import Domain
@@ -39,7 +39,7 @@ from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import Matches, Test
 from lapis.relational.comparison import compare_constants, list_matches, test_rows
-from lapis.relational.factor import indicator_factor, select_rows
+from lapis.relational.factor import indicator_factor, select_tuples
 from lapis.relational.interpretation import Extension, Interpretation
 
 
@@ -56,9 +56,9 @@ class LiteralPattern:
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """Return int64[≤ num_rows], increasing: the assignments whose atom is one of the rows."""
-        chosen = select_rows(self.terms, rows)
+        chosen = select_tuples(self.terms, rows)
         columns = [chosen.column(name) for name in self.names]
-        return sort_distinct(pack_codes(columns, self.shape, len(chosen)))
+        return sort_distinct(pack_assignments(columns, self.shape, len(chosen)))
 
     def table(self, extension: Extension) -> MessageTable:
         """Return the table R or 1 − R of the predicate's extension."""
@@ -168,7 +168,7 @@ def _encode_condition(
         return full_table(scope, shape, np.array([float(compare_constants(test))]))
     if len(names) == 2 and _has_few_matches(test, domains):
         pairs = list_matches(Matches(Test(condition._replace(operator="="))), domains)
-        codes = np.sort(pack_codes([pairs.column(name) for name in names], shape, len(pairs)))
+        codes = np.sort(pack_assignments([pairs.column(name) for name in names], shape, len(pairs)))
         inside = 0.0 if condition.operator == "=" else 1.0
         return MessageTable(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
     check_rows(float(math.prod(shape)) / len(names), dict(enumerate(shape)), range(len(shape)))

@@ -49,7 +49,7 @@ from lapis.counting.ijgp.counter import IjgpCounter, new_cube_counter, num_weigh
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
-from lapis.counting.ijgp.table import MessageTable, pack_codes
+from lapis.counting.ijgp.table import MessageTable, pack_assignments
 from lapis.counting.totals import build_complete_world
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
@@ -400,7 +400,7 @@ def evaluate_share(
         value = np.full(length, share.scale)
         for piece in share.pieces:
             own = [columns[share.names[variable]] for variable in piece.scope]
-            value *= piece.lookup(pack_codes(own, piece.shape, length))
+            value *= piece.lookup(pack_assignments(own, piece.shape, length))
         kept = np.flatnonzero(value)
         weight = np.zeros(len(kept), np.int64)
         for name in term.plus:

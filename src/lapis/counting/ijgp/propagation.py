@@ -52,7 +52,7 @@ from lapis.counting.ijgp.table import (
     align_tables,
     full_table,
     merge_scopes,
-    pack_codes,
+    pack_assignments,
 )
 from lapis.errors import LapisError
 from lapis.registry.options import CountDifferences
@@ -279,7 +279,7 @@ class Propagation:
 
     def _allows(self, table: MessageTable, value: Mapping[int, int]) -> bool:
         columns = [np.array([value[each]]) for each in table.scope]
-        return bool(table.lookup(pack_codes(columns, table.shape, 1))[0])
+        return bool(table.lookup(pack_assignments(columns, table.shape, 1))[0])
 
     def _outward_clusters(self) -> list[int]:
         """List all clusters, each after a neighbour that is nearer to a root."""

@@ -112,7 +112,9 @@ def full_table(scope: Scope, shape: Sequence[int], values: np.ndarray) -> Messag
     return MessageTable(scope, tuple(shape), 0.0, np.arange(len(values), dtype=np.int64), values)
 
 
-def pack_codes(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
+def pack_assignments(
+    columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int
+) -> np.ndarray:
     """Return int64[num_rows], the mixed-radix code of each row; refuse codes beyond 62 bits."""
     check_codes(shape)
     return pack(columns, shape, num_rows)
@@ -174,7 +176,7 @@ def scale_by_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
 
 def scale_by_cover(table: MessageTable, covered: MessageTable) -> MessageTable:
     """Multiply a sparse table by any table over some of its variables."""
-    codes = pack_codes(
+    codes = pack_assignments(
         [table.columns[variable] for variable in covered.scope], covered.shape, len(table.codes)
     )
     return table.with_values(table.values * covered.lookup(codes))
@@ -188,7 +190,9 @@ def sum_out_variable(table: MessageTable, variable: int) -> MessageTable:
     columns = [table.columns[each] for each in scope]
     if len(scope) == 1:
         return full_table(scope, shape, np.bincount(columns[0], table.values, shape[0]))
-    return group_rows(scope, shape, pack_codes(columns, shape, len(table.codes)), table.values)
+    return group_rows(
+        scope, shape, pack_assignments(columns, shape, len(table.codes)), table.values
+    )
 
 
 def send_vector(table: MessageTable, vector: MessageTable) -> MessageTable:
@@ -218,7 +222,9 @@ def group_rows(
     return MessageTable(scope, shape, 0.0, codes[begin], sums)
 
 
-def join_tables(left: MessageTable, right: MessageTable, drop: int | None = None) -> MessageTable:
+def join_message_tables(
+    left: MessageTable, right: MessageTable, drop: int | None = None
+) -> MessageTable:
     """Multiply two sparse tables, and sum over the shared variable `drop` if it is given."""
     shared = tuple(each for each in left.scope if each in right.scope)
     if len(shared) == len(left.scope):
@@ -241,7 +247,7 @@ def _multiply_matrices(
 
     def codes(table: MessageTable, variables: Scope) -> np.ndarray:
         columns = [table.columns[each] for each in variables]
-        return pack_codes(columns, [size[each] for each in variables], len(table.codes))
+        return pack_assignments(columns, [size[each] for each in variables], len(table.codes))
 
     row_codes, row = np.unique(codes(left, outer), return_inverse=True)
     column_codes, column = np.unique(codes(right, extra), return_inverse=True)
@@ -269,7 +275,7 @@ def _multiply_matrices(
     }
     scope = tuple(sorted(unpacked))
     shape = tuple(size[each] for each in scope)
-    packed = pack_codes([unpacked[each] for each in scope], shape, product.nnz)
+    packed = pack_assignments([unpacked[each] for each in scope], shape, product.nnz)
     order = np.argsort(packed)
     values = np.asarray(product.data, np.float64)[order]
     return MessageTable(scope, shape, 0.0, packed[order], values)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.grounding.assembly import FlatRows, concatenate_rows, count_decided, sum_counts
+from lapis.grounding.assembly import FlatRows, concatenate_rows, count_decided, sum_multiplicities
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
 from lapis.grounding.grounded_world import GroundedWorld
@@ -146,15 +146,17 @@ class LazyGrounding:
         merged = merge_rows(
             row_starts(fresh.length), fresh.literal, fresh.weight_id, fresh.multiplicity
         )
-        constant = self._upper + sum_counts(fresh, len(self._upper), merged.merged == TAUTOLOGY)
-        constant -= sum_counts(fresh, len(self._upper), merged.merged == EMPTY)
+        constant = self._upper + sum_multiplicities(
+            fresh, len(self._upper), merged.merged == TAUTOLOGY
+        )
+        constant -= sum_multiplicities(fresh, len(self._upper), merged.merged == EMPTY)
         new = FlatRows(np.diff(merged.start), merged.literal, merged.weight_id, merged.coefficient)
         before = len(self._listed.multiplicity)
         self._listed = _union(self._listed, new)
         self.num_added = len(self._listed.multiplicity) - before
         positive = self._listed.weight_id >= 0
         positive[positive] = ~self._negative[self._listed.weight_id[positive]]
-        constant -= sum_counts(self._listed, len(constant), positive)
+        constant -= sum_multiplicities(self._listed, len(constant), positive)
         rows = concatenate_rows([self._whole, self._listed])
         return self.session.assemble(rows, constant).network
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.assembly import HARD, FlatRows, merge_with_definitions, sum_counts
+from lapis.grounding.assembly import HARD, FlatRows, merge_with_definitions, sum_multiplicities
 from lapis.network.csr import row_starts
 from lapis.network.merge import TAUTOLOGY
 from lapis.network.network import AtomTable, Network
@@ -93,7 +93,7 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
         weight_id=merged.weight_id,
         coefficient=merged.coefficient,
         weights=weights[weight],
-        constant_count=sum_counts(found, len(weight), merged.merged == TAUTOLOGY),
+        constant_count=sum_multiplicities(found, len(weight), merged.merged == TAUTOLOGY),
         block_start=row_starts(length[blocks]),
         block_atom=flat[np.repeat(blocks, length)] - 1,
         block_exact=kind[blocks] == EXACTLY_ONE,

@@ -29,7 +29,7 @@ from lapis.counting.differences.argument_classes import (
     MAX_SIGNATURES,
     Signatures,
     merge_signatures,
-    multiply_counts,
+    multiply_class_sizes,
     too_many_classes_error,
 )
 from lapis.stores.store import ScratchTables
@@ -161,7 +161,7 @@ class SignatureCounter:
             if before * after > MAX_SIGNATURES:
                 raise too_many_classes_error(before * after)
             value = np.repeat(result.value, after, axis=0) + np.tile(own.value, (before, 1))
-            result = Signatures(value, multiply_counts(result.multiplicity, own.multiplicity))
+            result = Signatures(value, multiply_class_sizes(result.multiplicity, own.multiplicity))
         return result
 
     def _classes(self, block: _Block) -> Signatures:
