@@ -212,7 +212,7 @@ def sum_lifted_worlds(parts: Sequence[Lifted]) -> Lifted:
         weights=tuple(weights),
         expected_counts=np.array([counts[weight] for weight in weights]),
         formulas=tuple(sorted(rows.values(), key=lambda row: row.rule)),
-        count=multiply_counts([part.count for part in parts]),
+        count=multiply_partitions([part.count for part in parts]),
         arithmetic=", ".join(dict.fromkeys(part.arithmetic for part in parts)),
         reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     )
@@ -222,7 +222,7 @@ def unit_in_last_place(number: float) -> float:
     return math.ulp(number) if math.isfinite(number) else 0.0
 
 
-def multiply_counts(counts: Sequence[Fraction | None]) -> Fraction | None:
+def multiply_partitions(counts: Sequence[Fraction | None]) -> Fraction | None:
     known = [count for count in counts if count is not None]
     return prod(known, start=Fraction(1)) if len(known) == len(counts) else None
 

@@ -7,15 +7,15 @@ from lapis.registry.method_table import Method
 INFER = (
     Method(
         "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
-        "evidence that leave most constants alike", "lapis.lifted.choice:infer_lifted", "problem",
-        "always", ("time_limit",),
+        "evidence with mostly interchangeable constants", "lapis.lifted.choice:infer_lifted",
+        "problem", "always", ("time_limit",),
     ),
 )  # fmt: skip
 
 LIFT = (
     Method(
-        "lift", "auto", "a circuit, cells or the ground network, by what the formulas are and what "
-        "they cost", "lapis.lifted.choice:lift_by_choice", "problem", "always", ("classes",),
+        "lift", "auto", "a circuit, cells or the ground network, chosen by formulas and cost",
+        "lapis.lifted.choice:lift_by_choice", "problem", "always", ("classes",),
     ),
     Method(
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
@@ -27,7 +27,7 @@ LIFT = (
         "lapis.lifted.cells.count:lift_by_cells", "problem", "always",
     ),
     Method(
-        "lift", "ground", "the ground network, for few unknown atoms, whatever the formulas are",
+        "lift", "ground", "the ground network, for few unknown atoms and any formulas",
         "lapis.lifted.ground:lift_by_ground", "problem", "always",
     ),
 )  # fmt: skip

@@ -10,8 +10,8 @@ RULES = (
 )  # fmt: skip
 METHODS = (
     Method(
-        "structure", "lapis", "all connected clauses, scored exactly; the one that adds most, "
-        "again and again", "lapis.structure.learners.forward:learn_forward", "problem",
+        "structure", "lapis", "all connected clauses, scored exactly; repeatedly adds the one with "
+        "the largest gain", "lapis.structure.learners.forward:learn_forward", "problem",
         options=(*RULES, "redundant", "final", "conditioning", "joint_targets"),
     ),
     Method(

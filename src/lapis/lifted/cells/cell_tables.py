@@ -119,7 +119,7 @@ class AtomAssignments:
         """Return bool[num_rows]; `side` gives the element that each variable stands for."""
 
         def value(atom: Atom) -> np.ndarray:
-            sides = [side[name] for name in variable_names(atom)]
+            sides = [side[name] for name in atom_variables(atom)]
             if not sides:
                 return np.array(self.propositions[atom.predicate])
             return self.column[atom.predicate, sides[0], sides[-1]]
@@ -192,8 +192,8 @@ class CellTables:
                 atom.predicate
                 for body in bodies
                 for atom in atoms(body)
-                if atom.terms and len(set(variable_names(atom))) == 1
-                if group in self.sentence.reach[variable_names(atom)[0]]
+                if atom.terms and len(set(atom_variables(atom))) == 1
+                if group in self.sentence.reach[atom_variables(atom)[0]]
             }
         )
 
@@ -406,5 +406,5 @@ def evaluate_formula(
     return visit(formula)
 
 
-def variable_names(atom: Atom) -> list[str]:
+def atom_variables(atom: Atom) -> list[str]:
     return [term.name for term in atom.terms if isinstance(term, Variable)]

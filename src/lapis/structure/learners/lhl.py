@@ -115,7 +115,7 @@ def warn_of_support(num_paths: int, least: int) -> None:
                 f"none of the {num_paths} paths has {least} true atoms for each of its literals, "
                 "so no rule is tried",
                 "no-support",
-                hint="--min-support N asks for fewer, 0 for none",
+                hint="use a smaller --min-support, or 0 for no minimum",
             )
         ]
     )
