@@ -28,7 +28,7 @@ from lapis.circuits.learning.mixture import learn_mixture
 from lapis.circuits.learning.split_search import Method, SearchResult, learn_circuit
 from lapis.circuits.table import code_rows, merge_variables, read_table
 from lapis.circuits.tree_networks.compile_network import compile_network
-from lapis.circuits.tree_networks.tree_gibbs import ChainOptions, estimate_conditionals
+from lapis.circuits.tree_networks.tree_gibbs import TreeChainOptions, estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import TooLarge
 from lapis.registry.options import CircuitLearner
@@ -150,7 +150,9 @@ def warm() -> None:
     query = np.array([[1, -1, -1, -1]] * 8)
     assert found.circuit is not None
     log_conditionals(found.circuit, query, query)
-    estimate_conditionals(found.network, query, -np.ones_like(query), ChainOptions(num_sweeps=2))
+    estimate_conditionals(
+        found.network, query, -np.ones_like(query), TreeChainOptions(num_sweeps=2)
+    )
     learn_mixture(rows, names, states, num_components=2)
 
 
@@ -283,7 +285,7 @@ def compare_queries() -> None:
         exact = log_conditionals(found.circuit, query, evidence)
         middle = time.process_time()
         guess = estimate_conditionals(
-            found.network, query, evidence, ChainOptions()
+            found.network, query, evidence, TreeChainOptions()
         ).log_probability
         end = time.process_time()
         print(
@@ -321,7 +323,7 @@ def draw_figure() -> None:
                         answers = log_conditionals(found.circuit, query, evidence)
                     else:
                         answers = estimate_conditionals(
-                            baseline.network, query, evidence, ChainOptions(num_chains)
+                            baseline.network, query, evidence, TreeChainOptions(num_chains)
                         ).log_probability
                     values.append(answers.mean() / asked)
                 shown = "  ".join(f"{value:.4f}" for value in values)

@@ -29,7 +29,7 @@ from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.compilation.partition import find_marginals
 from lapis.circuits.evaluation import no_evidence, posteriors
-from lapis.circuits.factor_files import read_factors
+from lapis.circuits.factor_files import read_factor_file
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, graph_of_tables
 from lapis.circuits.ground_factors import ground_factors
 from lapis.errors import TooLarge
@@ -87,7 +87,7 @@ def networks() -> None:
         (DATA / "bayesnets" / "bif").glob("*.bif.gz"), key=lambda p: p.stat().st_size
     ):
         name = path.name.removesuffix(".bif.gz")
-        graph = read_factors(path)
+        graph = read_factor_file(path)
         try:
             compiled, seconds = timed(lambda graph=graph: compile_factors(graph, NETWORK_EDGES))
         except TooLarge:
@@ -123,14 +123,14 @@ def hepar2() -> None:
     """50 evidence sets; circuits of at most 3,000 and 8,000 edges."""
     print(LIBRA)
     for max_edges in (3_000, 8_000):
-        compare("hepar2", read_factors(DATA / "bayesnets/bif/hepar2.bif.gz"), max_edges, 0.3)
+        compare("hepar2", read_factor_file(DATA / "bayesnets/bif/hepar2.bif.gz"), max_edges, 0.3)
 
 
 def others() -> None:
     """other networks, a third of the variables observed."""
     budgets = {"alarm": 1_000, "insurance": 5_000, "win95pts": 3_000, "hailfinder": 5_000}
     for name, max_edges in (budgets | {"water": 10_000, "andes": 20_000}).items():
-        compare(name, read_factors(DATA / f"bayesnets/bif/{name}.bif.gz"), max_edges, 0.3, 20)
+        compare(name, read_factor_file(DATA / f"bayesnets/bif/{name}.bif.gz"), max_edges, 0.3, 20)
 
 
 def dense() -> None:

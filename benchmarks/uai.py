@@ -32,7 +32,7 @@ from lapis.circuits.compilation.counting import count_models
 from lapis.circuits.compilation.elimination import repeated_order
 from lapis.circuits.compilation.partition import find_partition, sum_out_leaves
 from lapis.circuits.evaluation import log_partition
-from lapis.circuits.factor_files import read_evidence, read_factors
+from lapis.circuits.factor_files import read_evidence, read_factor_file
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge
 from lapis.runtime.progress import Stop
@@ -81,7 +81,7 @@ def run(log: Path, deadline: float, chosen: list[str]) -> None:
 
 def read_problem(name: str) -> tuple[FactorGraph, dict[int, int], float]:
     """Return the product of tables, the evidence, and the published log10 Z."""
-    graph = read_factors(FOLDER / f"{name}.uai.gz")
+    graph = read_factor_file(FOLDER / f"{name}.uai.gz")
     evidence = read_evidence(FOLDER / f"{name}.uai.evid", graph)
     published = float((FOLDER / f"{name}.uai.PR").read_text().split()[-1])
     return graph.condition(evidence), evidence, published

@@ -12,7 +12,7 @@ import lapis
 from circuits.random_factors import enumerate_marginals
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import no_evidence, posteriors
-from lapis.circuits.factor_files import parse_bif, parse_uai, parse_uai_evidence, read_factors
+from lapis.circuits.factor_files import parse_bif, parse_uai, parse_uai_evidence, read_factor_file
 from lapis.grounding.bottom_up import ground
 from lapis.network.export import write_network
 from lapis.problem.task import build_task
@@ -75,7 +75,7 @@ def test_our_own_uai_comes_back(tmp_path: Path) -> None:
     model = lapis.parse("t = {A, B}\nP(t)\nQ(t, t)\n1.5 P(x) => Q(x, y)\n-1 Q(x, x)")
     network = ground(build_task(model, None, ["P", "Q"]).worlds[0].problem)
     write_network(network, tmp_path / "m.uai")
-    circuit = compile_factors(read_factors(tmp_path / "m.uai")).circuit
+    circuit = compile_factors(read_factor_file(tmp_path / "m.uai")).circuit
     exact = lapis.infer(model, query=["P", "Q"])
     assert exact.log_partition is not None
     found = posteriors(circuit, no_evidence(circuit))[0][0]

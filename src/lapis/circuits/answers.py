@@ -24,7 +24,7 @@ from lapis.circuits.evaluation import (
     log_partition,
     log_probabilities,
     posteriors,
-    require_possible,
+    require_possible_evidence,
 )
 from lapis.circuits.evaluation import most_likely as most_likely_rows
 from lapis.circuits.factor_graph import FactorGraph
@@ -49,7 +49,7 @@ from lapis.circuits.results import (
 from lapis.circuits.table import RowsLike, code_rows, open_rows
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_gibbs import (
-    ChainOptions,
+    TreeChainOptions,
     estimate_conditionals,
     estimate_marginals,
     sample_given,
@@ -141,7 +141,7 @@ def marginals(
     if isinstance(model, Circuit):
         row = known_row(model, evidence)
         value, chance = posteriors(model, row)
-        require_possible(value)
+        require_possible_evidence(value)
         names = [n for n, state in zip(model.names, row, strict=True) if state < 0]
         return ModelMarginals(float(value[0]), distributions(model, chance[0], names))
     graph, row, shown = open_factors(model, data, query, open_predicates, evidence, strict)
@@ -228,7 +228,7 @@ def query(
             code="option-value",
             hint="compile the network, and query the circuit",
         )
-    chains = ChainOptions(num_chains, burn_in, num_sweeps, options.seed)
+    chains = TreeChainOptions(num_chains, burn_in, num_sweeps, options.seed)
     return query_network(found, event, row, variables, chains)
 
 
@@ -305,7 +305,7 @@ def query_rows(
             )
     if isinstance(found, Circuit):
         return RowAnswers({"log_probability": log_conditionals(found, events, known)})
-    chains = ChainOptions(num_chains, burn_in, num_sweeps, options.seed)
+    chains = TreeChainOptions(num_chains, burn_in, num_sweeps, options.seed)
     estimated = estimate_conditionals(found, events, known, chains)
     return RowAnswers(estimated._asdict(), exact=False)
 
@@ -489,7 +489,7 @@ def query_circuit(
     `event` and `evidence` are rows of states, -1 for missing.
     """
     log_evidence = log_probabilities(circuit, evidence)
-    require_possible(log_evidence)
+    require_possible_evidence(log_evidence)
     has_event = (event >= 0).any()
     value = log_conditionals(circuit, event, evidence) if has_event else log_evidence
     found = CircuitAnswer(
@@ -511,7 +511,7 @@ def query_network(
     event: np.ndarray,
     evidence: np.ndarray,
     variables: Sequence[str],
-    options: ChainOptions,
+    options: TreeChainOptions,
 ) -> CircuitAnswer:
     """Estimate P(event | evidence) and the marginals of variables."""
     value = stderr = None

@@ -187,7 +187,7 @@ def most_likely(circuit: Circuit, evidence: np.ndarray) -> tuple[np.ndarray, np.
     found = rows.copy()
     value = np.empty(len(rows))
     kernel.maximise_rows(circuit_arrays(circuit), rows, *node_memory(circuit), value, found)
-    require_possible(value)
+    require_possible_evidence(value)
     return found, value - log_partition(circuit)
 
 
@@ -200,7 +200,7 @@ def draw_samples(
     found = np.tile(row, (num_samples, 1))
     value, stack = node_memory(circuit)
     kernel.sample_rows(circuit_arrays(circuit), row, value, stack, random_states(seed, 1)[0], found)
-    require_possible(value[-1:])
+    require_possible_evidence(value[-1:])
     return found
 
 
@@ -211,7 +211,7 @@ def complete_rows(circuit: Circuit, rows: np.ndarray, seed: int) -> np.ndarray:
     possible = np.empty(len(found), np.bool_)
     rng = random_states(seed, 1)[0]
     kernel.fill_rows(circuit_arrays(circuit), *node_memory(circuit), rng, found, possible)
-    require_possible(np.where(possible, 0.0, -np.inf))
+    require_possible_evidence(np.where(possible, 0.0, -np.inf))
     return found
 
 
@@ -221,7 +221,7 @@ def entropy(circuit: Circuit, evidence: np.ndarray | None = None) -> float:
     row = no_evidence(circuit)[0] if evidence is None else as_evidence_rows(circuit, evidence)[0]
     memory = np.zeros((2, circuit.num_nodes))
     kernel.sum_entropies(circuit_arrays(circuit), row, memory[0], memory[1])
-    require_possible(memory[0, -1:])
+    require_possible_evidence(memory[0, -1:])
     return float(memory[1, -1])
 
 
@@ -230,7 +230,7 @@ def node_memory(circuit: Circuit) -> tuple[np.ndarray, np.ndarray]:
     return np.empty(circuit.num_nodes), np.empty(circuit.num_nodes, np.int32)
 
 
-def require_possible(log_value: np.ndarray) -> None:
+def require_possible_evidence(log_value: np.ndarray) -> None:
     """Refuse evidence of probability 0."""
     if (log_value == -np.inf).any():
         raise LapisError("the evidence has probability 0", code="impossible-evidence")

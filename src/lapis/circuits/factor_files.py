@@ -35,7 +35,7 @@ def is_factor_file(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
-def read_factors(path: str | Path) -> FactorGraph:
+def read_factor_file(path: str | Path) -> FactorGraph:
     """Read the network of a .bif, .uai or .tbn file."""
     path = Path(path)
     text = read_factor_text(path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factors
+from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factor_file
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.files import load_circuit, load_stored_network
 from lapis.circuits.tree_networks.compile_network import tables_of
@@ -107,7 +107,7 @@ def open_factors(
     if isinstance(model, FactorGraph | TreeNetwork):
         graph = tables_of(model) if isinstance(model, TreeNetwork) else model
     elif isinstance(model, str | Path) and is_factor_file(Path(model)):
-        graph = read_factors(model)
+        graph = read_factor_file(model)
     if graph is not None:
         if query or open_predicates:
             raise LapisError(

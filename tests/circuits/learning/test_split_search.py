@@ -14,7 +14,7 @@ from lapis.circuits.evaluation import log_conditionals, log_values
 from lapis.circuits.learning.split_kernel import NO_LIMIT, edge_cost, split_circuit
 from lapis.circuits.learning.split_search import CircuitSearch, learn_circuit
 from lapis.circuits.tree_networks.tbn_files import format_network
-from lapis.circuits.tree_networks.tree_gibbs import ChainOptions, estimate_conditionals
+from lapis.circuits.tree_networks.tree_gibbs import TreeChainOptions, estimate_conditionals
 from lapis.errors import LapisError
 from lapis.runtime.progress import Stop
 
@@ -302,7 +302,7 @@ def test_gibbs_comes_to_the_exact_conditionals() -> None:
     query, given = rows[rng.integers(len(rows), size=(2, 60))]
     query[given >= 0] = -1
     num_sweeps, num_chains = 4000, 5
-    options = ChainOptions(num_chains, num_sweeps=num_sweeps, seed=3)
+    options = TreeChainOptions(num_chains, num_sweeps=num_sweeps, seed=3)
     found = estimate_conditionals(learned.network, query, given, options)
     exact = np.exp(log_conditionals(learned.circuit, query, given))
     # Sweeps are correlated: as many independent ones as a tenth of them.

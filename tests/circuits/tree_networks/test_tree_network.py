@@ -17,7 +17,7 @@ from lapis.circuits.learning.split_search import learn_circuit
 from lapis.circuits.tree_networks.compile_network import compile_network, compile_splits, tables_of
 from lapis.circuits.tree_networks.tbn_files import format_network, parse_network
 from lapis.circuits.tree_networks.tree_gibbs import (
-    ChainOptions,
+    TreeChainOptions,
     estimate_conditionals,
     estimate_marginals,
     sample_given,
@@ -328,7 +328,7 @@ def test_gibbs_against_enumeration(seed: int) -> None:
     weight = each * (worlds[:, 0] == row[0])
     weight /= weight.sum()
     asked = weight[(worlds[:, 1:] == query[1:]).all(axis=1)].sum()
-    options = ChainOptions(num_chains=8, num_sweeps=4000, seed=seed)
+    options = TreeChainOptions(num_chains=8, num_sweeps=4000, seed=seed)
     found = estimate_conditionals(network, query[None], row[None], options)
     assert abs(math.exp(found.log_probability[0]) - asked) < 4 * found.stderr[0]
     assert 0 < found.stderr[0] < 0.02
@@ -356,7 +356,7 @@ def test_chains_that_disagree_are_seen() -> None:
     )
     network = parse_network(text)
     row = np.full((1, 2), -1)
-    options = ChainOptions(num_chains=10, num_sweeps=500)
+    options = TreeChainOptions(num_chains=10, num_sweeps=500)
     found = estimate_conditionals(network, np.array([[0, -1]]), row, options)
     assert found.rhat[0] > 2
     assert found.stderr[0] > 0.1

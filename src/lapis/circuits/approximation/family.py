@@ -26,7 +26,7 @@ from lapis.circuits.circuit import (
     NodeList,
     circuit_arrays,
 )
-from lapis.circuits.evaluation import require_possible
+from lapis.circuits.evaluation import require_possible_evidence
 from lapis.circuits.evaluation_kernel import evaluate_nodes
 from lapis.runtime.kernels import entry, inner
 
@@ -58,7 +58,7 @@ def condition_circuit(circuit: Circuit, row: np.ndarray) -> Family:
     )  # fmt: skip
     used, number = np.zeros(num_nodes, np.bool_), np.empty(num_nodes, np.int32)
     count = _prune(arrays, np.asarray(row, np.int32), value, used, number, new)
-    require_possible(value[-1:])
+    require_possible_evidence(value[-1:])
     num_edges = int(new.start[count])
     return new._replace(
         kind=new.kind[:count].copy(), leaf=new.leaf[:count].copy(),

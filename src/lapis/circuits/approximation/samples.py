@@ -20,7 +20,7 @@ from lapis.circuits.approximation.variational import FLOOR
 from lapis.circuits.compilation.compile import no_possible_state
 from lapis.circuits.compilation.elimination import MAX_SEARCHED, find_elimination_order
 from lapis.circuits.compilation.mini_buckets import estimate_partition
-from lapis.circuits.evaluation import require_possible
+from lapis.circuits.evaluation import require_possible_evidence
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
 from lapis.inference.exact.junction_tree import build_tree, collect_messages, sample_states
 from lapis.inference.random_numbers import random_states, uniform
@@ -84,7 +84,7 @@ def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamp
     rows = np.zeros((num_samples, graph.num_variables), np.int32)
     potentials = collect_messages(tree, cubes, log_value)
     roots = potentials.root_values(tree)[1]
-    require_possible(roots)
+    require_possible_evidence(roots)
     sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))
     return ExactSamples(rows, float(roots.sum()) + graph.log_constant)
 
@@ -189,7 +189,7 @@ def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditi
             for v in free:
                 state[v] = starts[number, v]
         for v in free:
-            total = _draw_state(tables, v, state, rng, score)
+            total = _draw_table_state(tables, v, state, rng, score)
             if is_kept and conditional.shape[1]:
                 for s in range(tables.size[v]):
                     conditional[kept, tables.state_start[v] + s] = score[s] / total
@@ -199,7 +199,7 @@ def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditi
 
 
 @inner
-def _draw_state(tables, v, state, rng, score):  # type: ignore[no-untyped-def]
+def _draw_table_state(tables, v, state, rng, score):  # type: ignore[no-untyped-def]
     """Draw a variable given all others; write the weights of its states and return their sum."""
     size = tables.size[v]
     for s in range(size):

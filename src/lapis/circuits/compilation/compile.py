@@ -39,7 +39,7 @@ class Compiled(NamedTuple):
     width: int  # variables in the largest of them, less one
 
 
-class Candidate(NamedTuple):
+class CompiledGates(NamedTuple):
     """A compiled model before its nodes are gathered."""
 
     num_edges: int
@@ -82,11 +82,13 @@ def compile_factors(
     return Compiled(circuit, best.method, order.entries, order.width)
 
 
-def list_candidate(method: str, gates: Gates, root: int) -> list[Candidate]:
+def list_candidate(method: str, gates: Gates, root: int) -> list[CompiledGates]:
     """Return the compiled model in a list; an empty list if there was no room."""
     if root == ZERO:
         raise no_possible_state()
-    return [] if root == FULL else [Candidate(count_gate_edges(gates, root), method, gates, root)]
+    return (
+        [] if root == FULL else [CompiledGates(count_gate_edges(gates, root), method, gates, root)]
+    )
 
 
 def compile_by_search(
@@ -95,7 +97,7 @@ def compile_by_search(
     limits: list[tuple[int, int]],
     stop: Stop | None,
     progress: Report | None,
-) -> list[Candidate]:
+) -> list[CompiledGates]:
     """Search with growing limits of edges and work until one suffices."""
     for room, work in limits:
         gates = new_gates(int(graph.size.sum()), room, 2 * room)
@@ -106,7 +108,9 @@ def compile_by_search(
     return []
 
 
-def search_limits(found: list[Candidate], entries: float, max_edges: int) -> list[tuple[int, int]]:
+def search_limits(
+    found: list[CompiledGates], entries: float, max_edges: int
+) -> list[tuple[int, int]]:
     """Return the limits of edges and work for search, in turn."""
     if found:
         work = min(max(LEAST_WORK, WORK_PER_ENTRY * int(entries)), MOST_WORK)

@@ -33,7 +33,7 @@ class GibbsEstimates(NamedTuple):
     rhat: np.ndarray  # float64[num_values]
 
 
-class ChainOptions(NamedTuple):
+class TreeChainOptions(NamedTuple):
     num_chains: int = 1  # for each row
     burn_in: int = 100  # discarded sweeps of each chain
     num_sweeps: int = 1000  # counted sweeps of each chain
@@ -41,7 +41,7 @@ class ChainOptions(NamedTuple):
 
 
 def estimate_conditionals(
-    network: TreeNetwork, query: np.ndarray, evidence: np.ndarray, options: ChainOptions
+    network: TreeNetwork, query: np.ndarray, evidence: np.ndarray, options: TreeChainOptions
 ) -> GibbsEstimates:
     """Estimate P(query | evidence) of each row; negative states are not in the query or evidence.
 
@@ -59,7 +59,7 @@ def estimate_conditionals(
 
 
 def estimate_marginals(
-    network: TreeNetwork, evidence: np.ndarray, options: ChainOptions
+    network: TreeNetwork, evidence: np.ndarray, options: TreeChainOptions
 ) -> GibbsEstimates:
     """Estimate P(state | evidence) of all states of all variables, given one row."""
     row = np.atleast_2d(evidence)
@@ -78,7 +78,7 @@ def sample_given(
     """
     rows = np.repeat(np.atleast_2d(evidence), num_samples, axis=0).astype(np.int32)
     found = rows.copy()
-    options = ChainOptions(1, burn_in, 0, seed)
+    options = TreeChainOptions(1, burn_in, 0, seed)
     count_sweeps(network, np.full_like(rows, -1), rows, options, last=found)
     return found
 
@@ -87,7 +87,7 @@ def count_sweeps(
     network: TreeNetwork,
     query: np.ndarray,
     evidence: np.ndarray,
-    options: ChainOptions,
+    options: TreeChainOptions,
     with_states: bool = False,
     last: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
