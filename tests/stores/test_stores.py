@@ -365,7 +365,7 @@ def test_a_second_spark_master_is_refused() -> None:
         open_store("local-cluster[2,1,1024]")
     assert str(caught.value) == (
         "this process is connected to Spark at local[2] already and cannot open "
-        "local-cluster[2,1,1024] beside it\n"
+        "local-cluster[2,1,1024] too\n"
         "    stop that session first, or use it: engine 'spark'"
     )
 
