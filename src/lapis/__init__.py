@@ -20,7 +20,7 @@ says which.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lapis import methods
 
@@ -104,7 +104,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("circuits", "fields"):
         return import_module(f"{__name__}.{name}")
     if name not in _HOMES:

@@ -351,7 +351,7 @@ def help_width() -> int:
     return min(MAX_WIDTH, shutil.get_terminal_size().columns)
 
 
-def read_value(option: Option, typed: Any) -> object:
+def read_value(option: Option, typed: Any) -> object:  # noqa: ANN401  (by the option's kind)
     """Convert a typed value to the type of the keyword."""
     match option.kind:
         case "names":

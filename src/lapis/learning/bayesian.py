@@ -33,7 +33,9 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -384,7 +386,7 @@ class WatchedDensity:
         self.num_drawn = 0  # by all chains, warm-up included
         self.failure: BaseException | None = None
 
-    def make_density(self) -> Any:
+    def make_density(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         def density(place: np.ndarray) -> tuple[float, np.ndarray]:
             with self.lock:
                 self.num_evaluations += 1
@@ -396,7 +398,7 @@ class WatchedDensity:
 
         return density
 
-    def make_expand(self, *_: int) -> Any:
+    def make_expand(self, *_: int) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         """Make the function that is called with every draw."""
 
         def expand(place: np.ndarray) -> dict[str, np.ndarray]:
@@ -416,7 +418,7 @@ class WatchedDensity:
         report_progress(self.sampling.progress, event)
 
 
-def require_nutpie() -> Any:
+def require_nutpie() -> ModuleType:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of arviz, about its next version

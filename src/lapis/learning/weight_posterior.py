@@ -244,7 +244,7 @@ class WeightPosterior(Result):
         """Return the caveats of the posterior."""
         return [f"caveat: {caveat}" for caveat in self.caveats]
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> Any:  # noqa: ANN401  (arviz is optional and untyped)
         """Convert the draws of the weights that vary to an ArviZ object.
 
         Returns

@@ -63,7 +63,7 @@ class Method:
         module, _, attribute = self.entry.partition(":")
         return getattr(import_module(module), attribute)
 
-    def make(self, **own: object) -> Any:
+    def make(self, **own: object) -> Any:  # noqa: ANN401  (the class is named by a text)
         """Create an instance of the class with options of its own."""
         self.check_own(own)
         return self.load()(**self.fixed, **own)
