@@ -25,7 +25,11 @@ from lapis.language.syntax import Constant
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import count_maxwalksat
 from lapis.learning.objectives.count_based import CountObjective, count_objective, data_world
-from lapis.learning.objectives.count_maxwalksat import ViolatedGroundings, search, true_clauses
+from lapis.learning.objectives.count_maxwalksat import (
+    ViolatedGroundings,
+    search_by_counts,
+    true_clauses,
+)
 from lapis.learning.objectives.count_walk import asked_sites
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
@@ -259,7 +263,7 @@ def test_finds_the_best_world(model: str, facts: str, way: str) -> None:
         sites, rng = asked_sites(examples[0].free), np.random.default_rng(seed)
         chain = data_world(examples[0], WAYS[way], sites)
         start = score(problem, chain, weights)
-        moves = search(chain, sites, problem, weights, 200, rng, IjgpSettings())
+        moves = search_by_counts(chain, sites, problem, weights, 200, rng, IjgpSettings())
         assert score(problem, chain, weights) == pytest.approx(best.map_score)
         assert chain.num_broken == 0
         count_maxwalksat.undo(chain, moves)
@@ -279,7 +283,9 @@ def test_random_models_are_searched(case: Case) -> None:
         raise
     weights = problem.weight_table.value
     start = score(problem, chain, weights)
-    moves = search(chain, sites, problem, weights, 30, np.random.default_rng(0), IjgpSettings())
+    moves = search_by_counts(
+        chain, sites, problem, weights, 30, np.random.default_rng(0), IjgpSettings()
+    )
     found = {name: chain.true_rows(name) for name in model.predicates}
     known = tuple(
         (name, tuple(problem.domains[t].constants[c] for t, c in zip(p.types, row, strict=True)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_worlds
+from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_databases
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -188,4 +188,4 @@ def open_data(model: Path, data: Sequence[Path] | None, merge: bool) -> DataLike
 
     if is_factor_file(model):
         return list(data or ()) or None
-    return read_worlds(data, merge)
+    return read_databases(data, merge)

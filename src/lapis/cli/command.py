@@ -104,7 +104,7 @@ class Command:
         check_options(options, as_flags=True)
         given = dict(places)
         if WORLDS in self.arguments:
-            given["worlds"] = read_worlds(given["worlds"], getattr(options, "merge", False))
+            given["worlds"] = read_databases(given["worlds"], getattr(options, "merge", False))
         if getattr(options, "cnf", False):
             given["model"] = read_clauses(given["model"], quiet=self.name == "check")
         if self.bar is None:
@@ -153,7 +153,7 @@ def read_clauses(path: Path, quiet: bool) -> Model:
     return clausal(model)
 
 
-def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database] | None:
+def read_databases(paths: Sequence[Path] | None, merge: bool) -> list[Database] | None:
     """Read the databases named on the command line; None if there are none."""
     if not paths:
         return None
@@ -351,17 +351,17 @@ def help_width() -> int:
     return min(MAX_WIDTH, shutil.get_terminal_size().columns)
 
 
-def read_value(option: Option, typed: Any) -> object:  # noqa: ANN401  (by the option's kind)
+def read_value(option: Option, typed: str | list[str] | float | Path) -> object:
     """Convert a typed value to the type of the keyword."""
     match option.kind:
-        case "names":
+        case "names" if isinstance(typed, list):
             return [name.strip() for text in typed for name in text.split(",") if name.strip()]
-        case "numbers":
-            return parse_numbers(option, typed)
-        case "size":
-            return parse_size(typed)
-        case "pairs":
+        case "pairs" if isinstance(typed, list):
             return parse_pairs(option, typed)
+        case "numbers" if isinstance(typed, str):
+            return parse_numbers(option, typed)
+        case "size" if isinstance(typed, str):
+            return parse_size(typed)
         case _:
             return typed
 

@@ -97,7 +97,7 @@ def learn_weights(
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return learn(LearningRun(examples, parameters, objective, options, notes, progress, stop))
+    return learn_run(LearningRun(examples, parameters, objective, options, notes, progress, stop))
 
 
 def place_example(example: Example, place: Callable[[Problem], Problem]) -> Example:
@@ -164,7 +164,7 @@ def unit_formula(predicate: Predicate) -> Atom:
     return Atom(predicate.name, tuple(terms))
 
 
-def learn(run: LearningRun) -> Fit:
+def learn_run(run: LearningRun) -> Fit:
     """Learn by maximisation, EM or cutting planes, whichever the run needs."""
     if run.options.estimate == "mean":
         from lapis.learning.bayesian import require_likelihood

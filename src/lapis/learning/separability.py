@@ -190,14 +190,14 @@ def separating_direction(matrix: csr_array) -> np.ndarray | None:
     margin = csr_array(hstack([both, -eye_array(num_rows)]))
     gain, limit = np.zeros(2 * width + num_rows), np.full(2 * width + num_rows, np.inf)
     gain[2 * width :], limit[2 * width :] = 1.0, 1.0
-    best = solve_program(gain, margin, np.zeros(num_rows), limit)
+    best = solve_linear_program(gain, margin, np.zeros(num_rows), limit)
     if best is None:
         return None
     gained = best[2 * width :]
     if gained.max() <= EXACT:
         return np.zeros(width)
     # Half of each margin, so that rounding cannot make the second program infeasible.
-    least = solve_program(-np.ones(2 * width), both, gained / 2, limit[: 2 * width])
+    least = solve_linear_program(-np.ones(2 * width), both, gained / 2, limit[: 2 * width])
     if least is None:
         return None
     direction = least[:width] - least[width:]
@@ -205,7 +205,7 @@ def separating_direction(matrix: csr_array) -> np.ndarray | None:
     return direction
 
 
-def solve_program(
+def solve_linear_program(
     gain: np.ndarray, matrix: csr_array, least: np.ndarray, limit: np.ndarray
 ) -> np.ndarray | None:
     """Maximise gain · x with matrix · x ≥ least and 0 ≤ x ≤ limit, by HiGHS."""

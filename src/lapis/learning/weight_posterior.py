@@ -30,6 +30,7 @@ from lapis.results.plots import COLOUR, new_axes, new_figure, shorten_label, sty
 from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
+    from arviz import InferenceData
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -244,7 +245,7 @@ class WeightPosterior(Result):
         """Return the caveats of the posterior."""
         return [f"caveat: {caveat}" for caveat in self.caveats]
 
-    def to_arviz(self) -> Any:  # noqa: ANN401  (arviz is optional and untyped)
+    def to_arviz(self) -> InferenceData:
         """Convert the draws of the weights that vary to an ArviZ object.
 
         Returns

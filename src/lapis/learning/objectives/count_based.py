@@ -65,7 +65,7 @@ from lapis.inference.sampling.counted_world import (
     count_world,
 )
 from lapis.learning.examples import Example
-from lapis.learning.objectives.count_maxwalksat import search, undo
+from lapis.learning.objectives.count_maxwalksat import search_by_counts, undo
 from lapis.learning.objectives.count_walk import Sites, WalkVisits, asked_sites, walk
 from lapis.learning.objectives.pseudo import undecided_counts
 from lapis.learning.parameters import Parameters
@@ -249,7 +249,7 @@ class CountObjective:
         chain, sites, rng = world.chain, world.sites, world.rng
         if self.start == "random":
             randomize_world(world)
-        moves = search(chain, sites, problem, weights, world.num_steps, rng, self.ijgp)
+        moves = search_by_counts(chain, sites, problem, weights, world.num_steps, rng, self.ijgp)
         gradient = world.counts - chain.counts()
         nearby = min(world.num_sites, MOST_NEARBY)
         visits = walk(chain, sites, weights, nearby, rng, rounds=0, returns=True, records=0)

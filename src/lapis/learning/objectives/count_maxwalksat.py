@@ -67,7 +67,7 @@ class Move(NamedTuple):
     rows: np.ndarray  # int32[n, arity]; of a block, its old and its new value
 
 
-def search(
+def search_by_counts(
     chain: CountedWorld,
     sites: Sequence[Sites],
     problem: Problem,
@@ -302,7 +302,7 @@ def true_clauses(feature: Feature) -> list[Clause]:
 def satisfy(cube: Clause, clause: Clause) -> Iterator[Clause]:
     """Yield the disjoint parts of a cube in which a clause is true, represented as clauses."""
     parts: list[Literal | Condition] = [*clause.literals, *clause.conditions]
-    negated = {negate(part) for part in parts}
+    negated = {negate_part(part) for part in parts}
     known = {*cube.literals, *cube.conditions}  # that are false in the cube
     if negated & known:
         yield cube
@@ -310,14 +310,14 @@ def satisfy(cube: Clause, clause: Clause) -> Iterator[Clause]:
     for number, part in enumerate(parts):
         if part in known:
             continue
-        false = [*(each for each in parts[:number] if each not in known), negate(part)]
+        false = [*(each for each in parts[:number] if each not in known), negate_part(part)]
         yield Clause(
             (*cube.literals, *(each for each in false if isinstance(each, Literal))),
             (*cube.conditions, *(each for each in false if isinstance(each, Condition))),
         )
 
 
-def negate(part: Literal | Condition) -> Literal | Condition:
+def negate_part(part: Literal | Condition) -> Literal | Condition:
     if isinstance(part, Literal):
         return part.negate()
     return part._replace(operator=NEGATED[part.operator])

@@ -345,7 +345,7 @@ class SiteVisitor:
 
     def _visit_atoms(self, drawn: np.ndarray, key: np.ndarray, importance: np.ndarray) -> None:
         parts = [(own.predicate.name, own.rows(sites)) for own, sites in self.parts]
-        noise = logistic(self._uniform(key, drawn))
+        noise = logistic_noise(self._uniform(key, drawn))
         found = self.chain.draw(parts, self.weights, noise, noted=True)
         self.sums.add_drawn(found, importance, self.searches)
         begin = 0
@@ -362,7 +362,7 @@ class SiteVisitor:
         assert own.shape is not None
         blocks = own.blocks(drawn)
         block, first = blocks.block, drawn * (own.shape.num_values + 1) - blocks.value_start[:-1]
-        noise = gumbel(self._uniform(key[block], first[block] + np.arange(len(block))))
+        noise = gumbel_noise(self._uniform(key[block], first[block] + np.arange(len(block))))
         found = self.chain.draw_blocks(blocks, self.weights, noise, noted=True)
         self.sums.add_blocks(block, found, importance[block], self.searches)
         flipped = (found.before ^ found.taken)[blocks.is_atom]
@@ -416,13 +416,13 @@ def hashed_uniform(key: int | np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return ((word >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
 
 
-def logistic(uniform: np.ndarray) -> np.ndarray:
+def logistic_noise(uniform: np.ndarray) -> np.ndarray:
     """Transform uniform to logistic noise: P(ε > −s) = σ(s)."""
     noise: np.ndarray = np.log(uniform) - np.log1p(-uniform)
     return noise
 
 
-def gumbel(uniform: np.ndarray) -> np.ndarray:
+def gumbel_noise(uniform: np.ndarray) -> np.ndarray:
     """Transform uniform to Gumbel noise: P(v has the largest s_v + ε_v) = exp s_v / Σ exp s."""
     noise: np.ndarray = -np.log(-np.log(uniform))
     return noise
