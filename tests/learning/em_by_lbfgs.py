@@ -1,4 +1,4 @@
-"""EM whose M-steps are climbs of L-BFGS, for tests that are about the rounds."""
+"""EM with M-steps by L-BFGS, for tests of its rounds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lapis.optimisation.maximize import maximize
 from lapis.optimisation.objective import PenalizedObjective
 
 
-def climb_lbfgs(
+def maximize_lbfgs(
     posterior: PenalizedObjective, start: np.ndarray, tolerance: float, seconds: float | None
 ) -> Trajectory:
     return maximize(posterior, Lbfgs(), start, tolerance=tolerance, time_limit=seconds)
 
 
-fit_em: Any = partial(em.fit_em, maximise=climb_lbfgs)
+fit_em: Any = partial(em.fit_em, maximise=maximize_lbfgs)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from brute_force import BruteForce, brute_force, ensemble
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
+from brute_force import BruteForce, brute_force, ensemble
 from lapis.grounding import ground
 from lapis.inference.exact import treewidth_bounds
 from lapis.inference.map.objective import ComponentResult
