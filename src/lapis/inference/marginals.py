@@ -34,7 +34,7 @@ EXACT, COUNTS = "exact", "counts"  # by junction trees; by sums over numbers of 
 CERTAIN = 2.0**-53  # float64 cannot distinguish 1 − p from 1 below this
 
 
-class ChainOptions(TypedDict):
+class ChainKeywords(TypedDict):
     """Keywords of `run_chains`."""
 
     precision: float
@@ -65,7 +65,7 @@ class InferenceOptions:
     exact_until: float = math.inf  # deadline of exact work, on the work clock
 
     @property
-    def chain_options(self) -> ChainOptions:
+    def chain_options(self) -> ChainKeywords:
         return {
             "precision": self.precision,
             "max_samples": self.max_samples,

@@ -190,7 +190,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
             np.zeros_like(part.expected_counts) if found is None else np.square(found)
             for part, found in zip(parts, stderr_of_counts, strict=True)
         ]
-        diagnostics["expected_counts_stderr"] = np.sqrt(sum_counts(task, squares)).tolist()
+        diagnostics["expected_counts_stderr"] = np.sqrt(sum_world_counts(task, squares)).tolist()
     where, slowest = max(
         zip(task.worlds, parts, strict=True),
         key=lambda pair: pair[1].diagnostics.get("rhat", -math.inf),
@@ -205,7 +205,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         stderr=None
         if all(part.stderr is None for part in parts)  # exact, or by bp
         else np.concatenate([part.errors for part in parts]),
-        expected_counts=sum_counts(task, [part.expected_counts for part in parts]),
+        expected_counts=sum_world_counts(task, [part.expected_counts for part in parts]),
         method_id=np.concatenate(method_id),
         diagnostics=diagnostics,
         traced=tuple(f"{where.name}: {atom}" for atom in slowest.traced),
@@ -252,7 +252,7 @@ def label_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict
     return {"world": world.name, "method": method, **figures}
 
 
-def sum_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
+def sum_world_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Sum counts over worlds, float64[num_weights]; weights of + rules are matched by constants."""
     totals: dict[tuple[int, tuple[str, ...]], float] = {}
     for world, counts in zip(task.worlds, parts, strict=True):

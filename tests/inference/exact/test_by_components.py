@@ -14,7 +14,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map, plan_exact
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.moments.exact import count_true_groundings
+from lapis.inference.moments.exact import count_in_worlds
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 from oracle import NoWorld
@@ -285,4 +285,4 @@ def test_counts_of_many_worlds_are_those_of_each() -> None:
         network = random_network(np.random.default_rng(seed))
         worlds = rng.random((7, network.num_atoms)) < 0.5
         each = np.array([network.counts(world) for world in worlds])
-        assert count_true_groundings(network, worlds) == pytest.approx(each)
+        assert count_in_worlds(network, worlds) == pytest.approx(each)

@@ -169,7 +169,7 @@ def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed
     expected = least_cost(objective)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(integer_program, "MAX_INTEGRAL", max_integral)
-        found = ilp.solve_program(objective, cuts=cuts)
+        found = ilp.solve_integer_program(objective, cuts=cuts)
     if expected == np.inf:
         assert not found.possible
         assert found.world is None
@@ -187,7 +187,10 @@ def test_cuts_bring_in_only_what_is_violated() -> None:
     clauses = [([a, b], 0, 1.0 + rng.random()) for a, b in pairs]
     clauses += [([a], 0, rng.normal()) for a in range(1, 41)]
     objective = objective_of(make_network(40, clauses, weights=[1.0]))
-    lazy, full = ilp.solve_program(objective, cuts=True), ilp.solve_program(objective, cuts=False)
+    lazy, full = (
+        ilp.solve_integer_program(objective, cuts=True),
+        ilp.solve_integer_program(objective, cuts=False),
+    )
     assert lazy.rounds > 1
     assert full.rounds == 1
     assert lazy.cost == pytest.approx(full.cost)
@@ -197,7 +200,7 @@ def test_a_start_is_never_made_worse() -> None:
     objective = objective_of(any_network(11))
     worlds = all_worlds(objective.num_atoms)
     start = min(worlds, key=objective.cost)
-    found = ilp.solve_program(objective, start=start, stop=Stop().within(0.0))
+    found = ilp.solve_integer_program(objective, start=start, stop=Stop().within(0.0))
     assert found.cost <= objective.cost(start)
 
 
@@ -248,7 +251,7 @@ def test_programs_at_length(seed: int) -> None:
     objective = objective_of(any_network(seed))
     expected = least_cost(objective)
     for cuts in (False, True):
-        found = ilp.solve_program(objective, cuts=cuts)
+        found = ilp.solve_integer_program(objective, cuts=cuts)
         assert found.possible == (expected < np.inf)
         if found.possible:
             assert objective.is_proven(found.cost, found.bound)

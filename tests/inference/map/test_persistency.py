@@ -349,7 +349,7 @@ def larger_network(rng: np.random.Generator) -> Network:
 def check_against_programs(network: Network) -> None:
     objective = objective_of(network)
     found = most_likely_world(network)
-    program = ilp.solve_program(objective)
+    program = ilp.solve_integer_program(objective)
     assert found.optimal
     assert objective.is_proven(program.cost, program.bound)
     assert objective.cost(found.world) == pytest.approx(program.cost, abs=2e-6)

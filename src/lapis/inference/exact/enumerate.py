@@ -192,16 +192,16 @@ def require_few_states(components: list[ComponentParts]) -> None:
     if not sizes or max(sizes) <= MAX_STATES:
         return
     largest = components[int(np.argmax([float(size) for size in sizes]))]
-    atoms = len(largest.base_atoms)
+    atoms, states = len(largest.base_atoms), format_state_count(max(sizes))
     raise TooLarge(
-        f"a connected component has {atoms:,} unknown atoms with "
-        f"{format_count(max(sizes))} joint states; enumeration stops at {MAX_STATES:,} (20 atoms)",
+        f"a connected component has {atoms:,} unknown atoms with {states} joint states; "
+        f"enumeration stops at {MAX_STATES:,} (20 atoms)",
         code="too-many-states",
         hint="give more evidence, query less, or use another method",
     )
 
 
-def format_count(number: int) -> str:
+def format_state_count(number: int) -> str:
     """Return a number as text, by order of magnitude if large."""
     return f"{number:,}" if number < 10**9 else f"about 10^{len(str(number)) - 1}"
 

@@ -88,7 +88,7 @@ def hard_cliques(objective: MapObjective, found: Probe) -> HardCliques:
     covered[pairs] = True
     covered[hard[is_group[: len(hard)] | stands]] = True
     groups = np.flatnonzero(is_group[: len(hard)])  # those after them are blocks already
-    return HardCliques(select_rows(start, literal, groups), grown, covered)
+    return HardCliques(select_cliques(start, literal, groups), grown, covered)
 
 
 def soft_cliques(objective: MapObjective) -> SoftCliques:
@@ -100,7 +100,7 @@ def soft_cliques(objective: MapObjective) -> SoftCliques:
     graph = build_conflict_graph(2 * objective.num_atoms, edges, kind)
     grown = grow_cliques(graph, partition=True)
     is_large = np.flatnonzero(np.diff(grown.start) > 2)
-    cliques = select_rows(grown.start, grown.literal, is_large, grown.kind[is_large])
+    cliques = select_cliques(grown.start, grown.literal, is_large, grown.kind[is_large])
     owner = np.repeat(np.arange(len(is_large)), np.diff(cliques.start))
     covered[chosen] = np.isin(edge_keys(*edges.T), edge_keys(*pair_members(owner, cliques.literal)))
     return SoftCliques(cliques, weights[cliques.kind], covered)
@@ -111,7 +111,7 @@ def edge_keys(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (np.minimum(one, other).astype(np.int64) << 32) + np.maximum(one, other)
 
 
-def select_rows(
+def select_cliques(
     start: np.ndarray, literal: np.ndarray, rows: np.ndarray, kind: np.ndarray | None = None
 ) -> Cliques:
     """Return some rows as cliques."""

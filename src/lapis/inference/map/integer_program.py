@@ -54,7 +54,7 @@ POLL = 0.1  # seconds between checks of `stop`
 IMPOSSIBLE = ComponentResult(None, math.inf, "ilp", math.inf, possible=False)
 
 
-def solve_program(
+def solve_integer_program(
     objective: MapObjective,
     *,
     start: np.ndarray | None = None,

@@ -378,7 +378,7 @@ def prove_component(
             found = replace(best, flips=found.flips)
         if objective.is_proven(found.cost, found.bound) or stop.is_over():
             return found
-        solution = ilp.solve_program(objective, start=found.world, stop=own)
+        solution = ilp.solve_integer_program(objective, start=found.world, stop=own)
     except KeyboardInterrupt:
         stop.request()
         return found

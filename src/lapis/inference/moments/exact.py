@@ -91,7 +91,7 @@ def sum_fields(statistics: Statistics, atom: np.ndarray, values: np.ndarray) -> 
     return np.bincount(field[counted], values[counted], statistics.num_statistics)
 
 
-def count_true_groundings(network: Network, worlds: np.ndarray) -> np.ndarray:
+def count_in_worlds(network: Network, worlds: np.ndarray) -> np.ndarray:
     """Count true groundings in worlds bool[…, num_atoms], float64[num_worlds, num_weights]."""
     counts = np.tile(network.constant_count, (len(worlds), 1))
     _count_worlds(
@@ -208,7 +208,7 @@ class ExactMoments:
         plan, atom = self.source.sampling
         size = FEW_SAMPLES if self.source.rough else NUM_SAMPLES
         worlds = plan.sample(size, np.random.default_rng(0), self.natural)
-        drawn = count_true_groundings(plan.network, worlds)
+        drawn = count_in_worlds(plan.network, worlds)
         probability = worlds.mean(axis=0)
         is_base = atom < len(self.solved.marginal)
         probability[is_base] = self.solved.marginal[atom[is_base]]

@@ -281,7 +281,7 @@ def leaving_clauses(
         message = potentials.message
         roots, values = potentials.root_values(run)
         message[run.message_start[roots]] = values
-        require_possible(network, variables, run, message)
+        require_feasible(network, variables, run, message)
         parts.append(expand_messages(run, message, variables, unit))
     return product_clauses(parts, unit, len(network.weights))
 
@@ -306,7 +306,7 @@ def join_clauses(one: ComponentClauses, other: ComponentClauses) -> ComponentCla
     )
 
 
-def require_possible(
+def require_feasible(
     network: Network, variables: Variables, tree: JunctionTree, message: np.ndarray
 ) -> None:
     """Raise LapisError if a message that leaves the tables forbids every state."""

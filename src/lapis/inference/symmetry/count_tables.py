@@ -160,7 +160,7 @@ def build_tables(
     single = [int(c) for c in np.flatnonzero(classes.is_shared)]
     if sum(event.num_states for event in events) > min(MAX_STATES, max_memory / BYTES_A_CHANCE):
         raise TooLarge("count tables exceed the memory limit", code="too-many-counts")
-    entries = list_entries(classes, events, single)
+    entries = list_event_states(classes, events, single)
     first = len(plain) + row_starts([len(own) for own in entries.values()])
     begin = dict(zip(entries, first.tolist(), strict=False))
     rows, columns, chances = [np.arange(len(plain))], [np.arange(len(plain))], [np.ones(len(plain))]
@@ -269,7 +269,7 @@ def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
     return Cubes(classes.size, start, of, state_start, state, rows.astype(np.int32))
 
 
-def list_entries(
+def list_event_states(
     classes: Classes, events: Sequence[Pattern], single: Sequence[int]
 ) -> dict[Scope, np.ndarray]:
     """Return the states of each scope with an event, int64[...] ascending.
