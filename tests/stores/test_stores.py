@@ -23,7 +23,7 @@ from lapis.logic.clauses import Condition, Cube, Literal
 from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.conjunction import require_cube
 from lapis.relational.interpretation import build_interpretation
-from lapis.relational.plan import sum_answers
+from lapis.relational.plan import tabulate_answers
 from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark
 from lapis.stores.spark import SparkStore
 from store_urls import QUICK_STORES, store_url
@@ -77,7 +77,7 @@ def test_a_predicate_or_constant_may_be_called_anything(store: Store) -> None:
     for condition, count in expected.items():
         cube = Cube((atom,), (condition,))
         plan = compile_plan([require_cube(cube)], (("x", NASTY), ("y", "u")), world, PlanOutput())
-        assert sum_answers(plan, engine.run(plan)) == count
+        assert tabulate_answers(plan, engine.run(plan)).sum() == count
     engine.close()
 
 
