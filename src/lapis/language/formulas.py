@@ -157,10 +157,10 @@ class FormulaParser:
                 while PRECEDENCE.get(self.kinds[self.place], 0) == level:
                     self.place += 1
                     parts.append(self.formula(level + 1))
-                left = connective(tuple(parts), self.span(first))
+                left = connective(tuple(parts), span=self.span(first))
             else:
                 self.place += 1
-                left = connective(left, self.formula(level + 1), self.span(first))
+                left = connective(left, self.formula(level + 1), span=self.span(first))
         return left
 
     def operand(self) -> Formula:
@@ -170,7 +170,7 @@ class FormulaParser:
         if kind == "NOT":
             self.place += 1
             body = self.operand()
-            return Not(body, self.span(first))
+            return Not(body, span=self.span(first))
         if kind in CLOSED_BY:
             self.place += 1
             inner = self.formula()
@@ -183,7 +183,7 @@ class FormulaParser:
             name = self.take("NAME", NAME).text
             self.take("LPAR", "expected '('")
             terms = self.terms(TERM)
-            return Atom(name, terms, True, self.span(first))
+            return Atom(name, terms, True, span=self.span(first))
         if kind in ("PLUS", "NUMBER", "MINUS", "STRING"):
             return self.comparison(self.term(FORMULA), first)
         self.fail(FORMULA)
@@ -194,17 +194,17 @@ class FormulaParser:
         name = self.tokens[first].text
         if following == "LPAR" and self.kinds[first + 2] == "RPAR":
             self.place += 3
-            return Atom(name, (), False, self.span(first))
+            return Atom(name, (), False, span=self.span(first))
         if following == "LPAR":
             self.place += 2
             terms = self.terms(f"{TERM} or ')'")
             if self.kinds[self.place] in COMPARISONS:
-                return self.comparison(Application(name, terms, self.span(first)), first)
-            return Atom(name, terms, False, self.span(first))
+                return self.comparison(Application(name, terms, span=self.span(first)), first)
+            return Atom(name, terms, False, span=self.span(first))
         if following in COMPARISONS or following in ("PLUS", "MINUS"):
             return self.comparison(self.term(FORMULA), first)
         self.place += 1
-        return Atom(name, (), False, self.span(first))
+        return Atom(name, (), False, span=self.span(first))
 
     def comparison(self, left: Term, first: int) -> Comparison:
         operator = COMPARISONS.get(self.kinds[self.place])
@@ -212,7 +212,7 @@ class FormulaParser:
             self.fail("expected '='")
         self.place += 1
         right = self.term(TERM)
-        return Comparison(operator, left, right, self.span(first))
+        return Comparison(operator, left, right, span=self.span(first))
 
     def quantifier(self) -> Formula:
         first = self.place
@@ -225,7 +225,7 @@ class FormulaParser:
             self.place += 1
             names.append(self.variable())
         body = self.quantified()
-        return quantifier(tuple(names), body, self.span(first))
+        return quantifier(tuple(names), body, span=self.span(first))
 
     def variable(self) -> str:
         token = self.take("NAME", NAME)
@@ -266,13 +266,13 @@ class FormulaParser:
         span = self.span(first)
         match operator:
             case "!=":
-                return Not(CountExists(variables, body, "=", bound, span), span)
+                return Not(CountExists(variables, body, "=", bound, span=span), span=span)
             case "<":
-                return Not(CountExists(variables, body, ">=", bound, span), span)
+                return Not(CountExists(variables, body, ">=", bound, span=span), span=span)
             case ">":
-                return CountExists(variables, body, ">=", bound + 1, span)
+                return CountExists(variables, body, ">=", bound + 1, span=span)
             case "=" | "<=" | ">=":
-                return CountExists(variables, body, operator, bound, span)
+                return CountExists(variables, body, operator, bound, span=span)
 
     def terms(self, hint: str) -> tuple[Term, ...]:
         """Parse arguments up to the closing bracket; the opening one was read."""
@@ -295,12 +295,12 @@ class FormulaParser:
             case "NAME":
                 return self.named_term(token, first)
             case "NUMBER":
-                return Constant(token.text, self.span(first))
+                return Constant(token.text, span=self.span(first))
             case "STRING":
-                return Constant(parse_constant(token.text), self.span(first))
+                return Constant(parse_constant(token.text), span=self.span(first))
             case "MINUS":
                 number = self.take("NUMBER", "expected a number")
-                return Constant("-" + number.text, self.span(first))
+                return Constant("-" + number.text, span=self.span(first))
             case "PLUS":
                 return self.plus_variable(self.take("NAME", NAME).text, first)
         self.place -= 1
@@ -312,8 +312,8 @@ class FormulaParser:
         if following == "LPAR":
             self.place += 1
             terms = self.terms(TERM)
-            return Application(token.text, terms, self.span(first))
-        name = self.name(token.text, self.span(first))
+            return Application(token.text, terms, span=self.span(first))
+        name = self.name(token.text, span=self.span(first))
         if following not in ("PLUS", "MINUS"):
             return name
         self.place += 1
@@ -325,12 +325,12 @@ class FormulaParser:
             raise LapisError(
                 "a variable can be moved by whole numbers only", code="offset", span=span
             )
-        return Offset(name, int(amount) if following == "PLUS" else -int(amount), span)
+        return Offset(name, int(amount) if following == "PLUS" else -int(amount), span=span)
 
     def name(self, text: str, span: Span) -> Variable | Constant:
         if self.is_variable(text):
-            return Variable(variable_name(text), False, span)
-        return Constant(text, span)
+            return Variable(variable_name(text), False, span=span)
+        return Constant(text, span=span)
 
     def plus_variable(self, text: str, first: int) -> Variable:
         span = self.span(first)
@@ -342,7 +342,7 @@ class FormulaParser:
                 span=span,
                 hint=f"a weight for it alone: 1.5 P(+x) @ x = {name.name}",
             )
-        return Variable(name.name, True, span)
+        return Variable(name.name, True, span=span)
 
     def fail(self, hint: str | None) -> NoReturn:
         """Raise an error at the next token; `hint` is what may stand there, None: a connective."""
@@ -384,12 +384,14 @@ def rename_variable(formula: Formula, old: str, new: str) -> Formula:
 
 def rename_in_term(term: Term, old: str, new: str) -> Term:
     match term:
-        case Variable(name, plus, span) if name == old:
-            return Variable(new, plus, span)
-        case Offset(variable, amount, span) if variable.name == old:
-            return Offset(Variable(new, variable.plus, variable.span), amount, span)
-        case Application(function, terms, span):
-            return Application(function, tuple(rename_in_term(t, old, new) for t in terms), span)
+        case Variable(name, plus, span=span) if name == old:
+            return Variable(new, plus, span=span)
+        case Offset(variable, amount, span=span) if variable.name == old:
+            return Offset(Variable(new, variable.plus, span=variable.span), amount, span=span)
+        case Application(function, terms, span=span):
+            return Application(
+                function, tuple(rename_in_term(t, old, new) for t in terms), span=span
+            )
     return term
 
 
@@ -421,7 +423,7 @@ def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
             "a cardinality constraint reads like |P| - 2 |Q| = 3", code="cardinality", span=span
         )
     number = int(bound[2]) * (-1 if bound[1] else 1)
-    return Cardinality(tuple(parts), COMPARISONS[tokens[place].kind], number, span)
+    return Cardinality(tuple(parts), COMPARISONS[tokens[place].kind], number, span=span)
 
 
 LARGEST = 1e9  # of weights: if two of this size cancel, a third keeps nine digits

@@ -86,8 +86,8 @@ def put_constants(term: Term, values: Mapping[str, str]) -> Term:
             return Constant(values[name])
         case Offset(variable, amount) if variable.name in values:
             return Constant(f"{require_number(values[variable.name]) + amount:.17g}")
-        case Application(function, terms, span):
-            return Application(function, tuple(put_constants(t, values) for t in terms), span)
+        case Application(function, terms, span=span):
+            return Application(function, tuple(put_constants(t, values) for t in terms), span=span)
     return term
 
 

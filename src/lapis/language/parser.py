@@ -142,7 +142,7 @@ def parse_include(tokens: list[Token], span: Span) -> Include:
             span=span,
             hint='as in #include "other.mln"',
         )
-    return Include(parse_constant(tokens[1].text), span)
+    return Include(parse_constant(tokens[1].text), span=span)
 
 
 def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
@@ -155,7 +155,7 @@ def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclarati
             code="unexpected-token",
             span=Span(source, last.start, last.end),
         )
-    return TypeDeclaration(name, parse_constants(inner, source), span)
+    return TypeDeclaration(name, parse_constants(inner, source), span=span)
 
 
 def parse_constants(tokens: list[Token], source: Source) -> tuple[str, ...]:
@@ -226,7 +226,9 @@ def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
             span=span,
             hint="as in person MotherOf(person)",
         )
-    return FunctionDeclaration(value.text, tokens[1].text, tuple(p.type for p in parameters), span)
+    return FunctionDeclaration(
+        value.text, tokens[1].text, tuple(p.type for p in parameters), span=span
+    )
 
 
 def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | None:
@@ -237,13 +239,13 @@ def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | N
         return None
     factors, rest = trailing_factors(rest)
     if len(rest) == 1:
-        return PredicateDeclaration(rest[0].text, (), closed, factors, span)
+        return PredicateDeclaration(rest[0].text, (), closed, factors, span=span)
     if rest[1].kind != "LPAR" or rest[-1].kind != "RPAR":
         return None
     parameters = parse_parameters(rest[2:-1])
     if parameters is None:
         return None
-    return PredicateDeclaration(rest[0].text, parameters, closed, factors, span)
+    return PredicateDeclaration(rest[0].text, parameters, closed, factors, span=span)
 
 
 def trailing_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, list[Token]]:
@@ -311,7 +313,7 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
     if weight is None:
         refuse_without_weight(fixed, at, span)
     formula = parse_formula_tokens(tokens, source)
-    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span)
+    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span=span)
 
 
 def split_fixed(tokens: list[Token], source: Source) -> tuple[list[Token], bool]:
@@ -364,5 +366,5 @@ def split_settings(tokens: list[Token], source: Source) -> tuple[list[Token], tu
                 hint="as in 0.7 Has(p, +w) => Course(p) @ w = Java",
             )
         constant = "".join(parse_constant(token.text) for token in part[2:])
-        found.append(Setting(part[0].text, constant, place))
+        found.append(Setting(part[0].text, constant, span=place))
     return tokens[:start], tuple(found)

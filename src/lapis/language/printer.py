@@ -204,14 +204,14 @@ def declare_predicate(predicate: Predicate) -> Statement:
     """Return the statement that declares a predicate."""
     if predicate.function:
         *arguments, value = predicate.types
-        return FunctionDeclaration(value, predicate.name, tuple(arguments), predicate.span)
+        return FunctionDeclaration(value, predicate.name, tuple(arguments), span=predicate.span)
     marked = Parameter("", "!") if predicate.exactly_one else Parameter("", "?")
     parameters = tuple(
         replace(marked, type=type_name) if i in predicate.block else Parameter(type_name)
         for i, type_name in enumerate(predicate.types)
     )
     return PredicateDeclaration(
-        predicate.name, parameters, predicate.closed, predicate.factors, predicate.span
+        predicate.name, parameters, predicate.closed, predicate.factors, span=predicate.span
     )
 
 

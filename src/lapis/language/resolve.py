@@ -409,7 +409,7 @@ def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> 
     if not conditions:
         return flat
     names = tuple(str(atom.terms[-1].name) for atom in conditions)  # type: ignore[union-attr]
-    return Exists(names, And((*conditions, flat)), formula.span)
+    return Exists(names, And((*conditions, flat)), span=formula.span)
 
 
 def compile_equation(declared: Declarations, formula: Comparison) -> Formula | None:
@@ -420,7 +420,7 @@ def compile_equation(declared: Declarations, formula: Comparison) -> Formula | N
     if not isinstance(left, Application):
         return None
     atom = graph_atom(declared, left, (*left.terms, right))
-    return atom if formula.operator == "=" else Not(atom, formula.span)
+    return atom if formula.operator == "=" else Not(atom, span=formula.span)
 
 
 def graph_atom(declared: Declarations, term: Application, terms: tuple[Term, ...]) -> Atom:
@@ -433,4 +433,4 @@ def graph_atom(declared: Declarations, term: Application, terms: tuple[Term, ...
             term.span,
             hint=suggestion(term.function, known, "declare it, as in person MotherOf(person)"),
         )
-    return Atom(term.function, terms, False, term.span)
+    return Atom(term.function, terms, False, span=term.span)

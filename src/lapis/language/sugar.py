@@ -95,7 +95,7 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
     def signed(node: Formula, signs: dict[Atom, bool]) -> Formula:
         if isinstance(node, Atom) and node.starred:
             plain = replace(node, starred=False)
-            return plain if signs[node] else Not(plain, node.span)
+            return plain if signs[node] else Not(plain, span=node.span)
         return map_children(node, lambda child: signed(child, signs))
 
     choices = itertools.product((True, False), repeat=len(starred))

@@ -25,116 +25,108 @@ ComparisonOperator = Choice["=", "!=", "<", ">", "<=", ">="]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class SyntaxNode:
+    """A node with its place in the source."""
+
+    span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(SyntaxNode):
     name: str
     plus: bool = False  # written +x: one weight for each constant
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(SyntaxNode):
     name: str  # without quotes
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class Application(SyntaxNode):
     """A function applied to terms, f(x, A)."""
 
     function: str
     terms: tuple[Term, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
+class Offset(SyntaxNode):
     """A numeric variable moved by an integer, i+1 or i-2."""
 
     variable: Variable
     amount: int
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Term = Variable | Constant | Application | Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(SyntaxNode):
     predicate: str
     terms: tuple[Term, ...]
     starred: bool = False  # written *P(x): one formula for each sign
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(SyntaxNode):
     operator: ComparisonOperator
     left: Term
     right: Term
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(SyntaxNode):
     value: bool
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(SyntaxNode):
     body: Formula
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(SyntaxNode):
     parts: tuple[Formula, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(SyntaxNode):
     parts: tuple[Formula, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Implies:
+class Implies(SyntaxNode):
     premise: Formula
     conclusion: Formula
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Iff:
+class Iff(SyntaxNode):
     left: Formula
     right: Formula
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(SyntaxNode):
     variables: tuple[str, ...]
     body: Formula
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ForAll:
+class ForAll(SyntaxNode):
     variables: tuple[str, ...]
     body: Formula
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class CountExists:
+class CountExists(SyntaxNode):
     """A bound on the number of values that satisfy the body: EXIST{=2} y F(x, y)."""
 
     variables: tuple[str, ...]  # one
     body: Formula
     operator: Choice["=", "<=", ">="]
     bound: int
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Quantifier = Exists | ForAll | CountExists
@@ -142,16 +134,14 @@ Formula = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Quantifie
 
 
 @dataclass(frozen=True, slots=True)
-class Include:
+class Include(SyntaxNode):
     path: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class TypeDeclaration:
+class TypeDeclaration(SyntaxNode):
     name: str
     constants: tuple[str, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,33 +153,30 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateDeclaration:
+class PredicateDeclaration(SyntaxNode):
     name: str
     parameters: tuple[Parameter, ...]
     closed: bool = False  # written *P(t): evidence, false unless the data states it
     factors: tuple[float, float] | None = None  # weights of a true and of a false atom (WFOMC)
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionDeclaration:
+class FunctionDeclaration(SyntaxNode):
     value: str  # the type of the value
     name: str
     parameters: tuple[str, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(SyntaxNode):
     """A plus variable at one constant, w = Java."""
 
     variable: str
     constant: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedFormula:
+class WeightedFormula(SyntaxNode):
     """A formula of a file. If it has no weight and is not hard, its weight is to be learned."""
 
     formula: Formula
@@ -199,17 +186,15 @@ class WeightedFormula:
     fixed: bool = False  # written @fixed: not learned
     utility: float | None = None  # written weight:utility (decision problems)
     at: tuple[Setting, ...] = ()  # written F @ w = Java: the constants that the weight is for
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Cardinality:
+class Cardinality(SyntaxNode):
     """A hard constraint on numbers of true atoms: Σ coefficient·|P| operator bound."""
 
     parts: tuple[tuple[int, str], ...]
     operator: ComparisonOperator
     bound: int
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Statement = (

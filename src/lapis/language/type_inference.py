@@ -90,7 +90,7 @@ class Declarations:
             case TypeDeclaration(name, constants):
                 self.types.setdefault(name, {}).update(dict.fromkeys(constants))
                 self.listed.add(name)
-            case PredicateDeclaration(name, parameters, closed, factors, span):
+            case PredicateDeclaration(name, parameters, closed, factors, span=span):
                 marks = {p.mark for p in parameters} - {""}
                 if len(marks) == 2:
                     self.fail("use either ! or ? in a predicate, not both", "mixed-marks", span)
@@ -105,7 +105,7 @@ class Declarations:
                         span=span,
                     )
                 )
-            case FunctionDeclaration(value, name, parameters, span):
+            case FunctionDeclaration(value, name, parameters, span=span):
                 types = (*parameters, value)
                 self.add(Predicate(name, types, (len(parameters),), function=True, span=span))
 

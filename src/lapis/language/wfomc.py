@@ -139,13 +139,13 @@ def parse_domain_size(tokens: list[Token], span: Span) -> TypeDeclaration:
             f"a domain size is a whole number up to {MAX_SIZE:,}", code="domain-size", span=span
         )
     constants = tuple(f"{name}{i}" for i in range(int(size)))
-    return TypeDeclaration(type_name(tokens[0].text, span), constants, span)
+    return TypeDeclaration(type_name(tokens[0].text, span=span), constants, span=span)
 
 
 def parse_domain(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
     """Parse `d = {a, b, c}`."""
     found = parse_type(tokens, source, span)
-    return TypeDeclaration(type_name(found.name, span), found.constants, span)
+    return TypeDeclaration(type_name(found.name, span=span), found.constants, span=span)
 
 
 def type_name(text: str, span: Span) -> str:

@@ -102,7 +102,7 @@ def make_comparison(operator: str, left: Term, right: Term) -> Formula:
                 code="not-a-number",
                 span=right.span,
             )
-        right, amount = Constant(f"{value + amount:.17g}", right.span), 0
+        right, amount = Constant(f"{value + amount:.17g}", span=right.span), 0
     shifted_right = Offset(right, amount) if isinstance(right, Variable) and amount else right
     return Comparison("=" if operator == "=" else "<", left, shifted_right)
 
