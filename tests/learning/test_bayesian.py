@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from brute_force import brute_force
 
 import lapis
+from brute_force import brute_force
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.runtime.progress import Progress
 from oracle import Facts, render_database

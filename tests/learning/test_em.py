@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from brute_force import BruteForce, brute_force
 from em_by_lbfgs import fit_em
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
+from brute_force import BruteForce, brute_force
 from lapis.inference.exact.by_components import exact
 from lapis.learning import em
 from lapis.learning.em import ExpectedCounts, start_weights

@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
-from brute_force import brute_force
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from brute_force import brute_force
 from lapis.learning.examples import build_examples
 from lapis.learning.parameters import share_parameters
 from oracle import NoWorld

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import ensemble, facts_groups
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import lapis
 import oracle
+from brute_force import ensemble, facts_groups
 from lapis.inference.exact.by_components import plan_exact
 from lapis.inference.exact.treewidth_bounds import Division
 from lapis.inference.map import solver as map_solver

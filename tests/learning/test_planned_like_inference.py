@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from brute_force import brute_force
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from brute_force import brute_force
 from golden_models import GoldenModel, golden_models
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
