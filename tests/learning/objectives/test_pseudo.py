@@ -378,7 +378,7 @@ def test_a_sample_where_classes_are_too_many(monkeypatch: pytest.MonkeyPatch) ->
     """All true atoms, some false ones; its mean over seeds is the exact value."""
     model = lapis.parse(SMOKERS)
     exact = objective_of(model, [PEOPLE])
-    monkeypatch.setattr(pseudo, "difference_classes", refuse)
+    monkeypatch.setattr(pseudo, "find_difference_classes", refuse)
     monkeypatch.setattr(pseudo, "SAMPLE_SIZE", 12)
     weights = some_weights(5)
     values, gradients = [], []
@@ -406,7 +406,7 @@ def test_a_sample_where_classes_are_too_many(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_sample_of_many_true_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
     model = lapis.parse("t = {A, B, C, D}\nP(t, t)\n0 P(x,y)\n")
     text = " ".join(f"P({a},{b})" for a in "ABCD" for b in "ABC")
-    monkeypatch.setattr(pseudo, "difference_classes", refuse)
+    monkeypatch.setattr(pseudo, "find_difference_classes", refuse)
     monkeypatch.setattr(pseudo, "SAMPLE_SIZE", 10)
     objective = objective_of(model, [text])
     # Each of the 12 true atoms is 1.2 of the 10 kept, so the optimum stays at 12 against 4.
