@@ -60,9 +60,9 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(module, name, count)
 
-    counted(differences, "multiply")
-    counted(compiler, "contract")
-    counted(elimination_order, "_greedy")
+    counted(differences, "conjoin")
+    counted(compiler, "plan_contraction")
+    counted(elimination_order, "_greedy_order")
 
 
 @pytest.mark.usefixtures("bounded")
@@ -116,7 +116,7 @@ def test_a_ring_of_false_atoms_is_counted() -> None:
 @pytest.mark.usefixtures("bounded")
 def test_differences_refuse_with_their_number() -> None:
     model = lapis.parse(f"{TYPES}1 {FORMULAS['one predicate']}")
-    with pytest.raises(TooLarge, match=f"{2**24 - 1:,} terms; at most 2,048") as refused:
+    with pytest.raises(TooLarge, match=f"{2**24 - 1:,} terms; the limit is 2,048") as refused:
         lapis.learn(model, lapis.Database.parse(FACTS))
     assert refused.value.code == "too-many-terms"
 

@@ -219,7 +219,7 @@ def test_refusals() -> None:
         fields.learn(field, Database.parse(FACTS), optimizer="newton")
     with pytest.raises(LapisError, match="some predicates given the others"):
         fields.learn(field, Database.parse(FACTS), objective="conditional")
-    with pytest.raises(LapisError, match="that of all atoms, not of a query"):
+    with pytest.raises(LapisError, match="objective 'likelihood' takes no query"):
         fields.learn(field, Database.parse(FACTS), "Smokes", objective="likelihood")
     with pytest.raises(LapisError, match="does not read num_samples"):
         fields.learn(field, Database.parse(FACTS), num_samples=7)

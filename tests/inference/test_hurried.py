@@ -53,8 +53,7 @@ def test_cutting_planes_that_end_early_claim_no_world_that_breaks_hard_formulas(
         lapis.map(model, query="f", method="lazy", time_limit=NO_TIME)
     assert error.value.code == "no-feasible-world"
     assert error.value.message == (
-        "no world that satisfies the hard formulas was found by cutting planes within the limits "
-        "given"
+        "cutting planes found no world that satisfies the hard formulas within the limits"
     )
     with pytest.raises(lapis.LapisError) as error:
         lapis.map(model, query="f", method="lazy")

@@ -180,7 +180,7 @@ def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_planning_that_gives_up_leaves_all_to_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     network = agreement(16, 0.1, 0.1)
-    monkeypatch.setattr("lapis.inference.moments.exact.plan_exact", stopped)
+    monkeypatch.setattr("lapis.inference.exact.treewidth_bounds.plan_exact", stopped)
     monkeypatch.setattr("lapis.inference.symmetry.by_counts.plan_counts", lambda *_: None)
     plan = plan_network(network, "auto", InferenceOptions(time_limit=20.0))
     assert plan.options.time_limit == 10.0

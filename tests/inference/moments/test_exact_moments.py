@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_conditional import PAGES, SMOKERS, SMOKING, TOPICS, random_weights, set_up
 
+from conditional_cases import PAGES, SMOKERS, SMOKING, TOPICS, random_weights, set_up
 from lapis.inference.moments import exact as expectation_exact
 from lapis.inference.moments.exact import differentiate
 from lapis.learning.objectives.conditional import conditional_objective

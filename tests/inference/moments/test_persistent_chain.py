@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_conditional import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, random_weights, set_up
 
 import lapis
+from conditional_cases import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, random_weights, set_up
 from lapis.grounding import ground
 from lapis.inference.moments.sampled import PersistentChain, SampledComponents
 from lapis.inference.random_numbers import random_states

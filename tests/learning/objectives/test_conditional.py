@@ -12,65 +12,18 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from brute_force import BruteForce, brute_force, ensemble
+from conditional_cases import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, random_weights, set_up
 from lapis.grounding import ground
 from lapis.inference.exact import treewidth_bounds
 from lapis.inference.map.objective import ComponentResult
 from lapis.inference.moments import most_likely as expectation_map
-from lapis.learning.examples import Example, build_examples
+from lapis.learning.examples import build_examples
 from lapis.learning.objectives import conditional
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
-from lapis.learning.parameters import Parameters, share_parameters
+from lapis.learning.parameters import share_parameters
 from lapis.network import Network
 from oracle import Facts, NoWorld
 from strategies import Case, cases
-
-SMOKING = """
-Smokes(person)
-Cancer(person)
-Friends(person, person)
-Smokes(x) => Cancer(x)
-Friends(x, y) ^ Smokes(x) => Smokes(y)
-Friends(x, +y) ^ Cancer(x)
-Smokes(x)
-"""
-SMOKERS = (
-    "Smokes(A) Cancer(A) Smokes(B) Friends(A,B) Friends(B,C) Smokes(D) Friends(C,D) Cancer(C)",
-    "Smokes(E) Friends(E,A) Friends(A,F) Cancer(F) Cancer(E)",
-)
-TOPICS = """
-topic = {Art, Maths, Law}
-Topic(page, topic!)
-Has(page, word)
-Link(page, page)
-Has(p, +w) => Topic(p, +t)
-Link(p, q) ^ Topic(p, t) => Topic(q, t)
-Topic(p, Law) => !Link(p, p)
-"""
-PAGES = (
-    "Topic(P,Art) Topic(Q,Law) Topic(R,Art) Has(P,X) Has(Q,Y) Has(Q,X) Link(P,R) Link(R,Q)",
-    "Topic(S,Maths) Topic(T,Maths) Has(S,Z) Has(T,Y) Link(T,S)",
-)
-HARD = """
-A(thing)
-B(thing)
-C(thing, thing)
-A(x) => B(x).
-C(x, y) <=> C(y, x).
-A(x) ^ C(x, y) => A(y)
-EXIST y (C(x, y) ^ B(y)) => A(x)
-B(x)
-"""
-THINGS = ("A(X) B(X) B(Y) C(X,Y) C(Y,X)", "B(U) C(U,U)")
-
-
-def set_up(
-    text: str, data: Sequence[str], asked: Sequence[str], hidden: Sequence[str] = ()
-) -> tuple[list[Example], Parameters]:
-    model = lapis.parse(text)
-    examples = build_examples(
-        model, [lapis.Database.parse(d) for d in data], asked, unobserved=hidden
-    )
-    return examples, share_parameters(model, [example.free for example in examples])
 
 
 def facts_of(text: str) -> Facts:
@@ -90,10 +43,6 @@ def expected_of(
     _, parameters = set_up(text, data, asked, hidden)
     names = list(asked) or [name for name in model.predicates if name not in hidden]
     return brute_force(model, [facts_of(d) for d in data], parameters, names, hidden)
-
-
-def random_weights(parameters: Parameters, seed: int, scale: float = 1.0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=len(parameters)) * scale
 
 
 def assert_exact(
