@@ -78,12 +78,12 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ) as server:
         assert server.stderr is not None
         try:
-            for line in server.stderr:  # it says when it listens
+            for line in server.stderr:  # until the server listens
                 if "Spark Connect server started" in line:
                     break
             else:
                 raise AssertionError("the Spark Connect server did not start")
-            # Nobody reads on, and a full pipe would stop it.
+            # A full pipe would stop the server, so the rest of its output is read.
             threading.Thread(target=server.stderr.read, daemon=True).start()
             yield f"sc://127.0.0.1:{port}"
         finally:

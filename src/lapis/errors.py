@@ -217,7 +217,7 @@ def misplaced_file_error(path: object, found: str, wanted: str) -> LapisError:
     """Return the error for a model file given as data, or data as a model."""
     return LapisError(
         f"{path}: this is {found}, not {wanted}",
-        code="misplaced_file_error",
+        code="misplaced",
         hint="the model (.mln) comes first, then the data (.db, or tables)",
     )
 

@@ -222,6 +222,7 @@ class TermEstimate:
         return self._share
 
     def _propagate(self, world: Interpretation) -> Share | None:
+        """Return C_U as a function of the atom and the weight; None if it is 0."""
         network, term, scope = self._network, self.term, self._scope
         if 0 in network.sizes or not network.multiplicity:
             return None

@@ -172,7 +172,7 @@ def pair_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np
 def drop_small_components(
     component: np.ndarray, one: np.ndarray, other: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges of components, int32[num_vertices], with enough edges for such a minor."""
+    """Return the edges of components that have enough for a minor of minimum degree `degree`."""
     label = component[one]
     left = (np.bincount(label, minlength=1) >= degree * (degree + 1) // 2)[label]
     return one[left], other[left]
