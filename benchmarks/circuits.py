@@ -26,7 +26,7 @@ from lapis.circuits.evaluation import log_conditionals
 from lapis.circuits.learning.learn_rows import EDGE_COSTS, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
 from lapis.circuits.learning.split_search import Method, SearchResult, learn_circuit
-from lapis.circuits.table import code_rows, merge_variables, read_table
+from lapis.circuits.row_table import code_rows, merge_variables, read_table
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_gibbs import TreeChainOptions, estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork

@@ -26,7 +26,7 @@ import lapis
 from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.compilation.partition import find_marginals
 from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.circuits.factor_files import read_factor_file

@@ -19,8 +19,8 @@ import numpy as np
 import lapis
 from lapis import Database, fields
 from lapis.fields.field import Field
-from lapis.fields.gibbs import CachedField, FieldGibbs
-from lapis.fields.ground import ground_field
+from lapis.fields.field_gibbs import CachedField, FieldGibbs
+from lapis.fields.ground_field import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.tally import new_tallies
 from lapis.problem.problem import build_problem

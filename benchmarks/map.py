@@ -86,8 +86,8 @@ def run_wcnf(name: str, optimum: str) -> None:
 
 
 def run_search(name: str, optimum: str) -> None:
+    from lapis.inference.map.map_objective import objective_of
     from lapis.inference.map.maxwalksat import search_world
-    from lapis.inference.map.objective import objective_of
     from lapis.inference.map.wcnf import network_of_clauses, read_wcnf
 
     objective = objective_of(network_of_clauses(read_wcnf(DATA / "wcnf" / name)))

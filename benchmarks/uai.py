@@ -27,9 +27,9 @@ from protocol import DATA, has_data
 
 from lapis.circuits.approximation.approximate import find_structure, fit_structure
 from lapis.circuits.approximation.samples import sample_particles
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.compilation.counting import count_models
-from lapis.circuits.compilation.elimination import repeated_order
+from lapis.circuits.compilation.numeric_elimination import repeated_order
 from lapis.circuits.compilation.partition import find_partition, sum_out_leaves
 from lapis.circuits.evaluation import log_partition
 from lapis.circuits.factor_files import read_evidence, read_factor_file

@@ -22,7 +22,7 @@ from protocol import DATA
 
 import lapis
 from lapis.errors import LapisError
-from lapis.lifted.answer import Lifted
+from lapis.lifted.lifted_answer import Lifted
 
 PROBLEMS = DATA / "wfomc"
 LIMIT = 120  # seconds

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from lapis.cli import commands  # noqa: F401  (fills COMMANDS)
-from lapis.cli.command import COMMANDS, show_default
+from lapis.cli.command_line import COMMANDS, show_default
 from lapis.methods import methods_of
 from lapis.registry.option_field import NOUNS, Option, options_of
 

@@ -94,9 +94,9 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def price_everything() -> Iterator[None]:
     """Small worlds are planned as large ones: every choice is priced, and by its rows alone."""
-    from lapis.relational import compile, elimination
+    from lapis.relational import contraction, plan_compiler
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compile, "FEW", 0)
-        patch.setattr(elimination, "OVERHEAD", 0.0)
+        patch.setattr(plan_compiler, "FEW", 0)
+        patch.setattr(contraction, "OVERHEAD", 0.0)
         yield

@@ -11,7 +11,7 @@ import pytest
 import lapis
 import lapis.counting.differences.signed_conjunctions as differences
 import lapis.inference.exact.elimination_order as elimination_order
-import lapis.relational.compile as compiler
+import lapis.relational.plan_compiler as compiler
 from cli_run import Run
 from lapis.counting.rule_counts import count_rules
 from lapis.errors import TooLarge

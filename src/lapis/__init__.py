@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.weight_posterior import WeightPosterior
-    from lapis.lifted.answer import Lifted
+    from lapis.lifted.lifted_answer import Lifted
     from lapis.logic.clausal import clausal
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer, MostLikelyWorld
@@ -66,7 +66,7 @@ _HOMES = {
     "Database": "lapis.data.database",
     "Fit": "lapis.learning.fit",
     "LapisError": "lapis.errors",
-    "Lifted": "lapis.lifted.answer",
+    "Lifted": "lapis.lifted.lifted_answer",
     "Model": "lapis.language.model",
     "MostLikelyWorld": "lapis.results.answer",
     "Picture": "lapis.results.graph",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.weight_posterior import WeightPosterior
-    from lapis.lifted.answer import Lifted
+    from lapis.lifted.lifted_answer import Lifted
     from lapis.structure.learned_rules import LearnedRules
 
 

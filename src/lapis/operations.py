@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lapis.inference.marginals import InferenceOptions
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
-    from lapis.lifted.answer import Lifted
+    from lapis.lifted.lifted_answer import Lifted
     from lapis.results.answer import Answer, Counts, MostLikelyWorld
     from lapis.results.plan_report import PlanReport
     from lapis.results.result import Figures
@@ -80,7 +80,7 @@ def infer(
         return infer_task(task, options.method, limits)
 
     def solve_on_store(task: Task, engine: str | None) -> Answer:
-        from lapis.stores.components.answers import infer_on_store
+        from lapis.stores.components.component_answers import infer_on_store
         from lapis.stores.components.packing import StoreLimits
 
         return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
@@ -118,7 +118,7 @@ def map(
         return map_task(task, options.method, limits)
 
     def solve_on_store(task: Task, engine: str | None) -> MostLikelyWorld:
-        from lapis.stores.components.answers import map_on_store
+        from lapis.stores.components.component_answers import map_on_store
         from lapis.stores.components.packing import StoreLimits
 
         return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
@@ -165,7 +165,7 @@ def leave_on_store(
         raise needs_engine("output")
 
     def solve_on_store(task: Task, engine: str | None) -> StoredAnswer:
-        from lapis.stores.components.answers import answer_to_store
+        from lapis.stores.components.component_answers import answer_to_store
         from lapis.stores.components.packing import StoreLimits
 
         jobs = StoreLimits(jobs=options.jobs)
@@ -245,7 +245,7 @@ def refuse_draws(options: InferOptions) -> None:
 
 
 def lift(model: ModelLike, data: DataLike, options: LiftOptions) -> Lifted:
-    from lapis.lifted.answer import lift_worlds
+    from lapis.lifted.lifted_answer import lift_worlds
 
     inputs = open_inputs(model, data, strict=options.strict, probabilities=False)
     return lift_worlds(
@@ -463,7 +463,7 @@ def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLi
     from lapis.inference.map.wcnf import solve_wcnf
     from lapis.inference.marginals import InferenceOptions
     from lapis.results.answer import MostLikelyWorld
-    from lapis.results.atoms import AtomGroup, Atoms
+    from lapis.results.atom_groups import AtomGroup, Atoms
 
     limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed, progress=progress)
     result = solve_wcnf(path, options.method, limits)

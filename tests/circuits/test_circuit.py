@@ -14,6 +14,13 @@ from hypothesis import strategies as st
 from circuits.random_circuits import Builder, partial_rows, random_circuit, restrict
 from lapis.circuits import evaluation
 from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties, new_circuit
+from lapis.circuits.circuit_files import (
+    circuit_graph,
+    format_ac,
+    load_circuit,
+    parse_ac,
+    save_circuit,
+)
 from lapis.circuits.evaluation import (
     draw_samples,
     entropy,
@@ -25,7 +32,6 @@ from lapis.circuits.evaluation import (
     most_likely,
     posteriors,
 )
-from lapis.circuits.files import circuit_graph, format_ac, load_circuit, parse_ac, save_circuit
 from lapis.errors import LapisError
 
 SEEDS = range(40)

@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from circuits.random_factors import enumerate_marginals
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.evaluation import no_evidence, posteriors
 from lapis.circuits.factor_files import parse_bif, parse_uai, parse_uai_evidence, read_factor_file
 from lapis.grounding.bottom_up import ground

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapis.circuits.table import code_rows, merge_variables, read_table
+from lapis.circuits.row_table import code_rows, merge_variables, read_table
 from lapis.errors import LapisError
 
 ROWS = [[0, 1, 2], [1, 1, 0], [0, 0, 2], [1, 0, 1]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli_run import MODEL, Run
-from lapis.cli.command import COMMANDS, WORLDS
+from lapis.cli.command_line import COMMANDS, WORLDS
 
 
 def test_infer(run: Run) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from cli_run import Run
-from lapis.cli.command import COMMANDS
+from lapis.cli.command_line import COMMANDS
 from lapis.methods import methods_of
 from lapis.registry.option_field import options_of
 

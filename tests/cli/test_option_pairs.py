@@ -20,7 +20,7 @@ import pytest
 import lapis
 import oracle
 from cli_run import Run
-from lapis.cli.command import COMMANDS
+from lapis.cli.command_line import COMMANDS
 from lapis.registry.option_field import options_of
 from oracle import Facts, OracleAnswer
 

@@ -15,9 +15,9 @@ import lapis
 from lapis.data.database import Database, Domain
 from lapis.evaluation.cross_validation import cross_validate
 from lapis.evaluation.metrics import average_precision
-from lapis.evaluation.plots import plot_calibration, plot_precision_recall
 from lapis.evaluation.predictions import Predictions
-from lapis.results.atoms import Atoms, predicate_group
+from lapis.evaluation.score_plots import plot_calibration, plot_precision_recall
+from lapis.results.atom_groups import Atoms, predicate_group
 from lapis.results.plots import check_picture
 
 

@@ -17,7 +17,7 @@ from lapis.evaluation.predictions import Predictions
 from lapis.evaluation.score import measure, score_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
-from lapis.results.atoms import Atoms
+from lapis.results.atom_groups import Atoms
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
 

@@ -17,8 +17,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lapis.fields.field import ROOT, Child, Field, Parfeature
+from lapis.fields.field_objectives import FieldExample
 from lapis.fields.lifted_counts import class_pseudo_likelihood
-from lapis.fields.objectives import FieldExample
 from lapis.language.syntax import Variable
 
 GroundAtom = tuple[str, tuple[str, ...]]

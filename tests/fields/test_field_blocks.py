@@ -16,7 +16,7 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.fields.field import Field
-from lapis.fields.objectives import FieldExample, make_field_example
+from lapis.fields.field_objectives import FieldExample, make_field_example
 from lapis.learning.examples import build_examples
 
 TEXT = """\

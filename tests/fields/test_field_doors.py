@@ -23,8 +23,8 @@ from cli_run import Run
 from lapis import fields
 from lapis.cli.render import json_pieces
 from lapis.data.database import Database
+from lapis.fields.field_objectives import make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.objectives import make_field_example
 from lapis.learning.examples import build_examples
 from lapis.results.result import Result
 

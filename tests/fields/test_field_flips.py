@@ -8,10 +8,10 @@ from field_worlds import DOMAINS, field_texts, ground_atoms, log_weight
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lapis.fields.field_flips_kernel import FieldUnits, run_field_gibbs, sweep_icm
+from lapis.fields.field_gibbs import CachedField
 from lapis.fields.field_text import parse_field
-from lapis.fields.flips_kernel import FieldUnits, run_field_gibbs, sweep_icm
-from lapis.fields.gibbs import CachedField
-from lapis.fields.ground import ground_field
+from lapis.fields.ground_field import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.tally import new_tallies
 from lapis.problem.problem import build_problem

@@ -12,7 +12,7 @@ from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field
-from lapis.fields.ground import (
+from lapis.fields.ground_field import (
     GroundField,
     enumerate_field,
     evaluate_worlds,

@@ -14,14 +14,14 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.fields.field_text import parse_field
-from lapis.fields.objectives import (
+from lapis.fields.field_objectives import (
     NUM_CHAINS,
     ContrastiveDivergence,
     ExactLikelihood,
     FieldExample,
     make_field_example,
 )
+from lapis.fields.field_text import parse_field
 from lapis.inference.random_numbers import random_states
 from lapis.learning.examples import build_examples
 

@@ -12,8 +12,8 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.fields.gibbs import CachedField, FieldGibbs
-from lapis.fields.ground import ground_field
+from lapis.fields.field_gibbs import CachedField, FieldGibbs
+from lapis.fields.ground_field import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import num_tallied
 from lapis.inference.sampling.tally import new_tallies

@@ -18,10 +18,8 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.fields.field import Field
-from lapis.fields.gibbs import CachedField, FieldGibbs
-from lapis.fields.ground import evaluate_worlds, gradient_of_root, ground_field
-from lapis.fields.learning import FieldFit
-from lapis.fields.objectives import (
+from lapis.fields.field_gibbs import CachedField, FieldGibbs
+from lapis.fields.field_objectives import (
     ContrastiveDivergence,
     ExactLikelihood,
     FieldExample,
@@ -29,6 +27,8 @@ from lapis.fields.objectives import (
     likelihood_objective,
     make_field_example,
 )
+from lapis.fields.ground_field import evaluate_worlds, gradient_of_root, ground_field
+from lapis.fields.learning import FieldFit
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.tally import new_tallies
 from lapis.learning.examples import build_examples

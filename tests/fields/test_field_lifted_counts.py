@@ -13,8 +13,8 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields import lifted_counts
+from lapis.fields.field_objectives import make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.objectives import make_field_example
 from lapis.learning.examples import build_examples
 
 LARGER = DECLARATIONS.replace("{Anna, Bob}", "{Anna, Bob, Eve}").replace("{Cup}", "{Cup, Jar}")

@@ -15,8 +15,8 @@ from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.fields.field import Field
+from lapis.fields.field_objectives import FieldExample, make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.objectives import FieldExample, make_field_example
 from lapis.learning.examples import build_examples
 
 STEP = 1e-5

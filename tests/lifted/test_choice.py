@@ -14,7 +14,7 @@ import oracle
 from cli_run import Run
 from lapis.inference.marginals import InferenceOptions
 from lapis.lifted.cells.count import infer_by_cells
-from lapis.lifted.ground import solve_ground
+from lapis.lifted.ground_solver import solve_ground
 from lapis.problem.problem import Problem
 from oracle import Facts, NoWorld
 

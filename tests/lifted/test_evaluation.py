@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from theories import DrawnTheory, theories
 
 import lapis
-from lapis.lifted.compilation.circuit import FactorNode
+from lapis.lifted.compilation.lifted_circuit import FactorNode
 from lapis.lifted.compilation.theory import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
 from lapis.lifted.evaluation.floats import Floats, FloatValue, log_factorial

@@ -18,7 +18,7 @@ import pytest
 import lapis
 from cli_run import Run
 from lapis import fields
-from lapis.cli.command import COMMANDS
+from lapis.cli.command_line import COMMANDS
 from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
 from lapis.learning.objectives.priors import Prior

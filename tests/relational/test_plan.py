@@ -26,18 +26,17 @@ from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
-from lapis.relational.compile import (
+from lapis.relational.conjunction import Conjunction, conjoin, require_cube, require_literals, unify
+from lapis.relational.factor import indicator_factor, multiply_factors
+from lapis.relational.interpretation import Interpretation, build_interpretation, run_plans
+from lapis.relational.plan_compiler import (
     PlanCompiler,
     PlanOutput,
     compile_plan,
     plan_violations,
     swap_complemented,
 )
-from lapis.relational.conjunction import Conjunction, require_cube, require_literals, unify
-from lapis.relational.conjunction import conjoin as conjoin
-from lapis.relational.factor import indicator_factor, multiply_factors
-from lapis.relational.interpretation import Interpretation, build_interpretation, run_plans
-from lapis.relational.plan import (
+from lapis.relational.query_plan import (
     FactorProduct,
     QueryPlan,
     explain_plan,

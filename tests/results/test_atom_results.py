@@ -16,8 +16,8 @@ from lapis.cli.render import json_pieces
 from lapis.data.database import Domain
 from lapis.language.names import format_atom
 from lapis.results.answer import Answer
+from lapis.results.atom_groups import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.atom_result import number_alike
-from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 
 MODEL = lapis.parse("""
 Friends(person, person)

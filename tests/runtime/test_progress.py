@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.cli.command import BAR_WIDTH, CLOCK_WIDTH, describe_event, shorten_text
+from lapis.cli.command_line import BAR_WIDTH, CLOCK_WIDTH, describe_event, shorten_text
 from lapis.runtime.progress import SECONDS_LEFT, Progress, Stop
 
 MODEL = lapis.parse("""

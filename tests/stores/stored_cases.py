@@ -13,7 +13,7 @@ import oracle
 from lapis.inference.marginals import InferenceOptions
 from lapis.problem.task import build_task
 from lapis.results.answer import Answer, MostLikelyWorld
-from lapis.stores.components.answers import infer_on_store, map_on_store
+from lapis.stores.components.component_answers import infer_on_store, map_on_store
 from lapis.stores.components.packing import StoreLimits
 from strategies import Case
 

@@ -46,9 +46,9 @@ def test_answers_in_a_folder_are_written_by_tasks(
 ) -> None:
     import pyarrow.parquet
 
-    from lapis.stores.components import answers
+    from lapis.stores.components import component_answers
 
-    monkeypatch.delattr(answers, "write_parquet")  # which fetches rows into this process
+    monkeypatch.delattr(component_answers, "write_parquet")  # which fetches rows into this process
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
     folder = tmp_path / "world"
     told = lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")

@@ -12,8 +12,8 @@ import lapis
 from lapis.stores import Store, open_store
 from lapis.stores.counting.stored_paths import StoredJoins
 from lapis.structure.candidates import PathAtom, sign_patterns
+from lapis.structure.clause_scores import Scorer, draw_atoms
 from lapis.structure.path_differences import AtomClasses, PartSums
-from lapis.structure.scores import Scorer, draw_atoms
 from store_urls import QUICK_STORES, store_url
 from structure.test_scores import join, paths, random_world, worlds
 

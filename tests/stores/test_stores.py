@@ -20,10 +20,10 @@ from lapis.errors import LapisError
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Condition, Cube, Literal
-from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.conjunction import require_cube
 from lapis.relational.interpretation import build_interpretation
-from lapis.relational.plan import tabulate_answers
+from lapis.relational.plan_compiler import PlanOutput, compile_plan
+from lapis.relational.query_plan import tabulate_answers
 from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store, spark
 from lapis.stores.spark import SparkStore
 from store_urls import QUICK_STORES, store_url

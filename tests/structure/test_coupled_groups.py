@@ -15,9 +15,9 @@ from cli_run import Run
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause, sign_patterns
+from lapis.structure.clause_scores import Scorer
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import Scorer
 from lapis.structure.select import CoupledGroup, ground_group, is_summable, refit_groups
 from lapis.structure.training_data import TrainingData, join_worlds
 

@@ -14,8 +14,8 @@ from lapis.errors import LapisWarning
 from lapis.language.syntax import atoms
 from lapis.methods import methods_of
 from lapis.runtime.progress import Progress
+from lapis.structure.clause_scores import Scorer
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.scores import Scorer
 
 DECLARED = "r(a, b)\ns(b, c)\nt(a, c)\nu(a)"
 MODEL = lapis.parse(DECLARED)

@@ -13,11 +13,11 @@ import lapis
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import sign_patterns
+from lapis.structure.clause_scores import Scorer, fit_unit
 from lapis.structure.learners.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lhl import LhlOptions, draw_path_atoms, has_support, try_path
 from lapis.structure.learners.lift_graph import LiftedGraph, lift_graph
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import Scorer, fit_unit
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("likes(person, thing)\nkind(thing)\nknows(person, person)")

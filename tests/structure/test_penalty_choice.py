@@ -13,6 +13,7 @@ import lapis
 from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause, is_range_restricted
+from lapis.structure.clause_scores import ClauseScore, Scorer
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.learn_rules import warn_lost_gains
 from lapis.structure.learned_rules import LearnedRules
@@ -28,7 +29,6 @@ from lapis.structure.penalty_choice import (
 )
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import LearnedClause, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 

@@ -21,9 +21,9 @@ from lapis.structure.candidates import (
     sub_clauses,
     write_clause,
 )
+from lapis.structure.clause_scores import Scorer
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.path_differences import PartSums
-from lapis.structure.scores import Scorer
 from lapis.structure.training_data import TrainingData, join_worlds
 
 DECLARED = "P(a)\nQ(a)\nR(a, a)\nS(a, b)\nT(b)\n"

@@ -12,16 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
     from lapis.circuits.circuit import Circuit
-    from lapis.circuits.construction import approximate, learn
-    from lapis.circuits.construction import compile as compile
-    from lapis.circuits.factor_graph import FactorGraph
-    from lapis.circuits.files import draw
-    from lapis.circuits.files import parse_ac as parse
-    from lapis.circuits.files import save_circuit as save
-    from lapis.circuits.inputs import read
-    from lapis.circuits.results import (
+    from lapis.circuits.circuit_files import draw
+    from lapis.circuits.circuit_files import parse_ac as parse
+    from lapis.circuits.circuit_files import save_circuit as save
+    from lapis.circuits.circuit_results import (
         CircuitAnswer,
         CircuitFigures,
         CircuitScore,
@@ -30,33 +25,38 @@ if TYPE_CHECKING:
         RowAnswers,
         Samples,
     )
+    from lapis.circuits.construction import approximate, learn
+    from lapis.circuits.construction import compile as compile
+    from lapis.circuits.factor_graph import FactorGraph
+    from lapis.circuits.inputs import read
+    from lapis.circuits.queries import info, marginals, query, query_rows, sample, score
     from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
 # The module of each name, imported on first use: exact inference loads parts of this package.
 _HOMES = {
     "Circuit": "circuit",
-    "CircuitAnswer": "results",
-    "CircuitFigures": "results",
-    "CircuitScore": "results",
+    "CircuitAnswer": "circuit_results",
+    "CircuitFigures": "circuit_results",
+    "CircuitScore": "circuit_results",
     "FactorGraph": "factor_graph",
-    "LearnedCircuit": "results",
-    "ModelMarginals": "results",
-    "RowAnswers": "results",
-    "Samples": "results",
+    "LearnedCircuit": "circuit_results",
+    "ModelMarginals": "circuit_results",
+    "RowAnswers": "circuit_results",
+    "Samples": "circuit_results",
     "TreeNetwork": "tree_networks.tree_network",
     "approximate": "construction",
     "compile": "construction",
-    "draw": "files",
-    "info": "answers",
+    "draw": "circuit_files",
+    "info": "queries",
     "learn": "construction",
-    "marginals": "answers",
-    "parse": "files:parse_ac",
-    "query": "answers",
-    "query_rows": "answers",
+    "marginals": "queries",
+    "parse": "circuit_files:parse_ac",
+    "query": "queries",
+    "query_rows": "queries",
     "read": "inputs",
-    "sample": "answers",
-    "save": "files:save_circuit",
-    "score": "answers",
+    "sample": "queries",
+    "save": "circuit_files:save_circuit",
+    "score": "queries",
 }
 
 # `compile` is left out, so that `from lapis.circuits import *` hides no builtin.

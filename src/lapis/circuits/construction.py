@@ -16,7 +16,11 @@ import numpy as np
 
 from lapis.circuits.approximation import approximate as approximation
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
+from lapis.circuits.circuit_results import (
+    CircuitFigures,
+    LearnedCircuit,
+)
+from lapis.circuits.compilation.compile_model import MAX_EDGES, compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
 from lapis.circuits.evaluation import (
     log_partition,
@@ -29,11 +33,7 @@ from lapis.circuits.inputs import (
     open_trees,
 )
 from lapis.circuits.learning.learn_rows import EDGE_COSTS, PARAMETER_COSTS, learn_rows
-from lapis.circuits.results import (
-    CircuitFigures,
-    LearnedCircuit,
-)
-from lapis.circuits.table import RowsLike, code_rows, merge_variables, open_rows
+from lapis.circuits.row_table import RowsLike, code_rows, merge_variables, open_rows
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError

@@ -26,7 +26,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.problem.task import World
-from lapis.results.atoms import Atoms
+from lapis.results.atom_groups import Atoms
 
 MAX_MEMBERS = 10  # variables of a table; longer clauses become chains of link variables
 

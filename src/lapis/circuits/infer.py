@@ -12,7 +12,7 @@ from lapis.circuits.approximation.approximate import MAX_EDGES, find_structure, 
 from lapis.circuits.approximation.family import condition_circuit
 from lapis.circuits.approximation.variational import table_marginals
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.evaluation import log_values, no_evidence, posteriors
 from lapis.circuits.ground_factors import GroundFactors, ground_factors
 from lapis.errors import TooLarge

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
+from lapis.circuits.circuit_files import load_circuit, load_stored_network
 from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factor_file
 from lapis.circuits.factor_graph import FactorGraph
-from lapis.circuits.files import load_circuit, load_stored_network
 from lapis.circuits.tree_networks.compile_network import tables_of
 from lapis.circuits.tree_networks.tbn_files import SUFFIX, load_tree_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork

@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli import circuit, field  # noqa: F401  (their commands)
-from lapis.cli.command import MODEL, WORLDS, Argument, command, progress_bar, run
+from lapis.cli import circuit_commands, field_commands  # noqa: F401  (their commands)
+from lapis.cli.command_line import MODEL, WORLDS, Argument, command, progress_bar, run
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (

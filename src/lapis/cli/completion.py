@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from lapis.cli.command import COMMANDS, GROUPS, Command, list_names
+from lapis.cli.command_line import COMMANDS, GROUPS, Command, list_names
 from lapis.registry.method_table import methods_of
 from lapis.registry.option_field import Option, options_of
 

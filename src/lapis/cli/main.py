@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import TextIO
 
-from lapis.cli.command import show_notes
+from lapis.cli.command_line import show_notes
 from lapis.cli.commands import run
 
 

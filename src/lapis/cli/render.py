@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lapis.cli.command import show_notes
+from lapis.cli.command_line import show_notes
 from lapis.results.result import Result, View, draw_bar, escape
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from lapis.data.keys import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import LazyEvidence, Problem
-from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.conjunction import require_cube
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation, build_interpretation
-from lapis.relational.plan import QueryPlan, list_answer_rows
+from lapis.relational.plan_compiler import PlanOutput, compile_plan
+from lapis.relational.query_plan import QueryPlan, list_answer_rows
 
 
 @runtime_checkable

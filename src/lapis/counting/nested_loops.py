@@ -51,7 +51,7 @@ from lapis.relational.conjunction import (
     Scope,
     expand_negatives,
 )
-from lapis.relational.elimination import group_connected
+from lapis.relational.contraction import group_connected
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from lapis.problem.problem import Problem, build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import explain_plan
+from lapis.relational.query_plan import explain_plan
 from lapis.results.answer import Counts, RuleCount
 from lapis.runtime.progress import Progress, Report
 

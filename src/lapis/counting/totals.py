@@ -31,11 +31,11 @@ from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
 from lapis.problem.problem import Problem
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.compile import match_atom, plan_violations
 from lapis.relational.conjunction import RelationAtom
-from lapis.relational.elimination import Contraction, group_connected, plan_contraction
+from lapis.relational.contraction import Contraction, group_connected, plan_contraction
 from lapis.relational.interpretation import Evaluation, Interpretation, build_interpretation
-from lapis.relational.plan import QueryPlan, shared_expressions
+from lapis.relational.plan_compiler import match_atom, plan_violations
+from lapis.relational.query_plan import QueryPlan, shared_expressions
 
 
 class FeatureCount(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.data.database import Database, Domain, Relation, empty_tuples
-from lapis.data.formats.assembly import build_relation, check_consistent, check_uniform
+from lapis.data.formats.build_database import build_relation, check_consistent, check_uniform
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.keys import sorted_unique
 from lapis.data.lazy_database import LazyDatabase

@@ -19,7 +19,7 @@ import numpy as np
 from lapis.data.atomic_write import whole_path
 from lapis.data.binding import merge
 from lapis.data.database import Database, Domain, Relation
-from lapis.data.formats.assembly import FactGroup, build_database, known_types
+from lapis.data.formats.build_database import FactGroup, build_database, known_types
 from lapis.data.formats.diagnosis import raise_syntax_errors
 from lapis.data.formats.duckdb_tables import write_tables
 from lapis.data.formats.facts import (

@@ -380,7 +380,7 @@ class CrossValidation(Result):
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw precision–recall curves of the folds and pooled, and the pooled calibration."""
-        from lapis.evaluation.plots import plot_quality
+        from lapis.evaluation.score_plots import plot_quality
 
         series = {
             self.tested_on(fold): fold.score.predictions

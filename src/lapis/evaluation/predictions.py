@@ -19,8 +19,8 @@ from lapis.errors import TooLarge
 from lapis.learning.examples import HIDDEN, Example
 from lapis.network.network import Network, label_atoms
 from lapis.problem.problem import Problem
+from lapis.results.atom_groups import Atoms, join_atoms
 from lapis.results.atom_result import AtomResult
-from lapis.results.atoms import Atoms, join_atoms
 from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:

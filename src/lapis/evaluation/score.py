@@ -202,7 +202,7 @@ class Score(Result):
         LapisError
             If nothing was predicted, or matplotlib is not installed.
         """
-        from lapis.evaluation.plots import plot_quality
+        from lapis.evaluation.score_plots import plot_quality
 
         if self.predictions is None:
             raise LapisError(

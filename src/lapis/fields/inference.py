@@ -14,9 +14,9 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import Field
+from lapis.fields.field_gibbs import CachedField, FieldGibbs, find_mode
 from lapis.fields.field_text import FieldLike, open_field
-from lapis.fields.gibbs import CachedField, FieldGibbs, find_mode
-from lapis.fields.ground import MAX_STATES, GroundField, enumerate_field, ground_field
+from lapis.fields.ground_field import MAX_STATES, GroundField, enumerate_field, ground_field
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,

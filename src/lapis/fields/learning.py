@@ -21,14 +21,14 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
-from lapis.fields.field_text import FieldLike, open_field, print_call, print_field, print_target
-from lapis.fields.objectives import (
+from lapis.fields.field_objectives import (
     FieldExample,
     FieldPseudoLikelihood,
     MostLikelyDerivatives,
     likelihood_objective,
     make_field_example,
 )
+from lapis.fields.field_text import FieldLike, open_field, print_call, print_field, print_target
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective

@@ -37,17 +37,17 @@ METHODS = (
     ),
     Method(
         "field objective", "pseudo", "Σ log P(atom given all others)",
-        "lapis.fields.objectives:field_pseudo_objective", "network", "always",
+        "lapis.fields.field_objectives:field_pseudo_objective", "network", "always",
     ),
     Method(
         "field objective", "likelihood", "log P(all atoms): by enumeration of small fields, by "
         "contrastive divergence otherwise",
-        "lapis.fields.objectives:likelihood_objective", "network", "where affordable",
+        "lapis.fields.field_objectives:likelihood_objective", "network", "where affordable",
         ("num_samples",),
     ),
     Method(
         "field objective", "conditional", "log P(query atoms given the rest), in the same way",
-        "lapis.fields.objectives:likelihood_objective", "network", "where affordable",
+        "lapis.fields.field_objectives:likelihood_objective", "network", "where affordable",
         ("num_samples",),
     ),
 )  # fmt: skip

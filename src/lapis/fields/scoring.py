@@ -19,10 +19,10 @@ from lapis.evaluation.score import (
     predicate_score,
     total_pseudo,
 )
+from lapis.fields.field_objectives import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, open_field
-from lapis.fields.ground import enumerate_field
+from lapis.fields.ground_field import enumerate_field
 from lapis.fields.lifted_counts import class_pseudo_likelihood
-from lapis.fields.objectives import FieldExample, make_field_example
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, Note
-from lapis.grounding.atoms import PredicateAtoms, build_atom_table
 from lapis.grounding.blocks import block_shape
 from lapis.grounding.definitions import Auxiliaries
+from lapis.grounding.ground_atoms import PredicateAtoms, build_atom_table
 from lapis.language.model import Predicate, Rule
 from lapis.language.names import format_atom
 from lapis.logic.clauses import Clause, Feature, Literal

@@ -28,7 +28,6 @@ from lapis.grounding.assembly import (
     predicate_signatures,
     split_ground,
 )
-from lapis.grounding.atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.cache import load_grounding, save_grounding
 from lapis.grounding.definitions import (
@@ -37,6 +36,7 @@ from lapis.grounding.definitions import (
     choose_in_place,
     resolve_references,
 )
+from lapis.grounding.ground_atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_falsified, refuse_unsatisfiable
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit

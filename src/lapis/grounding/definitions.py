@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.keys import distinct_keys, pack, unpack
-from lapis.grounding.atoms import PredicateAtoms
+from lapis.grounding.ground_atoms import PredicateAtoms
 from lapis.grounding.grounded_world import (
     ClauseRows,
     GroundedWorld,

@@ -16,14 +16,14 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.data.keys import fits, pack
 from lapis.errors import TooLarge
-from lapis.grounding.atoms import PredicateAtoms
+from lapis.grounding.ground_atoms import PredicateAtoms
 from lapis.grounding.templates import GroundingQuery
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm, TypedVariable
 from lapis.relational.conjunction import RelationAtom
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation, run_plans
-from lapis.relational.plan import QueryPlan, list_answer_rows
+from lapis.relational.query_plan import QueryPlan, list_answer_rows
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,10 @@ from lapis.logic.clauses import (
     TypedVariable,
 )
 from lapis.relational.algebra import Test, make_test
-from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.conjunction import Conjunction, RelationAtom, Scope, substitute_terms, unify
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import QueryPlan
+from lapis.relational.plan_compiler import PlanOutput, compile_plan
+from lapis.relational.query_plan import QueryPlan
 
 MOST_SPLIT = 6  # literals of one template; each doubles the number of plans
 

@@ -35,7 +35,7 @@ from lapis.network.network import Network
 from lapis.problem.query import Query
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer, MostLikelyWorld
-from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
+from lapis.results.atom_groups import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.plan_report import PlanReport, join_plans
 from lapis.runtime.progress import Progress, report_progress
 

@@ -32,14 +32,14 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import Answered, InferenceOptions
 from lapis.inference.sampling.count_gibbs import unknown_atoms
-from lapis.lifted.answer import Lifted, lift_by_circuit
 from lapis.lifted.cells.count import build_marginals, infer_by_cells, lift_by_cells
 from lapis.lifted.cells.numbers import FEW_STEPS, MAX_STEPS
 from lapis.lifted.compilation.theory import AtomShape
 from lapis.lifted.evaluation.evaluate import log_counts
-from lapis.lifted.ground import is_small, lift_by_ground, solve_ground
+from lapis.lifted.ground_solver import is_small, lift_by_ground, solve_ground
 from lapis.lifted.kinds import shapes_of_rows
 from lapis.lifted.lift import CANNOT, NOT_LIFTABLE, LiftedProblem, lift_problem
+from lapis.lifted.lifted_answer import Lifted, lift_by_circuit
 from lapis.logic.passes import counts_elements
 from lapis.problem.problem import Problem, refuse_unsupported
 

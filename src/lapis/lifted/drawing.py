@@ -11,7 +11,7 @@ from functools import cached_property
 from textwrap import wrap
 from typing import NamedTuple
 
-from lapis.lifted.compilation.circuit import (
+from lapis.lifted.compilation.lifted_circuit import (
     CallNode,
     CountNode,
     FactorNode,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
-from lapis.lifted.compilation.compile import describe_shape
+from lapis.lifted.compilation.compiler import describe_shape
 from lapis.lifted.compilation.theory import (
     ALWAYS,
     AtomShape,

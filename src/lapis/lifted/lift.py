@@ -30,15 +30,15 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
-from lapis.lifted.compilation.circuit import FactorNode, GroundingNode, Node, multiply_nodes
 from lapis.lifted.compilation.compilation_rules import compile_theory
-from lapis.lifted.compilation.compile import (
+from lapis.lifted.compilation.compiler import (
     MAX_STATES,
     MAX_WORK,
     NotLiftable,
     TooManyStates,
     TooManyTheories,
 )
+from lapis.lifted.compilation.lifted_circuit import FactorNode, GroundingNode, Node, multiply_nodes
 from lapis.lifted.compilation.theory import Region, Theory, clause_key
 from lapis.lifted.encode import Encoding, encode_problem, encoding_work
 from lapis.lifted.evaluation.evaluate import LiftedPartition, evaluate_circuit, hessian_product

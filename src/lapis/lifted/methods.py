@@ -19,7 +19,7 @@ LIFT = (
     ),
     Method(
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
-        "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
+        "lapis.lifted.lifted_answer:lift_by_circuit", "problem", "always", ("classes",),
     ),
     Method(
         "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
@@ -28,7 +28,7 @@ LIFT = (
     ),
     Method(
         "lift", "ground", "the ground network, for few unknown atoms and any formulas",
-        "lapis.lifted.ground:lift_by_ground", "problem", "always",
+        "lapis.lifted.ground_solver:lift_by_ground", "problem", "always",
     ),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
-from lapis.results.atoms import AtomGroup, Atoms, predicate_group
+from lapis.results.atom_groups import AtomGroup, Atoms, predicate_group
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 

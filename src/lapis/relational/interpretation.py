@@ -45,7 +45,7 @@ from lapis.relational.factor import (
     project_factor,
     select_tuples,
 )
-from lapis.relational.plan import (
+from lapis.relational.query_plan import (
     FactorProduct,
     FactorSize,
     QueryPlan,

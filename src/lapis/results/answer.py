@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.results.atom_groups import Atoms, Key
 from lapis.results.atom_result import AtomResult
-from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes

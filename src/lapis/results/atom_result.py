@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import check_word
-from lapis.results.atoms import AtomGroup, Atoms, Key
+from lapis.results.atom_groups import AtomGroup, Atoms, Key
 from lapis.results.columns import AtomNames, Coded, Column, list_entries, repeat_by_group
 from lapis.results.result import Columns, FrameKind, Result, Table, View, new_view, to_frame
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lapis.results.atoms import Atoms
+from lapis.results.atom_groups import Atoms
 
 if TYPE_CHECKING:
     import polars

@@ -36,7 +36,7 @@ from lapis.relational.algebra import (
 )
 from lapis.relational.comparison import compare_constants
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import QueryPlan
+from lapis.relational.query_plan import QueryPlan
 from lapis.stores.dialect import Dialect
 from lapis.stores.store import StoredTable
 

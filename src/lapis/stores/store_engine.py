@@ -29,7 +29,7 @@ from lapis.relational.algebra import Expression, Join, Project, Universe
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import FactorProduct, QueryPlan, Term, fold_scalars
+from lapis.relational.query_plan import FactorProduct, QueryPlan, Term, fold_scalars
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,

@@ -23,9 +23,9 @@ import numpy as np
 from lapis.data.keys import contains, unpack
 from lapis.runtime.kernels import allocating_entry
 from lapis.structure.candidates import Candidate
+from lapis.structure.clause_scores import fit_unit, fit_weight
 from lapis.structure.path_differences import Joins
 from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
-from lapis.structure.scores import fit_unit, fit_weight
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate

@@ -45,12 +45,12 @@ from lapis.structure.candidates import (
     write_literals,
     write_unit,
 )
+from lapis.structure.clause_scores import Scorer, draw_atoms
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRule, LearnedRules, Penalty
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.path_differences import Joins, PartSums
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 

@@ -33,7 +33,7 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.data.keys import number_rows
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.elimination import Contraction, group_connected, plan_contraction
+from lapis.relational.contraction import Contraction, group_connected, plan_contraction
 from lapis.relational.factor import Factor, indicator_factor, sort_rows
 from lapis.relational.interpretation import Evaluation, Extension, Interpretation
 from lapis.structure.candidates import Path, PathAtom, variable_types

@@ -45,11 +45,11 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.structure.candidates import Candidate, Path
+from lapis.structure.clause_scores import ClauseScore, Scorer
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.path_differences import PartSums
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import grow_ensemble, new_ensemble
 from lapis.structure.training_data import TrainingData, join_interpretations
 

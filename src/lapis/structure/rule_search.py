@@ -15,9 +15,9 @@ from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.processes import worker_pool
 from lapis.runtime.progress import Progress, Report, Stop
 from lapis.structure.candidates import Candidate, Path, sign_patterns
+from lapis.structure.clause_scores import ClauseScore, Sample, Scorer
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.pricing import Pricing
-from lapis.structure.scores import ClauseScore, Sample, Scorer
 from lapis.structure.training_data import TrainingData
 
 CHUNK = 20  # paths that a process scores at a time

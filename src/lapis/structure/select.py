@@ -53,10 +53,10 @@ from lapis.structure.candidates import (
     write_clause,
     write_unit,
 )
+from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.pricing import HeldOut, Prices
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
 ZERO = 1e-8  # smaller weights are dropped

@@ -36,7 +36,7 @@ from lapis.circuits.approximation.variational import (
     table_marginals,
 )
 from lapis.circuits.circuit import SUM, Circuit, find_properties
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.compilation.partition import cheap_partition
 from lapis.circuits.evaluation import log_partition, log_values, no_evidence, posteriors
 from lapis.circuits.factor_files import parse_bif

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import lapis
 from circuits.random_factors import all_rows, enumerate_marginals, random_graph
 from lapis.circuits.circuit import find_properties
-from lapis.circuits.compilation.compile import compile_factors, gates_to_circuit
-from lapis.circuits.compilation.elimination import eliminate
+from lapis.circuits.compilation.compile_model import compile_factors, gates_to_circuit
 from lapis.circuits.compilation.gates import ZERO, new_gates
+from lapis.circuits.compilation.numeric_elimination import eliminate
 from lapis.circuits.compilation.partition import find_marginals, find_partition
 from lapis.circuits.compilation.search import search_circuit
 from lapis.circuits.evaluation import log_values, no_evidence, posteriors

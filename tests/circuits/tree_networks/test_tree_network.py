@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from circuits.learning.test_split_search import Definition, make
-from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.circuit_files import load_circuit, load_stored_network, save_circuit
+from lapis.circuits.compilation.compile_model import compile_factors
 from lapis.circuits.evaluation import log_partition, log_values
-from lapis.circuits.files import load_circuit, load_stored_network, save_circuit
 from lapis.circuits.learning.learn_rows import learn_rows
 from lapis.circuits.learning.split_search import learn_circuit
 from lapis.circuits.tree_networks.compile_network import compile_network, compile_splits, tables_of

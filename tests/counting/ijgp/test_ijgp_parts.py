@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lapis.counting.ijgp.contraction import sum_all, sum_product, to_dense
 from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph, order_variables
-from lapis.counting.ijgp.table import (
+from lapis.counting.ijgp.message_table import (
     MessageTable,
     Scope,
     full_table,

@@ -12,7 +12,7 @@ from exact_networks import random_network
 from lapis.errors import TooLarge
 from lapis.inference.exact import junction_tree
 from lapis.inference.exact.by_components import plan_exact
-from lapis.lifted.compilation import compile as lifted_compilation
+from lapis.lifted.compilation import compiler as lifted_compilation
 from lapis.runtime.progress import Progress, Stop
 
 PEOPLE = [f"P{i}" for i in range(16)]

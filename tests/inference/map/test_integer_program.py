@@ -24,7 +24,12 @@ from lapis.inference.map.integer_program import (
     analyse_objective,
     concatenate_as,
 )
-from lapis.inference.map.objective import MapObjective, literal_code, objective_of, split_components
+from lapis.inference.map.map_objective import (
+    MapObjective,
+    literal_code,
+    objective_of,
+    split_components,
+)
 from lapis.network.network import Network
 from lapis.runtime.progress import Stop
 

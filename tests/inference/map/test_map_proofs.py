@@ -14,7 +14,7 @@ import pytest
 
 from exact_networks import make_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
-from lapis.inference.map.objective import common_unit, objective_of
+from lapis.inference.map.map_objective import common_unit, objective_of
 from lapis.inference.map.solver import most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import lapis
 from exact_networks import make_network, random_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
+from lapis.inference.map.map_objective import MapObjective, objective_of
 from lapis.inference.map.maxwalksat import (
     initial_world,
     iterate_modes,
@@ -21,7 +22,6 @@ from lapis.inference.map.maxwalksat import (
     search_world,
 )
 from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance_walk, begin_walk
-from lapis.inference.map.objective import MapObjective, objective_of
 from lapis.inference.random_numbers import random_states
 from lapis.runtime.progress import Stop
 

@@ -16,7 +16,7 @@ from exact_networks import make_network, random_network
 from lapis.errors import LapisError
 from lapis.inference.map import integer_program as ilp
 from lapis.inference.map import persistency
-from lapis.inference.map.objective import MapObjective, objective_of
+from lapis.inference.map.map_objective import MapObjective, objective_of
 from lapis.inference.map.persistency import (
     Persistent,
     build_residual,

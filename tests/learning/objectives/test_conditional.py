@@ -15,7 +15,7 @@ from brute_force import BruteForce, brute_force, ensemble
 from conditional_cases import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, random_weights, set_up
 from lapis.grounding import ground
 from lapis.inference.exact import treewidth_bounds
-from lapis.inference.map.objective import ComponentResult
+from lapis.inference.map.map_objective import ComponentResult
 from lapis.inference.moments import most_likely as expectation_map
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives import conditional

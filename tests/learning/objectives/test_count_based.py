@@ -14,8 +14,8 @@ from known_objectives import maximize
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
-from lapis.grounding.atoms import number_unknown_atoms
 from lapis.grounding.blocks import apply_blocks
+from lapis.grounding.ground_atoms import number_unknown_atoms
 from lapis.inference.sampling.counted_world import (
     EstimatedWorld,
     ExactWorld,

@@ -62,7 +62,7 @@ from lapis.circuits.approximation.samples import (
 )
 from lapis.circuits.approximation.variational import build_terms, certified_bound, fit_best
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit, num_words
-from lapis.circuits.compilation.compile import compile_factors, no_possible_state
+from lapis.circuits.compilation.compile_model import compile_factors, no_possible_state
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, make_consistent
 from lapis.circuits.learning.candidates_kernel import NEVER, refresh_best
 from lapis.circuits.learning.split_search import CircuitSearch

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.approximation.variational import FLOOR
-from lapis.circuits.compilation.compile import no_possible_state
-from lapis.circuits.compilation.elimination import MAX_SEARCHED, find_elimination_order
+from lapis.circuits.compilation.compile_model import no_possible_state
 from lapis.circuits.compilation.mini_buckets import estimate_partition
+from lapis.circuits.compilation.numeric_elimination import MAX_SEARCHED, find_elimination_order
 from lapis.circuits.evaluation import require_possible_evidence
 from lapis.circuits.factor_graph import FactorGraph, entry_cubes, make_consistent
 from lapis.inference.exact.junction_tree import build_tree, collect_messages, sample_states

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.elimination import (
+from lapis.circuits.compilation.numeric_elimination import (
     axis_strides,
     elimination_times,
     find_elimination_order,

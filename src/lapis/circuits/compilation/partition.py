@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.compile import MARGINAL_ENTRIES, no_possible_state
+from lapis.circuits.compilation.compile_model import MARGINAL_ENTRIES, no_possible_state
 from lapis.circuits.compilation.counting import count_models
-from lapis.circuits.compilation.elimination import (
+from lapis.circuits.compilation.numeric_elimination import (
     align_axes,
     axis_strides,
     elimination_times,

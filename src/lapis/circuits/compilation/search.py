@@ -28,8 +28,8 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.circuits.circuit import PRODUCT, SUM
-from lapis.circuits.compilation.elimination import elimination_times
 from lapis.circuits.compilation.gates import FULL, ZERO, Gates, add_constant, add_node
+from lapis.circuits.compilation.numeric_elimination import elimination_times
 from lapis.circuits.compilation.search_kernel import (
     DONE,
     LEAF,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
+from lapis.circuits.compilation.compile_model import MAX_EDGES, compile_factors
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, parents_first
 from lapis.circuits.learning.split_kernel import (
     NO_LIMIT,

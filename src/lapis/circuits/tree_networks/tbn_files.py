@@ -35,7 +35,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from lapis.circuits.files import format_exp, parse_log
+from lapis.circuits.circuit_files import format_exp, parse_log
 from lapis.circuits.tree_networks.tree_network import (
     UNNUMBERED,
     DecisionTree,

@@ -49,10 +49,10 @@ from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules, nu
 from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
-from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor, multiply_factors, sort_rows
 from lapis.relational.interpretation import Interpretation, run_plans
+from lapis.relational.plan_compiler import PlanOutput, compile_plan
 
 if TYPE_CHECKING:
     from lapis.counting.differences.block_classes import BlockCandidates

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lapis.counting.ijgp.table import (
+from lapis.counting.ijgp.message_table import (
     MessageTable,
     Scope,
     check_rows,
@@ -40,7 +40,7 @@ from lapis.counting.ijgp.table import (
     send_vector,
     sum_out_variable,
 )
-from lapis.relational.elimination import group_connected
+from lapis.relational.contraction import group_connected
 
 Sizes = Sequence[int]  # domain size of each variable of the network
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.counting.ijgp.table import (
+from lapis.counting.ijgp.message_table import (
     MessageTable,
     Scope,
     check_codes,

@@ -48,8 +48,8 @@ from lapis.counting.ijgp.contraction import sum_all
 from lapis.counting.ijgp.counter import IjgpCounter, new_cube_counter, num_weights, set_atom
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph
+from lapis.counting.ijgp.message_table import MessageTable, pack_assignments
 from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
-from lapis.counting.ijgp.table import MessageTable, pack_assignments
 from lapis.counting.totals import build_complete_world
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate

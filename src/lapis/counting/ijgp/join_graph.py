@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
 
-from lapis.counting.ijgp.table import Scope
-from lapis.relational.elimination import group_connected
+from lapis.counting.ijgp.message_table import Scope
+from lapis.relational.contraction import group_connected
 
 _SEARCH_LIMIT = 10  # variables, for the search over 2^n subsets
 

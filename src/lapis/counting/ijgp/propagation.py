@@ -46,7 +46,7 @@ import numpy as np
 
 from lapis.counting.ijgp.contraction import sum_all, sum_product, to_dense
 from lapis.counting.ijgp.join_graph import JoinGraph
-from lapis.counting.ijgp.table import (
+from lapis.counting.ijgp.message_table import (
     MessageTable,
     Scope,
     align_tables,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, Union
 import numpy as np
 
 from lapis.data.database import TRUE, TRUTH_WORDS, Database, Domain, Relation
-from lapis.data.formats.assembly import (
+from lapis.data.formats.build_database import (
     build_relation,
     check_consistent,
     is_provisional,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.exact.treewidth_bounds import pair_members
-from lapis.inference.map.objective import MapObjective, literal_code
+from lapis.inference.map.map_objective import MapObjective, literal_code
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.satisfiability import HardRows, encode_rows, new_solver
 from lapis.runtime.kernels import allocating_entry, allocating_inner, inner

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.map.objective import RESOLUTION, ComponentResult, MapObjective
+from lapis.inference.map.map_objective import RESOLUTION, ComponentResult, MapObjective
 from lapis.runtime.kernels import allocating_entry, allocating_inner
 from lapis.runtime.progress import Stop
 

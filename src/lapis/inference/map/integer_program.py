@@ -41,7 +41,7 @@ from lapis.inference.map.cliques import (
     probe_literals,
     soft_cliques,
 )
-from lapis.inference.map.objective import ComponentResult, MapObjective
+from lapis.inference.map.map_objective import ComponentResult, MapObjective
 from lapis.network.csr import row_starts, row_sums
 from lapis.runtime.progress import Stop, work_clock
 

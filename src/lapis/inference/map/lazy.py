@@ -24,8 +24,8 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.grounding.assembly import FlatRows, concatenate_rows, count_decided, sum_multiplicities
-from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
+from lapis.grounding.ground_atoms import PredicateAtoms
 from lapis.grounding.grounded_world import GroundedWorld
 from lapis.grounding.hard_formulas import refuse_falsified
 from lapis.grounding.templates import (

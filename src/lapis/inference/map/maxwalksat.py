@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.inference.map.objective import ComponentResult, MapObjective
+from lapis.inference.map.map_objective import ComponentResult, MapObjective
 from lapis.runtime.progress import Stop
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import MapObjective, literal_code
+from lapis.inference.map.map_objective import MapObjective, literal_code
 from lapis.network.csr import row_starts
 from lapis.runtime.kernels import entry, inner
 

@@ -29,7 +29,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.assembly import count_all_groundings
 from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
-from lapis.inference.map.objective import (
+from lapis.inference.map.map_objective import (
     ComponentResult,
     MapComponent,
     MapObjective,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.inference.exact.by_components import ExactPlan
+from lapis.inference.map.map_objective import MapObjective
 from lapis.inference.map.maxwalksat import initial_world, search_world
-from lapis.inference.map.objective import MapObjective
 from lapis.inference.moments.statistics import Statistics
 from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.csr import take_rows

@@ -26,8 +26,8 @@ from lapis.counting.differences.sparse_vectors import gather_ranges
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.assembly import network_blocks
-from lapis.grounding.atoms import build_atom_table, number_unknown_atoms
 from lapis.grounding.blocks import apply_blocks
+from lapis.grounding.ground_atoms import build_atom_table, number_unknown_atoms
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import CountedWorld, OpenBlocks, count_world
 from lapis.inference.sampling.starting_worlds import TRIES, random_world

@@ -36,8 +36,8 @@ import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, stack_vectors
 from lapis.data.keys import unpack
-from lapis.grounding.atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.blocks import BlockShape, apply_blocks, block_shape
+from lapis.grounding.ground_atoms import PredicateAtoms, number_unknown_atoms
 from lapis.inference.sampling.counted_world import CountedWorld, Drawn, DrawnBlocks, OpenBlocks
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem

@@ -52,8 +52,8 @@ from lapis.learning.parameters import Parameters
 from lapis.logic.clauses import Clause, Feature
 from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
-from lapis.relational.compile import plan_violations
 from lapis.relational.interpretation import Interpretation
+from lapis.relational.plan_compiler import plan_violations
 
 MAX_DECIDED_CLAUSES = 6  # clauses of a rule up to which groundings decided by evidence are found
 SAMPLE_SIZE = 100_000  # atoms drawn if there are too many classes

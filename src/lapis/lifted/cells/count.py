@@ -35,10 +35,9 @@ from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import Answered, InferenceOptions, Marginals
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import And, Atom, Comparison, Formula, Iff, Not, Variable
-from lapis.lifted.answer import Lifted, LiftedFormula
+from lapis.lifted.cells.cell_elimination import eliminate_elements
 from lapis.lifted.cells.cell_tables import CellTables, evaluate_formula, split_requirement
 from lapis.lifted.cells.closed_form import has_closed_form, sum_compositions
-from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements, insert_in_two_orders
 from lapis.lifted.cells.numbers import (
     FEW_STEPS,
@@ -52,6 +51,7 @@ from lapis.lifted.cells.numbers import (
 from lapis.lifted.cells.scott import SentenceBuilder, two_variable_error
 from lapis.lifted.cells.sentence import HARD, CellFormula, Sentence, Total, WeightParameter
 from lapis.lifted.evaluation.evaluate import unsatisfiable_error
+from lapis.lifted.lifted_answer import Lifted, LiftedFormula
 from lapis.network.network import AtomTable
 from lapis.problem.problem import Problem, refuse_factors
 

@@ -23,8 +23,7 @@ from math import factorial, prod
 from typing import NamedTuple
 
 from lapis.errors import LapisError
-from lapis.lifted.cells.cell_tables import CellTables, Context, Vector
-from lapis.lifted.cells.elimination import (
+from lapis.lifted.cells.cell_elimination import (
     IMPOSSIBLE,
     ClassInteractions,
     Counts,
@@ -33,6 +32,7 @@ from lapis.lifted.cells.elimination import (
     merge_counts,
     refuse_states,
 )
+from lapis.lifted.cells.cell_tables import CellTables, Context, Vector
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.sentence import LinearOrder
 

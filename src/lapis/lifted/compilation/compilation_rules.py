@@ -24,19 +24,7 @@ from itertools import permutations
 from itertools import product as combinations
 from math import factorial
 
-from lapis.lifted.compilation.circuit import (
-    CountNode,
-    FactorNode,
-    GuardNode,
-    NeverNode,
-    Node,
-    PairsNode,
-    PowerNode,
-    RestNode,
-    SumNode,
-    multiply_nodes,
-)
-from lapis.lifted.compilation.compile import (
+from lapis.lifted.compilation.compiler import (
     MAX_STATES,
     MAX_WORK,
     PARTNER,
@@ -47,6 +35,18 @@ from lapis.lifted.compilation.compile import (
     element_name,
     shapes_of_cases,
     transform_clauses,
+)
+from lapis.lifted.compilation.lifted_circuit import (
+    CountNode,
+    FactorNode,
+    GuardNode,
+    NeverNode,
+    Node,
+    PairsNode,
+    PowerNode,
+    RestNode,
+    SumNode,
+    multiply_nodes,
 )
 from lapis.lifted.compilation.theory import (
     ALWAYS,

@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 from flint import arb, fmpz
 
-from lapis.lifted.compilation.circuit import FactorNode
+from lapis.lifted.compilation.lifted_circuit import FactorNode
 from lapis.lifted.compilation.theory import subtract_size
 from lapis.lifted.evaluation.sweep import (
     CircuitSweep,

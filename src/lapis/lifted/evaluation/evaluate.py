@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.lifted.compilation.circuit import Node
-from lapis.lifted.compilation.compile import MAX_STATES
+from lapis.lifted.compilation.compiler import MAX_STATES
+from lapis.lifted.compilation.lifted_circuit import Node
 from lapis.lifted.compilation.theory import Region
 from lapis.lifted.evaluation.floats import Floats, FloatValue
 from lapis.lifted.evaluation.sweep import Weights, count_index_states

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.lifted.compilation.circuit import CountNode, FactorNode
+from lapis.lifted.compilation.lifted_circuit import CountNode, FactorNode
 from lapis.lifted.evaluation.sweep import (
     CircuitSweep,
     Frame,

@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from lapis.lifted.compilation.circuit import (
+from lapis.lifted.compilation.lifted_circuit import (
     CallNode,
     CountNode,
     FactorNode,

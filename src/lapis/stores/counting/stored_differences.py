@@ -56,10 +56,10 @@ from lapis.counting.differences.sparse_vectors import (
 from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules
 from lapis.logic.clauses import Feature
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.compile import PlanOutput, compile_plan
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import QueryPlan
+from lapis.relational.plan_compiler import PlanOutput, compile_plan
+from lapis.relational.query_plan import QueryPlan
 from lapis.stores.counting.stored_signatures import (
     SignatureCounter,
     StoredFunction,

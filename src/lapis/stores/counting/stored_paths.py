@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.data.lazy_database import LazyDomain, LazyNames
 from lapis.relational.algebra import Expression
-from lapis.relational.plan import QueryPlan, Term
+from lapis.relational.query_plan import QueryPlan, Term
 from lapis.stores.counting.stored_signatures import (
     SignatureCounter,
     StoredFunction,

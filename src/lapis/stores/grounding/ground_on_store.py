@@ -28,7 +28,7 @@ from lapis.grounding.assembly import (
 from lapis.grounding.templates import GroundingQuery, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
-from lapis.relational.plan import QueryPlan
+from lapis.relational.query_plan import QueryPlan
 from lapis.runtime.progress import Progress, Report
 from lapis.stores.grounding.stored_atoms import (
     AT_MOST_ONE,

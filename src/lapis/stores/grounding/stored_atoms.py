@@ -19,8 +19,8 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
-from lapis.grounding.atoms import argument_sizes
 from lapis.grounding.blocks import block_shape, refuse_block
+from lapis.grounding.ground_atoms import argument_sizes
 from lapis.language.model import Predicate
 from lapis.logic.clauses import SimpleTerm
 from lapis.problem.problem import Evidence, LazyEvidence, Problem

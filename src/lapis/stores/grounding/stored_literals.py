@@ -37,7 +37,7 @@ from lapis.grounding.templates import (
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal, SimpleTerm
 from lapis.relational.interpretation import refuse_costly_plan
-from lapis.relational.plan import QueryPlan, Term
+from lapis.relational.query_plan import QueryPlan, Term
 from lapis.stores.dialect import Dialect
 from lapis.stores.grounding.stored_atoms import KnownTables, argument_columns, packed_code
 from lapis.stores.sql import Integer, SqlWriter, TableLookup, upper_bound

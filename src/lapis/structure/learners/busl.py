@@ -21,9 +21,9 @@ import numpy as np
 from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator_factor
 from lapis.structure.candidates import Path, PathAtom, canonicalize_clause, is_connected
+from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.path_differences import PathColumn, count_values
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 
 Node = tuple[PathAtom, ...]

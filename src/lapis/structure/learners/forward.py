@@ -24,6 +24,7 @@ from math import inf
 
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Path, is_condensed, is_range_restricted
+from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.learners.find_paths import find_paths
 from lapis.structure.learners.lift_graph import ground_graph
 from lapis.structure.learners.msl import list_connected_paths
@@ -38,7 +39,6 @@ from lapis.structure.penalty_choice import (
 )
 from lapis.structure.pricing import WIDTH, Pricing, flat_pricing, nat_pricing
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore
 from lapis.structure.select import (
     Criteria,
     Selection,

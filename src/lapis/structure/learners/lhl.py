@@ -33,10 +33,10 @@ from lapis.data.keys import contains
 from lapis.errors import Warning, issue_warnings
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Path, sign_patterns
+from lapis.structure.clause_scores import AtomSample, Sample, fit_unit
 from lapis.structure.learners.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import AtomSample, Sample, fit_unit
 from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 from lapis.structure.training_data import TrainingData
 

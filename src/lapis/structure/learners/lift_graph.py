@@ -51,9 +51,9 @@ import numpy as np
 from lapis.registry.options import StructureOptions
 from lapis.results.graph import GraphEdge, GraphNode, Picture
 from lapis.runtime.progress import Stop
+from lapis.structure.clause_scores import fit_unit
 from lapis.structure.learned_rules import LearnedRule
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import fit_unit
 from lapis.structure.training_data import TrainingData
 
 PRIOR = 1.0  # λ

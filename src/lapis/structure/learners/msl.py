@@ -26,9 +26,9 @@ from lapis.structure.candidates import (
     is_connected,
     variable_types,
 )
+from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, build_selection, learner_options
 
 

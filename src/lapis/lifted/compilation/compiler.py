@@ -26,7 +26,7 @@ from math import comb, prod
 from typing import NamedTuple
 from zlib import crc32
 
-from lapis.lifted.compilation.circuit import (
+from lapis.lifted.compilation.lifted_circuit import (
     CallNode,
     FactorNode,
     GuardNode,

@@ -29,7 +29,7 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
-from lapis.relational.plan import OVERHEAD, FactorSize, estimate_join, estimate_projection
+from lapis.relational.query_plan import OVERHEAD, FactorSize, estimate_join, estimate_projection
 
 T = TypeVar("T")
 Name = TypeVar("Name")

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.circuits.circuit import Circuit, state_starts
+from lapis.circuits.circuit_files import load_circuit
+from lapis.circuits.circuit_results import (
+    CircuitAnswer,
+    CircuitScore,
+    ModelMarginals,
+    RowAnswers,
+    Samples,
+)
 from lapis.circuits.compilation.partition import find_marginals
 from lapis.circuits.construction import mean, sizes, stop_within
 from lapis.circuits.evaluation import (
@@ -28,7 +36,6 @@ from lapis.circuits.evaluation import (
 )
 from lapis.circuits.evaluation import most_likely as most_likely_rows
 from lapis.circuits.factor_graph import FactorGraph
-from lapis.circuits.files import load_circuit
 from lapis.circuits.inputs import (
     CircuitLike,
     StatesLike,
@@ -39,14 +46,7 @@ from lapis.circuits.inputs import (
     row_of_states,
     stored_network,
 )
-from lapis.circuits.results import (
-    CircuitAnswer,
-    CircuitScore,
-    ModelMarginals,
-    RowAnswers,
-    Samples,
-)
-from lapis.circuits.table import RowsLike, code_rows, open_rows
+from lapis.circuits.row_table import RowsLike, code_rows, open_rows
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_gibbs import (
     TreeChainOptions,

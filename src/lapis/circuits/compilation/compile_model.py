@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit, Properties, new_circuit
-from lapis.circuits.compilation.elimination import eliminate, find_elimination_order
 from lapis.circuits.compilation.gates import FULL, ONE, ZERO, Gates, new_gates
+from lapis.circuits.compilation.numeric_elimination import eliminate, find_elimination_order
 from lapis.circuits.compilation.search import search_circuit
 from lapis.circuits.factor_graph import FactorGraph, make_consistent
 from lapis.errors import LapisError, TooLarge

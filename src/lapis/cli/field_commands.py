@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli.command import FIELD, MODEL, WORLDS, command
+from lapis.cli.command_line import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (

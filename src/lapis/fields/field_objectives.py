@@ -26,8 +26,8 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import Field
-from lapis.fields.gibbs import CachedField, climb_to_mode, run_sweeps
-from lapis.fields.ground import (
+from lapis.fields.field_gibbs import CachedField, climb_to_mode, run_sweeps
+from lapis.fields.ground_field import (
     UnknownUnits,
     base_values,
     enumerate_field,

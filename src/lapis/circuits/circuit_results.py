@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.compilation.compile import MAX_EDGES
-from lapis.circuits.files import check_output, save_circuit
+from lapis.circuits.circuit_files import check_output, save_circuit
+from lapis.circuits.compilation.compile_model import MAX_EDGES
 from lapis.circuits.learning.learn_rows import CostTrial
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tbn_files import SUFFIX, format_network

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_databases
+from lapis.cli.command_line import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_databases
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) -> Result:
     """Learn a circuit from rows of discrete values, with a penalty on its edges."""
     from lapis import circuits
-    from lapis.circuits.files import check_output
-    from lapis.circuits.results import no_network, save_tree_network
+    from lapis.circuits.circuit_files import check_output
+    from lapis.circuits.circuit_results import no_network, save_tree_network
     from lapis.circuits.tree_networks.tbn_files import SUFFIX
     from lapis.data.atomic_write import require_writable
 
@@ -96,7 +96,7 @@ def query(circuit: Path, options: CircuitQueryOptions) -> Result:
 def sample(circuit: Path, options: CircuitSampleOptions) -> None:
     """Draw independent samples, given evidence; by Gibbs sampling for a network with evidence."""
     from lapis import circuits
-    from lapis.cli.command import show_notes
+    from lapis.cli.command_line import show_notes
     from lapis.cli.render import print_json
 
     found = circuits.sample(circuit, **keywords(options))
@@ -114,8 +114,8 @@ def info(circuit: Path, options: CircuitInfoOptions) -> Result:
     """Show size and structural properties of a circuit or network; convert or draw it."""
     from lapis import circuits
     from lapis.circuits.circuit import Circuit
+    from lapis.circuits.circuit_results import save_tree_network
     from lapis.circuits.inputs import stored_network
-    from lapis.circuits.results import save_tree_network
     from lapis.circuits.tree_networks.tbn_files import SUFFIX
 
     model, output = circuits.read(circuit), options.output
@@ -144,7 +144,7 @@ def compile_(
 ) -> Result:
     """Compile a model exactly to a circuit, which gives all marginals in one sweep."""
     from lapis import circuits
-    from lapis.circuits.files import check_output
+    from lapis.circuits.circuit_files import check_output
 
     check_output(options.output)
     worlds = open_data(model, data, options.merge)
@@ -172,7 +172,7 @@ def approximate(
 ) -> Result:
     """Find a circuit with a limited number of edges that is close to a model, given evidence."""
     from lapis import circuits
-    from lapis.circuits.files import check_output
+    from lapis.circuits.circuit_files import check_output
 
     check_output(options.output)
     worlds = open_data(model, data, options.merge)

@@ -36,9 +36,9 @@ from lapis.relational.conjunction import (
     substitute_terms,
     unify,
 )
-from lapis.relational.elimination import Contraction, plan_contraction
+from lapis.relational.contraction import Contraction, plan_contraction
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import FactorSize, QueryPlan, Term
+from lapis.relational.query_plan import FactorSize, QueryPlan, Term
 
 FEW = 10_000  # groundings up to which a search costs more than it can save
 MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan

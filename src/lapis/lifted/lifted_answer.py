@@ -16,7 +16,7 @@ from lapis.data.binding import bind
 from lapis.data.database import Database
 from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
-from lapis.lifted.compilation.compile import MAX_WORK
+from lapis.lifted.compilation.compiler import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.problem.problem import Problem, problem_on
 from lapis.registry.method_table import find_method

@@ -24,9 +24,9 @@ import numpy as np
 from lapis.errors import TooLarge
 from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.inference.solve import infer_network
-from lapis.lifted.answer import Lifted, weight_names, weight_rows
 from lapis.lifted.kinds import extra_constants, refuse_new_numbers
 from lapis.lifted.lift import name_constants
+from lapis.lifted.lifted_answer import Lifted, weight_names, weight_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 

@@ -23,8 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.fields.flips_kernel import Cells, FieldCellGraph, FieldUnits, run_field_gibbs, sweep_icm
-from lapis.fields.ground import FieldEdge, GroundField, Node, evaluate_worlds
+from lapis.fields.field_flips_kernel import (
+    Cells,
+    FieldCellGraph,
+    FieldUnits,
+    run_field_gibbs,
+    sweep_icm,
+)
+from lapis.fields.ground_field import FieldEdge, GroundField, Node, evaluate_worlds
 from lapis.inference.sampling.starting_worlds import random_world
 from lapis.inference.sampling.tally import Tallies, new_tallies
 from lapis.network.csr import row_starts
