@@ -96,7 +96,8 @@ def hold_marginals_to_all_worlds(theory: Theory) -> None:
 
 
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=settings.default.max_examples // 2,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(theories())
 def test_marginals_by_cells_are_those_of_all_worlds(theory: Theory) -> None:
