@@ -163,7 +163,7 @@ def test_options_that_an_engine_does_not_read_are_refused(tmp_path: Path) -> Non
 @pytest.mark.spark
 def test_tasks_of_spark_are_not_processes_here() -> None:
     model = lapis.parse("P(t)\n1 P(x)\nt = {A, B}")
-    with pytest.raises(LapisError, match="in tasks of spark, not in processes here"):
+    with pytest.raises(LapisError, match="in tasks of spark, not in local processes"):
         lapis.infer(model, query="P", engine="local[2]", jobs=2)
 
 
