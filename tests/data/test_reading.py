@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import FUNCTIONS, Stated, databases, functions, stated, writings
 from lapis.data import Database
+from lapis.data.binding import bind
 from lapis.data.files import read_fact_text
 from lapis.errors import LapisError, Source
+from lapis.language import parse_model
+from lapis.language.printer import print_model
 
 
 def test_every_form_of_a_fact():
@@ -145,3 +148,25 @@ def test_many_predicates_and_chunks(tmp_path: Path):
     path.write_text("".join(f"{name}({','.join(row)})\n" for name, row in facts))
     data = read_fact_text(path, chunk_bytes=10_000)
     assert stated(data) == {Stated(name, row, True) for name, row in facts}
+
+
+@given(
+    st.integers(-30, 30),
+    st.integers(0, 12),
+    st.sampled_from(["{}, ..., {}", "{},...,{}", "{}...{}", "{} , ... , {}"]),
+    st.sampled_from(["", "A, "]),
+    st.sampled_from(["", ", 100, B"]),
+)
+def test_a_range_means_the_same_in_a_model_and_in_data(
+    first: int, steps: int, pattern: str, before: str, after: str
+) -> None:
+    last = first + steps
+    text = f"n = {{{before}{pattern.format(first, last)}{after}}}"
+    expected = [str(value) for value in range(first, last + 1)]
+    expected = ["A"] * bool(before) + expected + ["100", "B"] * bool(after)
+    in_model = parse_model(f"{text}\nP(n)\n1 P(x)")
+    assert list(in_model.types["n"]) == expected
+    assert parse_model(print_model(in_model)).types == in_model.types
+    bare = parse_model("P(n)\n1 P(x)")
+    for data in (f"{text}\n", f"P({first})\n{text}", f"/* */ {text} // {text}"):
+        assert list(bind(Database.parse(data), bare).domains["n"].constants) == expected

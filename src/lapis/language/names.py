@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lapis.errors import LapisError
+
 # A constant is written without quotes unless it looks like a variable, quantifier or punctuation.
 BARE_CONSTANT = re.compile(r"(?!(?i:exists?|forall)\Z)[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
 
@@ -37,6 +39,28 @@ def read_number(name: str) -> float:
         return float(name) if name.isascii() and "_" not in name else float("nan")
     except ValueError:
         return float("nan")
+
+
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+MAX_RANGE = 10_000_000
+
+
+def expand_range(first: str, last: str) -> list[str]:
+    """Return the integers of a range `first, ..., last`; raise LapisError if it has none.
+
+    >>> expand_range("-1", "2")
+    ['-1', '0', '1', '2']
+    """
+    if not (INTEGER.fullmatch(first) and INTEGER.fullmatch(last)):
+        problem = "a range needs two whole numbers, as in {1, ..., 10}"
+    elif int(last) < int(first):
+        problem = f"this range is empty: {first} is more than {last}"
+    elif int(last) - int(first) >= MAX_RANGE:
+        size = int(last) - int(first) + 1
+        problem = f"this range has {size:,} constants; at most {MAX_RANGE:,} are possible"
+    else:
+        return [str(value) for value in range(int(first), int(last) + 1)]
+    raise LapisError(problem, code="range")
 
 
 def quote_text(text: str) -> str:

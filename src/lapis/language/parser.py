@@ -17,7 +17,7 @@ from lapis.language.formulas import (
     weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
-from lapis.language.names import parse_constant
+from lapis.language.names import expand_range, parse_constant
 from lapis.language.syntax import (
     Formula,
     FunctionDeclaration,
@@ -31,7 +31,6 @@ from lapis.language.syntax import (
     WeightedFormula,
 )
 
-MAX_RANGE = 10_000_000
 SETTINGS = {f"NAME EQ {kinds}" for kinds in ("NAME", "NUMBER", "STRING", "MINUS NUMBER")}
 
 
@@ -159,54 +158,41 @@ def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclarati
 
 
 def parse_constants(tokens: list[Token], source: Source) -> tuple[str, ...]:
-    """Parse constants such as A, B, "c d" or 1, ..., 10; commas are optional, as in Alchemy."""
+    """Parse constants such as A, B, "c d" or -1, ..., 10; commas are optional, as in Alchemy."""
     constants: dict[str, None] = {}
-    items = [token for token in tokens if token.kind != "COMMA"]
-    index = 0
-    while index < len(items):
-        token = items[index]
-        if token.kind == "MINUS" and index + 1 < len(items) and items[index + 1].kind == "NUMBER":
-            constants.setdefault("-" + items[index + 1].text)
-            index += 2
-        elif token.kind == "ELLIPSIS":
-            for constant in parse_range(items, index, source):
-                constants.setdefault(constant)
-            index += 2
+    items = [token for token in join_signs(tokens) if token.kind != "COMMA"]
+    for index, token in enumerate(items):
+        span = Span(source, token.start, token.end)
+        if token.kind == "ELLIPSIS":
+            around = items[max(index - 1, 0) : index + 2 : 2]
+            first, last = (around[0].text, around[-1].text) if len(around) > 1 else ("", "")
+            try:
+                constants |= dict.fromkeys(expand_range(first, last))
+            except LapisError as error:
+                raise LapisError(error.message, code=error.code, span=span) from None
         elif token.kind in ("NAME", "NUMBER", "OR", "EXISTS", "FORALL", "UNDERSCORE"):
             constants.setdefault(token.text)
-            index += 1
         elif token.kind == "STRING":
             constants.setdefault(parse_constant(token.text))
-            index += 1
         else:
             raise LapisError(
                 f"{token.text!r} is not a constant",
                 code="constant",
-                span=Span(source, token.start, token.end),
+                span=span,
                 hint="constants are names, numbers or strings in double quotes",
             )
     return tuple(constants)
 
 
-def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
-    span = Span(source, items[index].start, items[index].end)
-    around = [items[i].text for i in (index - 1, index + 1) if 0 <= i < len(items)]
-    if index == 0 or len(around) < 2 or not all(text.isdecimal() for text in around):
-        raise LapisError(
-            "a range needs two whole numbers, as in {1, ..., 10}", code="range", span=span
-        )
-    first, last = int(around[0]), int(around[1])
-    if last < first:
-        raise LapisError(
-            f"this range is empty: {first} is more than {last}", code="range", span=span
-        )
-    if last - first > MAX_RANGE:
-        raise LapisError(
-            f"this range has {last - first + 1:,} constants; at most {MAX_RANGE:,} are possible",
-            code="range",
-            span=span,
-        )
-    return [str(value) for value in range(first, last + 1)]
+def join_signs(tokens: list[Token]) -> list[Token]:
+    """Join each minus and the number after it to one number."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.kind == "NUMBER" and found and found[-1].kind == "MINUS":
+            minus = found.pop()
+            token = Token("NUMBER", f"-{token.text}", minus.start, token.end)
+        found.append(token)
+    return found
 
 
 def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:

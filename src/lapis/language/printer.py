@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.names import format_constant, quote_text
+from lapis.language.names import INTEGER, format_constant, quote_text
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import (
     And,
@@ -115,7 +115,7 @@ def print_settings(settings: Iterable[tuple[str, str]]) -> str:
 
 def print_constants(constants: tuple[str, ...]) -> str:
     """Print the constants of a type; three or more consecutive integers become a range."""
-    if len(constants) > 2 and constants[0].isdecimal():
+    if len(constants) > 2 and INTEGER.fullmatch(constants[0]):
         first = int(constants[0])
         if constants == tuple(str(first + i) for i in range(len(constants))):
             return f"{first}, ..., {constants[-1]}"

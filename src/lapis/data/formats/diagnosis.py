@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from lapis.data.database import TRUTH_WORDS
 from lapis.data.formats.facts import (
     CONSTANT,
+    DECLARATION,
     END,
     NAME,
     SPACE,
@@ -21,6 +22,7 @@ from lapis.data.formats.facts import (
     Mistake,
     Origin,
     Unfinished,
+    expand_ranges,
     scan_facts,
     source_text,
 )
@@ -160,12 +162,13 @@ def _explain_equation(text: str, start: int, position: int) -> Reason:
         end = len(text) if end < 0 else end + 1
         if not _END.match(text, end):
             return _explain_end(text, end)
-        return Reason(
-            start,
-            end,
-            "this is not a list of constants",
-            "types look like person = {Ann, Bob} or n = {1, ..., 10}",
-        )
+        message, hint = "this is not a list of constants", "types look like person = {Ann, Bob}"
+        if DECLARATION.match(text, start):
+            try:
+                expand_ranges(text[position + 1 : end - 1])
+            except LapisError as error:
+                message = error.message
+        return Reason(start, end, message, f"{hint} or n = {{1, ..., 10}}")
     if name := _NAME.match(text, position):
         bracket = _skip(text, name.end())
         if text.startswith("(", bracket):

@@ -24,7 +24,7 @@ from typing import BinaryIO, NamedTuple
 
 from lapis.data.database import FALSE, TRUE, UNKNOWN
 from lapis.errors import LapisError, Source, Span
-from lapis.language.names import parse_constant
+from lapis.language.names import expand_range, parse_constant
 
 # A file of facts or of a table, or a text of facts.
 Origin = Path | Source
@@ -110,8 +110,7 @@ ELEMENT = re.compile(rf"{COMMENT}|({CONSTANT})")
 SKIP = re.compile(GAP)
 PREDICATE = re.compile(NAME)
 
-INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-MAX_RANGE = 10_000_000
+RANGE = re.compile(r"(-?[0-9]+)\.\.\.(-?[0-9]+)")  # without commas, one bare constant
 
 
 class Fact(NamedTuple):
@@ -164,11 +163,11 @@ def scan_facts(text: str) -> Iterator[Fact | Declaration | Mistake | Unfinished]
             yield Fact(SIGNS[sign], name, constants, True, position, found.end())
             position = found.end()
         elif found := DECLARATION.match(text, position):
-            declared = expand_ranges(found.group(2))
-            if declared is None:
-                yield Mistake(position, False)
-            else:
+            try:
+                declared = expand_ranges(found.group(2))
                 yield Declaration(found.group(1), declared, position, found.end())
+            except LapisError:
+                yield Mistake(position, False)
             position = found.end()
         elif text.startswith("/*", position) or OPEN_DECLARATION.match(text, position):
             yield Unfinished(position)
@@ -187,19 +186,17 @@ def split_constants(arguments: str | None) -> tuple[str, ...]:
     return tuple([parse_constant(found) for found in ELEMENT.findall(arguments)])
 
 
-def expand_ranges(text: str) -> tuple[str, ...] | None:
-    """Return the constants between braces, ranges `1, ..., 4` expanded; None if one is wrong."""
-    elements = [found for found in ELEMENT.findall(text) if found]
+def expand_ranges(text: str) -> tuple[str, ...]:
+    """Return the constants between braces, ranges `1, ..., 4` expanded; raise if one is wrong."""
+    found = [element for element in ELEMENT.findall(text) if element]
     constants: dict[str, None] = {}
-    for position, element in enumerate(elements):
-        if element != "...":
+    for position, element in enumerate(found):
+        if whole := RANGE.fullmatch(element):
+            constants |= dict.fromkeys(expand_range(*whole.groups()))
+        elif element == "...":
+            around = found[max(position - 1, 0) : position + 2 : 2]
+            first, last = (around[0], around[-1]) if len(around) > 1 else ("", "")
+            constants |= dict.fromkeys(expand_range(first, last))
+        else:
             constants[parse_constant(element)] = None
-            continue
-        ends = elements[position - 1 : position + 2 : 2] if position else []
-        if len(ends) != 2 or not all(INTEGER.fullmatch(end) for end in ends):
-            return None
-        first, last = int(ends[0]), int(ends[1])
-        if not first <= last < first + MAX_RANGE:
-            return None
-        constants.update(dict.fromkeys(map(str, range(first, last + 1))))
     return tuple(constants)
