@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 MAX_SHOWN = 400  # characters of a source line in an error
@@ -45,6 +46,23 @@ class Source:
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
 
+    def locate(self, offset: int) -> tuple[Source, int]:
+        """Return the file of a character, and its offset there."""
+        return self, offset
+
+
+@dataclass(frozen=True)
+class JoinedSource(Source):
+    """A text put together from pieces of files: a file with its includes."""
+
+    # For each piece: its start in this text, its file and its start there.
+    pieces: tuple[tuple[int, Source, int], ...] = field(repr=False)
+
+    def locate(self, offset: int) -> tuple[Source, int]:
+        place = bisect_right(self.pieces, offset, key=itemgetter(0)) - 1
+        begin, source, start = self.pieces[place]
+        return source.locate(offset - begin + start)
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -55,13 +73,15 @@ class Span:
     end: int
 
     def __str__(self) -> str:
-        line, column = self.source.line_column(self.start)
-        return f"{self.source.name}:{line}:{column}"
+        source, start = self.source.locate(self.start)
+        line, column = source.line_column(start)
+        return f"{source.name}:{line}:{column}"
 
     def underlined(self) -> list[str]:
         """Return the source line, and a line of carets below the span."""
-        line, column = self.source.line_column(self.start)
-        text, before = self.source.line_text(line), column - 1
+        source, start = self.source.locate(self.start)
+        line, column = source.line_column(start)
+        text, before = source.line_text(line), column - 1
         width = max(1, min(self.end - self.start, len(text) - before))
         if len(text) > MAX_SHOWN:  # generated files may have very long lines
             begin = max(0, min(before - MAX_SHOWN // 4, len(text) - MAX_SHOWN))

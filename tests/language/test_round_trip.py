@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lapis.errors import Source
 from lapis.language import parse_formula, parse_program, print_formula, print_program
 from lapis.language.parser import parse_statements
 from lapis.language.syntax import (
@@ -155,7 +156,8 @@ def test_printing_then_parsing_a_counting_file_gives_it_back(
     domain: str, size: int, lines: list[str], place: int
 ) -> None:
     text = "\n".join([*lines[:place], f"{domain} = {size}", *lines[place:]])
-    statements, errors = parse_statements(text)  # some name constants that the domain has not
+    # Some formulas have constants that are not in the domain.
+    statements, errors = parse_statements(Source("m.mln", text))
     assert {error.code for error in errors} <= {"outside-domain"}
     program = Program(tuple(statements))
     assert parse_program(print_program(program)) == program

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lapis.errors import LapisError, Note, Source, Span, raise_all
+from lapis.errors import JoinedSource, LapisError, Note, Source, Span, raise_all
 from lapis.language.formulas import (
     check_brackets,
     evaluate_weight,
@@ -40,16 +40,15 @@ def parse_program(text: str, name: str = "<text>") -> Program:
     >>> parse_program("Smokes(person)\\n1.5 Smokes(x)").statements[1].weight
     1.5
     """
-    statements, errors = parse_statements(text, name)
+    statements, errors = parse_statements(Source(name, text))
     raise_all(errors)
     return Program(tuple(statements))
 
 
-def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], list[LapisError]]:
+def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]:
     """Parse a text; return its statements, and the errors of those that are wrong."""
     from lapis.language import wfomc
 
-    source = Source(name, text)
     if wfomc.is_wfomc(source):
         return wfomc.parse_wfomc(source)
     statements: list[Statement] = []
@@ -101,6 +100,69 @@ def read_model_text(path: Path) -> str:
         raise LapisError(
             f"cannot read {path}: not UTF-8 text (byte {error.start})", code="unreadable-file"
         ) from None
+
+
+def expand_includes(
+    source: Source, folder: Path, open_files: Sequence[Path]
+) -> tuple[Source, list[LapisError]]:
+    """Replace each `#include "file"` by the text of the file; return errors of missing files."""
+    if "#include" not in source.text:
+        return source, []
+    text = ""
+    pieces: list[tuple[int, Source, int]] = []
+    errors: list[LapisError] = []
+    done = 0
+    for statement in find_includes(source):
+        assert statement.span is not None
+        pieces.append((len(text), source, done))
+        text += source.text[done : statement.span.start]
+        done = statement.span.end
+        path = folder / statement.path
+        try:
+            included = Source(str(path), read_include(statement, path, open_files))
+        except LapisError as error:
+            errors.append(error)
+            continue
+        inner, found = expand_includes(included, path.parent, [*open_files, path.resolve()])
+        errors += found
+        pieces.append((len(text), inner, 0))
+        text += inner.text
+    pieces.append((len(text), source, done))
+    return JoinedSource(source.name, text + source.text[done:], tuple(pieces)), errors
+
+
+def find_includes(source: Source) -> list[Include]:
+    """Return the includes of a text that stand alone on their lines."""
+    lines: list[list[Token | LapisError]] = [[]]
+    for token in tokenize(source, hash_comments=True):
+        if isinstance(token, Token) and token.kind == "NEWLINE":
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    return [
+        parse_include(tokens, Span(source, tokens[0].start, tokens[-1].end))
+        for tokens in map(keep_tokens, lines)
+        if [token.kind for token in tokens] == ["INCLUDE", "STRING"]
+    ]
+
+
+def read_include(statement: Include, path: Path, open_files: Sequence[Path]) -> str:
+    """Read the text of an included file; raise LapisError at the include if it is refused."""
+    refusal = None
+    if "\0" in statement.path:
+        refusal = "this is not a file name"
+    elif path.suffix == ".cpp":
+        refusal = "functions linked in from C++ are not supported"
+    elif path.suffix in (".db", ".gz"):
+        refusal = "a model includes only models; pass data files to the command"
+    elif path.resolve() in open_files:
+        refusal = f"{statement.path!r} includes itself"
+    if refusal:
+        raise LapisError(refusal, code="include", span=statement.span)
+    try:
+        return read_model_text(path)
+    except LapisError as error:
+        raise LapisError(error.message, code="include", span=statement.span) from None
 
 
 def parse_statement(

@@ -1,6 +1,5 @@
 """Resolve a syntax tree to a model: collect declarations, infer types, remove sugar.
 
-    #include "file"    becomes the statements of the file
     *P(x)              one rule for each choice of signs
     f(x) = t           the atom f(x,t) of the predicate of the function's graph
     P(f(x))            ∃v (f(x,v) ∧ P(v))
@@ -11,19 +10,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapis.errors import (
     LapisError,
+    Source,
     did_you_mean,
     misplaced_file_error,
     raise_all,
     suggestion,
 )
 from lapis.language.model import InstanceWeights, Model, Rule
-from lapis.language.parser import parse_statements, read_model_text
+from lapis.language.parser import expand_includes, parse_statements, read_model_text
 from lapis.language.printer import declare_predicate, print_formula
 from lapis.language.sugar import (
     all_variables,
@@ -47,7 +47,6 @@ from lapis.language.syntax import (
     Exists,
     ForAll,
     Formula,
-    Include,
     Not,
     Statement,
     Term,
@@ -93,7 +92,7 @@ def parse_model(text: str, name: str = "<text>") -> Model:
     >>> model.rules[0].variables
     (('x', 'person'),)
     """
-    return resolve_statements(*parse_statements(text, name), name=name)
+    return resolve_text(Source(name, text), Path())
 
 
 @pause_collector
@@ -118,8 +117,14 @@ def read_model(path: str | Path) -> Model:
     path = Path(path)
     if path.name.endswith(DATA_SUFFIXES):
         raise misplaced_file_error(path, "data", "a model")
-    found = parse_statements(read_model_text(path), str(path))
-    return resolve_statements(*found, name=str(path), folder=path.parent)
+    return resolve_text(Source(str(path), read_model_text(path)), path.parent)
+
+
+def resolve_text(source: Source, folder: Path) -> Model:
+    """Parse and resolve a text; includes are relative to the folder."""
+    whole, missing = expand_includes(source, folder, [Path(source.name).resolve()])
+    statements, errors = parse_statements(whole)
+    return resolve_statements(statements, [*missing, *errors], name=source.name)
 
 
 def resolve_statements(
@@ -127,12 +132,9 @@ def resolve_statements(
     errors: Sequence[LapisError] = (),
     *,
     name: str = "<text>",
-    folder: Path | None = None,
 ) -> Model:
     """Check and resolve statements; raise their errors together with those given."""
     declared = Declarations(list(errors))
-    includes = IncludeReader(declared.errors)
-    statements = list(includes.expand(statements, folder or Path(), [Path(name).resolve()]))
     for statement in statements:
         declared.declare(statement)
     inference = TypeInference(declared)
@@ -342,47 +344,6 @@ def with_statements(model: Model, *added: Statement) -> Model:
         constraints=model.constraints,
         warnings=model.warnings,
     )
-
-
-@dataclass
-class IncludeReader:
-    """Replace includes by the statements of their files."""
-
-    errors: list[LapisError]
-
-    def expand(
-        self, statements: Sequence[Statement], folder: Path, open_files: list[Path]
-    ) -> Iterator[Statement]:
-        for statement in statements:
-            if not isinstance(statement, Include):
-                yield statement
-                continue
-            path = folder / statement.path
-            try:
-                text = self.text(statement, path, open_files)
-            except LapisError as error:
-                self.errors.append(error)
-                continue
-            included, errors = parse_statements(text, str(path))
-            self.errors += errors
-            yield from self.expand(included, path.parent, [*open_files, path.resolve()])
-
-    def text(self, statement: Include, path: Path, open_files: list[Path]) -> str:
-        refusal = None
-        if "\0" in statement.path:
-            refusal = "this is not a file name"
-        elif path.suffix == ".cpp":
-            refusal = "functions linked in from C++ are not supported"
-        elif path.suffix in (".db", ".gz"):
-            refusal = "a model includes only models; pass data files to the command"
-        elif path.resolve() in open_files:
-            refusal = f"{statement.path!r} includes itself"
-        if refusal:
-            raise LapisError(refusal, code="include", span=statement.span)
-        try:
-            return read_model_text(path)
-        except LapisError as error:
-            raise LapisError(error.message, code="include", span=statement.span) from None
 
 
 def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> Formula:

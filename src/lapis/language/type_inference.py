@@ -141,7 +141,10 @@ class Declarations:
 
 
 def in_one_file(first: Predicate, second: Predicate) -> bool:
-    return bool(first.span and second.span and first.span.source is second.span.source)
+    if first.span is None or second.span is None:
+        return False
+    files = [span.source.locate(span.start)[0] for span in (first.span, second.span)]
+    return files[0] is files[1]
 
 
 @dataclass

@@ -44,7 +44,7 @@ from lapis.language.syntax import (
     terms_of,
 )
 
-SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
+SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*((#|//).*)?$", re.MULTILINE)
 QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}]*\})?|forall)\s+[A-Z]\w*\s*:")
 MAX_SIZE = 10_000_000
 
