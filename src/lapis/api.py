@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis import operations
 from lapis.problem.task import DataLike, ModelLike
-from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
     ChainStart,
     CountDifferences,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lapis.structure.learned_rules import LearnedRules
 
 
-@known_keywords
+@front_door
 def infer(
     model: ModelLike | WeightPosterior,
     data: DataLike = None,
@@ -166,7 +166,7 @@ def infer(
     return operations.infer(model, data, options, progress, stop)
 
 
-@known_keywords
+@front_door
 def plan(
     model: ModelLike,
     data: DataLike = None,
@@ -260,7 +260,7 @@ def plan(
     return operations.plan(model, data, options, progress)
 
 
-@known_keywords
+@front_door
 def infer_to_store(
     model: ModelLike,
     data: DataLike = None,
@@ -359,7 +359,7 @@ def infer_to_store(
     return operations.infer_to_store(model, data, options, output, progress, stop)
 
 
-@known_keywords
+@front_door
 def map(
     model: ModelLike,
     data: DataLike = None,
@@ -368,7 +368,7 @@ def map(
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
@@ -454,7 +454,7 @@ def map(
     return operations.map(model, data, options, progress, stop)
 
 
-@known_keywords
+@front_door
 def map_to_store(
     model: ModelLike,
     data: DataLike = None,
@@ -464,7 +464,7 @@ def map_to_store(
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
@@ -541,7 +541,7 @@ def map_to_store(
     return operations.map_to_store(model, data, options, output, progress, stop)
 
 
-@known_keywords
+@front_door
 def lift(
     model: ModelLike,
     data: DataLike = None,
@@ -550,6 +550,8 @@ def lift(
     method: str = "auto",
     sizes: Mapping[str, int] | None = None,
     classes: bool = False,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     strict: bool = False,
 ) -> Lifted:
     """Compute log Z and expected counts in time polynomial in the domains' sizes.
@@ -568,6 +570,10 @@ def lift(
         Numbers of constants by type, in place of the constants of model and data.
     classes
         Whether to give a row for each class of groundings of equal probability.
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
 
@@ -598,12 +604,14 @@ def lift(
         sizes=sizes,
         classes=classes,
         strict=strict,
+        time_limit=time_limit,
+        max_memory=max_memory,
     )
     check_options(options)
     return operations.lift(model, data, options)
 
 
-@known_keywords
+@front_door
 def count(
     model: ModelLike,
     data: DataLike = None,
@@ -616,6 +624,8 @@ def count(
     measure_error: bool = False,
     engine: str | None = None,
     tables: str | None = None,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     strict: bool = False,
     progress: Report | None = None,
 ) -> Counts:
@@ -643,6 +653,10 @@ def count(
         A database or cluster that counts: "duckdb:facts.duckdb", "postgresql://…", "spark".
     tables
         The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
@@ -680,12 +694,14 @@ def count(
         engine=engine,
         tables=tables,
         strict=strict,
+        time_limit=time_limit,
+        max_memory=max_memory,
     )
     check_options(options)
     return operations.count(model, data, options, progress)
 
 
-@known_keywords
+@front_door
 def score(
     model: ModelLike,
     data: DataLike = None,
@@ -764,7 +780,7 @@ def score(
     return operations.score(model, data, options, progress, stop)
 
 
-@known_keywords
+@front_door
 def learn(
     model: ModelLike,
     data: DataLike = None,
@@ -966,7 +982,7 @@ def learn(
     return operations.learn(model, data, options, progress, stop)
 
 
-@known_keywords
+@front_door
 def learn_structure(
     model: ModelLike,
     data: DataLike = None,
@@ -996,6 +1012,7 @@ def learn_structure(
     beam: int | None = None,
     jobs: int | None = None,
     time_limit: float | None = None,
+    max_memory: int | None = None,
     checkpoint: str | Path | None = None,
     engine: str | None = None,
     tables: str | None = None,
@@ -1066,6 +1083,8 @@ def learn_structure(
         Number of processes; one for each core if absent.
     time_limit
         Seconds after which the rules so far are returned, marked interrupted.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     checkpoint
         A file for the state; the run resumes from it if it exists.
     engine
@@ -1134,6 +1153,7 @@ def learn_structure(
         tables=tables,
         random_state=seed_of(random_state),
         strict=strict,
+        max_memory=max_memory,
     )
     check_options(options)
     return operations.learn_structure(model, data, options, progress, stop)

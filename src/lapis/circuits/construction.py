@@ -37,7 +37,7 @@ from lapis.circuits.row_table import RowsLike, code_rows, merge_variables, open_
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
-from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lapis.problem.task import DataLike, ModelLike
 
 
-@known_keywords
+@front_door
 def learn(
     rows: RowsLike,
     *,
@@ -68,6 +68,7 @@ def learn(
     num_starts: int = 1,
     max_edges: int | None = None,
     time_limit: float | None = None,
+    max_memory: int | None = None,
     header: Header = "auto",
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
@@ -103,6 +104,8 @@ def learn(
         Upper limit of the edges.
     time_limit
         Seconds after which the current circuit is returned.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     header
         Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
     random_state
@@ -139,7 +142,7 @@ def learn(
     options = CircuitLearnOptions(
         edge_costs=tuple(edge_costs), parameter_costs=tuple(parameter_costs), method=method,
         num_components=num_components, num_starts=num_starts, max_edges=max_edges,
-        time_limit=time_limit, header=header, random_state=seed,
+        time_limit=time_limit, header=header, random_state=seed, max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     if max_edges is not None and not any(edge_costs):
@@ -178,7 +181,7 @@ def learn(
     return LearnedCircuit(figures, fit.circuit, fit.network, found.trials)
 
 
-@known_keywords
+@front_door
 def compile(
     model: ModelLike | TreeNetwork | FactorGraph,
     data: DataLike = None,
@@ -188,6 +191,7 @@ def compile(
     evidence: StatesLike = (),
     max_edges: int = MAX_EDGES,
     time_limit: float | None = None,
+    max_memory: int | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
@@ -211,6 +215,8 @@ def compile(
         Upper limit of the edges.
     time_limit
         Upper limit of the time in seconds.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
@@ -243,7 +249,7 @@ def compile(
     options = CircuitCompileOptions(
         query=query, open_predicates=open_predicates, max_edges=max_edges,
         time_limit=time_limit, strict=strict,
-        random_state=seed_of(random_state),
+        random_state=seed_of(random_state), max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     began, seed = time.monotonic(), options.seed
@@ -268,7 +274,7 @@ def compile(
     return CircuitFigures(figures, circuit, network)
 
 
-@known_keywords
+@front_door
 def approximate(
     model: ModelLike | TreeNetwork | FactorGraph,
     data: DataLike = None,
@@ -280,6 +286,7 @@ def approximate(
     parameters: CircuitParameters = "auto",
     num_samples: int = approximation.NUM_SAMPLES,
     time_limit: float | None = None,
+    max_memory: int | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
@@ -309,6 +316,8 @@ def approximate(
         Number of samples from which the structure is learned.
     time_limit
         Seconds after which the best circuit so far is returned.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
@@ -342,7 +351,7 @@ def approximate(
     options = CircuitApproximateOptions(
         query=query, open_predicates=open_predicates, max_edges=max_edges,
         parameters=parameters, num_samples=num_samples, time_limit=time_limit, strict=strict,
-        random_state=seed_of(random_state),
+        random_state=seed_of(random_state), max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     graph, row, _ = open_factors(model, data, query, open_predicates, evidence, strict)

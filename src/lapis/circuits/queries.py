@@ -56,7 +56,7 @@ from lapis.circuits.tree_networks.tree_gibbs import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
-from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
     CircuitInfoOptions,
     CircuitMarginalsOptions,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from lapis.problem.task import DataLike, ModelLike
 
 
-@known_keywords
+@front_door
 def marginals(
     model: ModelLike | Circuit | TreeNetwork | FactorGraph,
     data: DataLike = None,
@@ -84,6 +84,7 @@ def marginals(
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
     time_limit: float | None = None,
+    max_memory: int | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
     stop: StopCallback | threading.Event | None = None,
@@ -104,6 +105,8 @@ def marginals(
         As of `compile`.
     time_limit
         Upper limit of the time in seconds.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of predicates that the model does not declare.
     random_state
@@ -133,7 +136,7 @@ def marginals(
     """
     options = CircuitMarginalsOptions(
         query=query, open_predicates=open_predicates, time_limit=time_limit, strict=strict,
-        random_state=seed_of(random_state),
+        random_state=seed_of(random_state), max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     if isinstance(model, str | Path) and Path(model).suffix in (".npz", ".ac"):
@@ -151,7 +154,7 @@ def marginals(
     return ModelMarginals(found.log_partition, distributions(graph, found.state, names))
 
 
-@known_keywords
+@front_door
 def query(
     circuit: CircuitLike,
     query: StatesLike = (),
@@ -161,6 +164,8 @@ def query(
     num_chains: int = 10,
     burn_in: int = 100,
     num_sweeps: int = 1000,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> CircuitAnswer:
     """Answer a query, exactly with a circuit or by Gibbs sampling with a network.
@@ -186,6 +191,10 @@ def query(
         Discarded sweeps of each chain (networks).
     num_sweeps
         Counted sweeps of each chain (networks).
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     random_state
         Seed of the chains (networks).
 
@@ -210,6 +219,7 @@ def query(
     options = CircuitQueryOptions(
         most_likely=most_likely, num_chains=num_chains, burn_in=burn_in,
         num_sweeps=num_sweeps, random_state=seed_of(random_state),
+        time_limit=time_limit, max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     found = open_circuit(circuit)
@@ -232,7 +242,7 @@ def query(
     return query_network(found, event, row, variables, chains)
 
 
-@known_keywords
+@front_door
 def query_rows(
     circuit: CircuitLike,
     rows: RowsLike,
@@ -243,6 +253,8 @@ def query_rows(
     num_chains: int = 10,
     burn_in: int = 100,
     num_sweeps: int = 1000,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> RowAnswers:
     """Answer many queries at once: compute log P(row | evidence) of each row.
@@ -265,6 +277,10 @@ def query_rows(
         Discarded sweeps of each chain (networks).
     num_sweeps
         Counted sweeps of each chain (networks).
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     random_state
         Seed of the chains (networks).
 
@@ -289,6 +305,7 @@ def query_rows(
     options = CircuitQueryOptions(
         header=header, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
         random_state=seed_of(random_state),
+        time_limit=time_limit, max_memory=max_memory,
     )  # fmt: skip
     check_options(options)
     found = open_circuit(circuit)
@@ -310,13 +327,15 @@ def query_rows(
     return RowAnswers(estimated._asdict(), exact=False)
 
 
-@known_keywords
+@front_door
 def sample(
     circuit: CircuitLike,
     num_samples: int = 10,
     *,
     evidence: StatesLike = (),
     burn_in: int = 100,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Samples:
     """Draw independent samples given evidence.
@@ -332,6 +351,10 @@ def sample(
     burn_in
         Sweeps of Gibbs sampling before each sample (networks with evidence); the samples are then
         not exact.
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     random_state
         Seed of the samples.
 
@@ -356,7 +379,15 @@ def sample(
     2 samples
     """
     seed = seed_of(random_state)
-    check_options(CircuitSampleOptions(num_samples=num_samples, burn_in=burn_in, random_state=seed))
+    check_options(
+        CircuitSampleOptions(
+            num_samples=num_samples,
+            burn_in=burn_in,
+            random_state=seed,
+            time_limit=time_limit,
+            max_memory=max_memory,
+        )
+    )
     found = open_circuit(circuit)
     row = known_row(found, evidence)
     gibbs = None
@@ -373,13 +404,15 @@ def sample(
     return Samples(columns, gibbs)
 
 
-@known_keywords
+@front_door
 def score(
     circuit: CircuitLike,
     rows: RowsLike,
     *,
     names: Sequence[str] | None = None,
     header: Header = "auto",
+    time_limit: float | None = None,
+    max_memory: int | None = None,
 ) -> CircuitScore:
     """Score rows by their log-likelihood; missing values are summed out.
 
@@ -393,6 +426,10 @@ def score(
         Names of the columns of an array or of a file without a header (default: the circuit's).
     header
         Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
 
     Returns
     -------
@@ -411,7 +448,7 @@ def score(
     >>> round(lapis.circuits.score(coin, np.array([[0], [1]]))["log_likelihood"], 4)
     -0.837
     """
-    check_options(CircuitScoreOptions(header=header))
+    check_options(CircuitScoreOptions(header=header, time_limit=time_limit, max_memory=max_memory))
     found = open_circuit(circuit)
     table = open_rows(rows, "rows", names, header)
     states = code_rows(table, found.names, found.states)
@@ -428,8 +465,14 @@ def score(
     return CircuitScore({"log_likelihood": mean(values), "examples": len(values)}, values)
 
 
-@known_keywords
-def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
+@front_door
+def info(
+    circuit: CircuitLike,
+    *,
+    max_edges: int = 1_000_000,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+) -> Figures:
     """Measure a circuit or network: sizes, guarantees, log Z and entropy.
 
     For a network, also leaves, parents, treewidth and edges after compilation. The `.npz` file of a
@@ -441,6 +484,10 @@ def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
         A circuit or network, or the path of one.
     max_edges
         Upper limit of the edges of the compiled circuit (networks).
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
 
     Returns
     -------
@@ -460,7 +507,9 @@ def info(circuit: CircuitLike, *, max_edges: int = 1_000_000) -> Figures:
     >>> found["edges"], found["deterministic"], round(found["entropy"], 4)
     (6, True, 0.5623)
     """
-    check_options(CircuitInfoOptions(max_edges=max_edges))
+    check_options(
+        CircuitInfoOptions(max_edges=max_edges, time_limit=time_limit, max_memory=max_memory)
+    )
     found = open_circuit(circuit)
     if isinstance(found, TreeNetwork):
         return Figures(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lapis.errors import LapisError, did_you_mean
 from lapis.registry.method_table import check_options, methods_of
 from lapis.registry.option_field import Kind, Option, options_of
+from lapis.runtime.limits import limit_work, limits_suspended
 from lapis.runtime.progress import Progress, Report, compilations
 
 if TYPE_CHECKING:
@@ -101,21 +102,26 @@ class Command:
 
     def run(self, places: dict[str, Any], options: DataclassInstance) -> None:
         """Check the options, read the data, call the function, show the result."""
+        from lapis.cli.render import present
+
         check_options(options, as_flags=True)
+        with limit_work(getattr(options, "time_limit", None), getattr(options, "max_memory", None)):
+            result = self.find_result(places, options)
+            if result is not None:
+                with limits_suspended():
+                    present(result, getattr(options, "as_json", False))
+
+    def find_result(self, places: dict[str, Any], options: DataclassInstance) -> Result | None:
+        """Read the data and call the function."""
         given = dict(places)
         if WORLDS in self.arguments:
             given["worlds"] = read_databases(given["worlds"], getattr(options, "merge", False))
         if getattr(options, "cnf", False):
             given["model"] = read_clauses(given["model"], quiet=self.name == "check")
         if self.bar is None:
-            result = self.function(**given, options=options)
-        else:
-            with progress_bar(self.bar) as progress:
-                result = self.function(**given, options=options, progress=progress)
-        if result is not None:
-            from lapis.cli.render import present
-
-            present(result, getattr(options, "as_json", False))
+            return self.function(**given, options=options)
+        with progress_bar(self.bar) as progress:
+            return self.function(**given, options=options, progress=progress)
 
     def run_or_stop(self, places: dict[str, Any], options: DataclassInstance) -> None:
         """Run the command; Ctrl-C ends with the message "stopped" and exit code 130."""

@@ -27,7 +27,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
-from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
@@ -395,7 +395,7 @@ def format_spread(found: FoldSpread) -> str:
     return f"{format_measure(found.mean)}{sd}"
 
 
-@known_keywords
+@front_door
 def cross_validate(
     model: ModelLike,
     databases: Sequence[WorldLike],

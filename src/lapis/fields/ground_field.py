@@ -42,13 +42,13 @@ from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature
 from lapis.grounding.blocks import apply_blocks
-from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import Constant, Variable
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.relational.comparison import COMPARE
+from lapis.runtime.limits import format_bytes, memory_limit
 
 BYTES_A_CELL = 88  # values, exponents, changes, and temporary sums
 

@@ -25,7 +25,7 @@ from lapis.inference.marginals import (
 )
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.problem.task import DataLike, Task, World, build_task
-from lapis.registry.method_table import check_options, find_method, known_keywords, seed_of
+from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.runtime.progress import Report, Stop, StopCallback
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 QUICK_STATES = 1 << 22  # most cells of all worlds for which `auto` enumerates
 
 
-@known_keywords
+@front_door
 def infer(
     field: FieldLike,
     data: DataLike = None,
@@ -211,7 +211,7 @@ def by_gibbs_from_modes(
     return by_gibbs(ground, weights, options, start_at_modes=True)
 
 
-@known_keywords
+@front_door
 def map(
     field: FieldLike,
     data: DataLike = None,
@@ -219,7 +219,7 @@ def map(
     *,
     open_predicates: Sequence[str] = (),
     method: str = "auto",
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,

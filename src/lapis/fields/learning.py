@@ -38,7 +38,7 @@ from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer,
 from lapis.optimisation.objective import EDGE, PenalizedObjective
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.registry.method_table import check_options, find_method, known_keywords, seed_of
+from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldExpectation, FieldLearnOptions, FieldOptimizer, LearnOptions
 from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
 
@@ -82,7 +82,7 @@ class FieldFit(Fit):
         return print_field(self.field, self.title())
 
 
-@known_keywords
+@front_door
 def learn(
     field: FieldLike,
     data: DataLike,

@@ -57,10 +57,10 @@ from lapis.data.keys import number_rows, share_keys
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
 from lapis.fields.ground_field import compare_terms
-from lapis.grounding.limits import memory_limit
 from lapis.language.syntax import Variable
 from lapis.relational.factor import Factor, join_factors, project_factor, select_tuples
 from lapis.relational.query_plan import FactorSize, count_distinct, estimate_join
+from lapis.runtime.limits import memory_limit
 from lapis.runtime.progress import Progress, Report
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ from lapis.logic.passes import (
     simplify,
 )
 from lapis.problem.problem import refuse_unsupported
-from lapis.registry.method_table import check_options, known_keywords, seed_of
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import FieldExtractOptions, FieldFromOptions
 
 SHARPNESS = 8.0
@@ -85,13 +85,15 @@ Leaf = Atom | Comparison | FeatureConjunction
 Part = tuple[int, Leaf]  # 1: must hold, −1: must not hold, 0: only determines types
 
 
-@known_keywords
+@front_door
 def from_model(
     model: Model | str | Path,
     *,
     sharpness: float = SHARPNESS,
     others: bool = False,
     num_random: int = 0,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Field:
     """Build the field that mirrors the connectives and quantifiers of a Markov logic model.
@@ -108,6 +110,10 @@ def from_model(
     num_random
         For theory revision: number of further parfeatures of all predicates, with small random
         weights.
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
     random_state
         Seed of everything random, or a generator to draw one from.
 
@@ -146,6 +152,8 @@ def from_model(
         others=others,
         num_random=num_random,
         random_state=seed_of(random_state),
+        time_limit=time_limit,
+        max_memory=max_memory,
     )
     check_options(options)
     resolved = model if isinstance(model, Model) else read_model(model)
@@ -414,8 +422,14 @@ def random_parfeature(field: Field, root: Header, number: int, rng: np.random.Ge
 THRESHOLD = 1.0
 
 
-@known_keywords
-def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
+@front_door
+def to_model(
+    field: FieldLike,
+    *,
+    threshold: float = THRESHOLD,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+) -> Model:
     """Read the strongest parts of a field as Markov logic formulas, an approximation.
 
     Parameters
@@ -424,6 +438,10 @@ def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
         A field or the path of one.
     threshold
         Weights below it, within a parfeature, are left out.
+    time_limit
+        Seconds after which the call ends.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
 
     Returns
     -------
@@ -450,7 +468,9 @@ def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
     >>> [(rule.weight, rule.text) for rule in fields.to_model(field).rules]
     [(1.4, '!Sm(x) v Ca(x)')]
     """
-    check_options(FieldExtractOptions(threshold=threshold))
+    check_options(
+        FieldExtractOptions(threshold=threshold, time_limit=time_limit, max_memory=max_memory)
+    )
     found = open_field(field)
     reader = FormulaReader(found, threshold)
     formulas = []

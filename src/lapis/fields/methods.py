@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lapis.registry.method_table import Method
 
-SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
+SAMPLING = ("precision", "max_samples", "num_chains")
 FIELDS = "lapis.fields.inference"
 METHODS = (
     Method(
@@ -25,7 +25,7 @@ METHODS = (
     ),
     Method(
         "field map", "auto", "enumeration of small fields, ICM otherwise",
-        f"{FIELDS}:map_best", "network", "where affordable", ("time_limit",),
+        f"{FIELDS}:map_best", "network", "where affordable",
     ),
     Method(
         "field map", "enumerate", "all worlds, up to 2^20", f"{FIELDS}:map_enumerated", "network",
@@ -33,7 +33,7 @@ METHODS = (
     ),
     Method(
         "field map", "icm", "iterated conditional modes from several worlds", f"{FIELDS}:map_icm",
-        "network", "never", ("time_limit",),
+        "network", "never",
     ),
     Method(
         "field objective", "pseudo", "Σ log P(atom given all others)",

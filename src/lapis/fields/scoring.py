@@ -27,7 +27,7 @@ from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.registry.method_table import check_options, find_method, known_keywords, seed_of
+from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldScoreOptions
 from lapis.runtime.progress import Report, Stop, StopCallback
 
@@ -43,7 +43,7 @@ class FieldScore(Score):
     atoms: int = 0  # explained
 
 
-@known_keywords
+@front_door
 def score(
     field: FieldLike,
     data: DataLike = None,

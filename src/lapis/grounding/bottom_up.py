@@ -39,7 +39,7 @@ from lapis.grounding.definitions import (
 from lapis.grounding.ground_atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_falsified, refuse_unsatisfiable
-from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
+from lapis.grounding.limits import QueryBudget, check_atoms
 from lapis.grounding.templates import (
     GroundingQuery,
     PlanLimits,
@@ -54,6 +54,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.relational.conjunction import RelationAtom
+from lapis.runtime.limits import memory_limit
 from lapis.runtime.processes import pause_collector, trim_heap
 from lapis.runtime.progress import Progress, Report
 

@@ -8,22 +8,11 @@ and variable. An atom needs its tuple and the numbers that inference stores for 
 from __future__ import annotations
 
 import math
-import os
 
 from lapis.errors import Span, TooLarge
 from lapis.grounding.templates import GroundingQuery
 from lapis.problem.problem import Problem
-
-SHARE_OF_MACHINE = 0.7
-
-
-def machine_memory() -> int:
-    """Return the bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def memory_limit(max_memory: int | None) -> int:
-    return int(SHARE_OF_MACHINE * machine_memory()) if max_memory is None else max_memory
+from lapis.runtime.limits import format_bytes
 
 
 def check_atoms(problem: Problem, max_memory: int) -> None:
@@ -74,11 +63,3 @@ class QueryBudget:
                 "or raise --max-memory",
             )
         return needed
-
-
-def format_bytes(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"

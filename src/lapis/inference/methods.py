@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lapis.registry.method_table import Method
 
-SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
-CHAINS = (*SAMPLING, "max_memory", "bounds")
+SAMPLING = ("precision", "max_samples", "num_chains")
+CHAINS = (*SAMPLING, "bounds")
 SOLVE = "lapis.inference.solve"
 INFER = (
     Method(
@@ -14,11 +14,11 @@ INFER = (
     ),
     Method(
         "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses "
-        "components that are too wide", exact="always", options=("time_limit", "max_memory"),
+        "components that are too wide", exact="always",
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",
-        f"{SOLVE}:infer_by_enumeration", "network", "always", ("time_limit", "max_memory"),
+        f"{SOLVE}:infer_by_enumeration", "network", "always",
     ),
     Method(
         "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
@@ -41,12 +41,12 @@ INFER = (
     Method(
         "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
         f"{SOLVE}:infer_by_annealing", "network", "where affordable",
-        ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
+        ("precision", "max_samples", "bounds"),
     ),
     Method(
         "infer", "bp", "loopy belief propagation, a cheap estimate",
         "lapis.inference.belief_propagation:infer_by_belief_propagation", "network", "on forests",
-        ("max_memory", "bounds"),
+        ("bounds",),
     ),
     Method(
         "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "
@@ -59,36 +59,35 @@ SOLVER = "lapis.inference.map.solver"
 MAP = (
     Method(
         "map", "auto", "minimum cuts, elimination for small components, search and then proofs for "
-        "the rest", f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+        "the rest", f"{SOLVER}:solve_by_components", "network", "if time allows",
     ),
     Method(
         "map", "flow", "minimum cuts and elimination; local search for the open atoms",
-        f"{SOLVER}:solve_by_components", "network", "if attractive", ("time_limit",),
+        f"{SOLVER}:solve_by_components", "network", "if attractive",
     ),
     Method(
         "map", "ilp", "search, then integer programming on every component",
-        f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+        f"{SOLVER}:solve_by_components", "network", "if time allows",
     ),
     Method(
         "map", "lazy", "cutting planes over a network that is grounded on demand",
         "lapis.inference.map.lazy:most_likely_world_lazily", "problem", "if time allows",
-        ("time_limit",),
     ),
     Method(
         "map", "maxwalksat", "local search alone",
-        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated",
     ),
     Method(
         "map", "icm", "iterated conditional modes: each atom at its best given the others",
-        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated",
     ),
     Method(
         "map", "exact", "max-product on junction trees; refuses components that are too wide",
-        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
+        f"{SOLVER}:solve_whole", "network", "always",
     ),
     Method(
         "map", "enumerate", "all joint states of each component, up to 2^20",
-        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
+        f"{SOLVER}:solve_whole", "network", "always",
     ),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ INFER = (
     Method(
         "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
         "evidence with mostly interchangeable constants", "lapis.lifted.choice:infer_lifted",
-        "problem", "always", ("time_limit",),
+        "problem", "always",
     ),
 )  # fmt: skip
 

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from lapis.errors import LapisError, check_word, suggestion
 from lapis.registry.option_field import Option, options_of
+from lapis.runtime.limits import limit_work
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,10 +185,10 @@ def refuse_unread(
                 )
 
 
-def known_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function to raise LapisError with a suggestion for unknown keywords.
+def front_door(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a public function: refuse unknown keywords, keep `time_limit` and `max_memory`.
 
-    >>> @known_keywords
+    >>> @front_door
     ... def infer(model: str, *, precision: float = 0.01) -> float:
     ...     return precision
     >>> infer("m", precison=0.1)
@@ -195,7 +196,8 @@ def known_keywords(function: Callable[P, T]) -> Callable[P, T]:
     lapis.errors.LapisError: infer has no keyword 'precison'
         did you mean 'precision'?
     """
-    known = tuple(signature(function).parameters)
+    defaults = {name: each.default for name, each in signature(function).parameters.items()}
+    known = tuple(defaults)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -206,7 +208,13 @@ def known_keywords(function: Callable[P, T]) -> Callable[P, T]:
                     code="unknown-option",
                     hint=suggestion(name, known, f"it has {', '.join(known)}"),
                 )
-        return function(*args, **kwargs)
+        given = {**defaults, **kwargs}
+        time_limit, max_memory = given.get("time_limit"), given.get("max_memory")
+        with limit_work(  # values of other types are refused by `check_options`
+            time_limit if isinstance(time_limit, int | float) else None,
+            max_memory if isinstance(max_memory, int) else None,
+        ):
+            return function(*args, **kwargs)
 
     return call
 

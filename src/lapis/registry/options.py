@@ -118,25 +118,21 @@ class ListedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeOptions:
+class LimitOptions:
     """Limits."""
 
-    time_limit: float | None = option(None, "Seconds after which to stop.", above=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapTimeOptions(TimeOptions):
-    """Limits."""
-
-    time_limit: float = option(60.0, "Seconds after which to return the best world found.", above=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryOptions:
-    """Limits."""
-
+    time_limit: float | None = option(None, "Seconds for the whole command.", above=0)
     max_memory: int | None = option(
         None, "Memory limit, as in 8GB (default: 70% of the machine).", is_size=True, above=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapLimitOptions(LimitOptions):
+    """Limits."""
+
+    time_limit: float | None = option(
+        None, "Seconds for the whole command (else: 60 for the search).", above=0
     )
 
 
@@ -157,7 +153,7 @@ class CheckpointOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferringOptions(TimeOptions, MemoryOptions):
+class InferringOptions(LimitOptions):
     """Inference."""
 
     method: str = option("auto", "How to infer.", task="infer")
@@ -306,12 +302,14 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(CnfOptions, MergeOptions, JsonOptions):
+class CheckOptions(LimitOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountOptions(IjgpOptions, ErrorOptions, EngineOptions, CnfOptions, MergeOptions, JsonOptions):
+class CountOptions(
+    IjgpOptions, ErrorOptions, EngineOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions
+):  # fmt: skip
     """Options."""
 
     explain: bool = option(
@@ -320,7 +318,7 @@ class CountOptions(IjgpOptions, ErrorOptions, EngineOptions, CnfOptions, MergeOp
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroundOptions(OpenOptions, MemoryOptions, CnfOptions, MergeOptions, JsonOptions):
+class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options."""
 
     output: Path | None = option(
@@ -359,7 +357,7 @@ class InferOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
-    OpenOptions, SoftOptions, MapTimeOptions, MemoryOptions, RelaxOptions, EngineOptions,
+    OpenOptions, SoftOptions, MapLimitOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
@@ -368,7 +366,7 @@ class MapOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
+class LiftOptions(QueryOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options."""
 
     query: Sequence[str] | str = option(
@@ -387,8 +385,8 @@ class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnOptions(
-    LearningOptions, LearnQueryOptions, ListedOptions, ErrorOptions, EngineOptions, TimeOptions,
-    MemoryOptions, CheckpointOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    LearningOptions, LearnQueryOptions, ListedOptions, ErrorOptions, EngineOptions, LimitOptions,
+    CheckpointOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Posterior."""
 
@@ -411,7 +409,7 @@ class LearnOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class StructureOptions(
-    QueryOptions, JobOptions, EngineOptions, TimeOptions, CheckpointOptions, MergeOptions,
+    QueryOptions, JobOptions, EngineOptions, LimitOptions, CheckpointOptions, MergeOptions,
     SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Rules."""
@@ -522,7 +520,7 @@ class EvidenceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
+class CircuitLearnOptions(LimitOptions, HeaderOptions, SeedOptions, JsonOptions):
     """Learning."""
 
     valid: Path | None = option(None, "Rows to score circuits on, and to choose by.")
@@ -562,7 +560,7 @@ class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CircuitScoreOptions(HeaderOptions, JsonOptions):
+class CircuitScoreOptions(HeaderOptions, LimitOptions, JsonOptions):
     """Options."""
 
     per_example: Path | None = option(
@@ -571,7 +569,7 @@ class CircuitScoreOptions(HeaderOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptions):
+class CircuitQueryOptions(EvidenceOptions, HeaderOptions, LimitOptions, SeedOptions, JsonOptions):
     """Query."""
 
     query: Sequence[str] | str = option(
@@ -588,7 +586,7 @@ class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptio
 
 
 @dataclass(frozen=True, kw_only=True)
-class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
+class CircuitSampleOptions(EvidenceOptions, LimitOptions, SeedOptions, JsonOptions):
     """Options."""
 
     num_samples: int = option(10, "Samples.", flag="-n", low=1)
@@ -599,7 +597,7 @@ class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CircuitInfoOptions(JsonOptions):
+class CircuitInfoOptions(LimitOptions, JsonOptions):
     """Options."""
 
     output: Path | None = option(
@@ -620,7 +618,7 @@ class CircuitInfoOptions(JsonOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FactorOptions(
-    OpenOptions, EvidenceOptions, TimeOptions, MergeOptions, SeedOptions, JsonOptions
+    OpenOptions, EvidenceOptions, LimitOptions, MergeOptions, SeedOptions, JsonOptions
 ):  # fmt: skip
     """Options."""
 
@@ -681,7 +679,7 @@ class FieldInferOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class FieldMapOptions(
-    OpenOptions, MapTimeOptions, MemoryOptions, MergeOptions, SeedOptions, JsonOptions
+    OpenOptions, MapLimitOptions, MergeOptions, SeedOptions, JsonOptions
 ):  # fmt: skip
     """Inference."""
 
@@ -689,7 +687,7 @@ class FieldMapOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldFromOptions(SeedOptions):
+class FieldFromOptions(LimitOptions, SeedOptions):
     """Options."""
 
     sharpness: float = option(
@@ -703,7 +701,7 @@ class FieldFromOptions(SeedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldExtractOptions:
+class FieldExtractOptions(LimitOptions):
     """Options."""
 
     threshold: float = option(1.0, "Omit smaller weights within a parfeature.", above=0)
@@ -711,7 +709,7 @@ class FieldExtractOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldDrawOptions:
+class FieldDrawOptions(LimitOptions):
     """Options."""
 
     output: Path | None = option(
@@ -721,7 +719,7 @@ class FieldDrawOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLearnOptions(
-    LearnQueryOptions, OptimizerOptions, TimeOptions, MemoryOptions, CheckpointOptions,
+    LearnQueryOptions, OptimizerOptions, LimitOptions, CheckpointOptions,
     MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Learning."""

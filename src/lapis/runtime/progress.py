@@ -2,7 +2,9 @@
 
 A stage passes `Progress` events to a callback and checks a `Stop`. Ctrl-C, the `stop` argument of
 the API (a callable or a `threading.Event`) and a deadline all set the same `Stop`. A request to
-stop is never withdrawn, and the result is marked `interrupted`.
+stop is never withdrawn, and the result is marked `interrupted`. A stage without partial results
+calls `check_time` instead, which raises once the deadline of the whole call has passed
+(`limits.py`).
 
 >>> answers = iter([False, True, False])
 >>> stop = Stop(lambda: next(answers))
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,7 +68,7 @@ def report_progress(report: Report | None, event: Progress) -> None:
         report(event)
 
 
-STOPPED = "stopped"  # the code of the error that `Stop.check` raises
+STOPPED = "stopped"  # the code of the errors of `Stop.check` and `check_time`
 Report = Callable[[Progress], None]
 StopCallback = Callable[[], bool]
 
@@ -116,6 +119,40 @@ class WorkClock:
 
 work_clock = WorkClock()
 
+# When the call that this thread works for must end, on the work clock. `limits.py` sets it.
+call_deadline: ContextVar[float] = ContextVar("call_deadline", default=math.inf)
+
+
+def deadline_in(seconds: float | None) -> float:
+    """Return the deadline of a stage of `seconds` from now, within that of the whole call."""
+    own = math.inf if seconds is None else work_clock() + seconds
+    return min(own, call_deadline.get())
+
+
+def seconds_left() -> float:
+    """Return the seconds until the deadline of the whole call: 0 once it has passed."""
+    return max(0.0, call_deadline.get() - work_clock())
+
+
+def check_time(work: str) -> None:
+    """Raise TooLarge if the deadline of the whole call has passed, in work without partial results.
+
+    Parameters
+    ----------
+    work
+        The name of the stage, as the subject of the message: "grounding".
+    """
+    if work_clock() > call_deadline.get():
+        raise out_of_time(work)
+
+
+def out_of_time(work: str, why: str = "did not end within the time limit") -> TooLarge:
+    return TooLarge(
+        f"{work} {why}, and it has no partial result",
+        code=STOPPED,
+        hint="allow more time, or use method 'auto'",
+    )
+
 
 class Stop:
     """A request to stop: from a callback, by `request` (Ctrl-C), or at a deadline."""
@@ -126,7 +163,7 @@ class Stop:
         if isinstance(callback, threading.Event):
             callback = callback.is_set
         self.callback = callback
-        self.deadline = deadline  # of the work clock
+        self.deadline = min(deadline, call_deadline.get())  # of the work clock
         self.requested = False
 
     def request(self) -> None:
@@ -149,12 +186,7 @@ class Stop:
     def check(self, work: str) -> None:
         """Raise TooLarge if it is over, in work without partial results."""
         if self.is_over():
-            why = "was stopped" if self.requested else "did not end within the time limit"
-            raise TooLarge(
-                f"{work} {why}, and it has no partial result",
-                code=STOPPED,
-                hint="allow more time, or use method 'auto'",
-            )
+            raise out_of_time(work, "was stopped") if self.requested else out_of_time(work)
 
 
 @contextmanager

@@ -37,7 +37,6 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.grounding.limits import format_bytes
 from lapis.inference.exact.compensated_sums import any_large, split_scores
 from lapis.inference.exact.elimination_order import (
     MAX_DENSE,
@@ -74,6 +73,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction_error
+from lapis.runtime.limits import format_bytes
 from lapis.runtime.progress import Stop
 
 EASY_SCOPE = 8  # most neighbours of a variable eliminated without a search

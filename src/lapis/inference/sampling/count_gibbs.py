@@ -28,12 +28,13 @@ from lapis.errors import LapisError
 from lapis.grounding.assembly import network_blocks
 from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.ground_atoms import build_atom_table, number_unknown_atoms
-from lapis.grounding.limits import check_atoms, memory_limit
+from lapis.grounding.limits import check_atoms
 from lapis.inference.sampling.counted_world import CountedWorld, OpenBlocks, count_world
 from lapis.inference.sampling.starting_worlds import TRIES, random_world
 from lapis.inference.sampling.tally import Tallies, record_values
 from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
+from lapis.runtime.limits import memory_limit
 
 PATIENCE = 20  # sweeps without a decrease of violated hard rules
 

@@ -39,8 +39,8 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.grounding.assembly import HARD
-from lapis.grounding.limits import format_bytes
 from lapis.problem.problem import Problem
+from lapis.runtime.limits import format_bytes
 from lapis.runtime.progress import Progress, Report, Stop, report_progress
 from lapis.stores.grounding.ground_on_store import GroundTables
 from lapis.stores.grounding.stored_atoms import DEFINITION

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.grounding.limits import format_bytes, memory_limit
 from lapis.inference.map.solver import MapResult, broken_weight
 from lapis.inference.marginals import Marginals, combine_figures
 from lapis.language.names import format_atom
@@ -27,6 +26,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
+from lapis.runtime.limits import format_bytes, memory_limit
 from lapis.stores.components.packing import PackedComponents, StoreLimits, pack_components
 from lapis.stores.components.solving import (
     ATOM,
