@@ -12,14 +12,17 @@ code, the span of the source text and a hint. `str(error)` shows all of them::
 from __future__ import annotations
 
 import difflib
+import linecache
 import re
 import sys
+import traceback
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
+from types import TracebackType
 from typing import Any
 
 MAX_SHOWN = 400  # characters of a source line in an error
@@ -139,6 +142,40 @@ class LapisError(Exception):
         for note in self.notes:
             lines += note.lines()
         return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows: the caller's line and the message.
+
+        `%tb Verbose` and `%xmode Verbose` show the whole traceback.
+        """
+        if ipython_mode() == "Verbose":
+            return "".join(traceback.format_exception(self)).splitlines()
+        found = [f"  line {line}: {code}" for line, code in caller_lines(self.__traceback__)]
+        return [
+            "Traceback (your code; %tb Verbose shows all):",
+            *found,
+            *f"{type(self).__name__}: {self}".splitlines(),
+        ]
+
+
+def ipython_mode() -> str | None:
+    """Return how IPython shows tracebacks, None outside IPython."""
+    package = sys.modules.get("IPython")
+    shell = package.get_ipython() if package else None
+    return getattr(getattr(shell, "InteractiveTB", None), "mode", None)
+
+
+def caller_lines(frames: TracebackType | None) -> list[tuple[int, str]]:
+    """Return the number and text of the lines, outside the library, that led into it."""
+    found: list[tuple[int, str]] = []
+    for frame, line in traceback.walk_tb(frames):
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == __name__.partition(".")[0]:
+            break
+        if package != "IPython":
+            code = linecache.getline(frame.f_code.co_filename, line).strip()
+            found.append((line, code))
+    return found
 
 
 def rebuild_error(

@@ -24,7 +24,8 @@ from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
 from lapis.registry.method_table import seed_of
 from lapis.results.columns import as_list
-from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
+from lapis.results.result import Columns, Figures, Result, Table
+from lapis.runtime.views import View, format_number, new_view
 
 
 @dataclass(frozen=True, repr=False)

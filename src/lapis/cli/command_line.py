@@ -453,7 +453,7 @@ def progress_bar(title: str) -> Iterator[Report | None]:
 
 def describe_event(event: Progress) -> str:
     """Return an event as a line: its phase, progress, figures and text."""
-    from lapis.results.result import escape
+    from lapis.runtime.views import escape
 
     text = escape(" ".join(event.text.split()), "terminal")
     shown = shorten_text(text, TEXT_WIDTH)
@@ -466,7 +466,7 @@ def shorten_text(text: str, width: int) -> str:
 
 def show_notes(notes: Sequence[str]) -> None:
     """Print notes to the error stream."""
-    from lapis.results.result import escape
+    from lapis.runtime.views import escape
 
     for note in notes:
         print(escape(note, "terminal"), file=sys.stderr)

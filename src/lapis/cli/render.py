@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lapis.cli.command_line import show_notes
-from lapis.results.result import Result, View, draw_bar, escape
+from lapis.results.result import Result
+from lapis.runtime.views import View, draw_bar, escape
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from lapis.errors import Source
 from lapis.language.names import read_number
+from lapis.runtime.views import REPR_ROWS, View, as_html, as_text, count_noun, draw_html, short_repr
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,9 +73,13 @@ class Relation:
         return len(self.types)
 
     @property
+    def num_true(self) -> int:
+        return len(self.true)
+
+    @property
     def num_stated(self) -> int:
         """The number of facts, true, false and unknown."""
-        return len(self.true) + len(self.false) + len(self.unknown)
+        return self.num_true + len(self.false) + len(self.unknown)
 
     def stated(self) -> tuple[tuple[int, np.ndarray], ...]:
         """Return the rows of each truth value: TRUE, FALSE and UNKNOWN."""
@@ -94,7 +98,7 @@ class Relation:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Database:
     """Relations over domains. `types` of a relation name entries of `domains`.
 
@@ -165,8 +169,6 @@ class Database:
         LapisError
             If the text has errors; all are reported together.
         """
-        from dataclasses import replace
-
         from lapis.data.files import read_fact_text
 
         return replace(read_fact_text(Source(name, text)), name=name)
@@ -319,21 +321,44 @@ class Database:
                     yield relation.predicate, constants, value
 
     def __repr__(self) -> str:
-        true, false, unknown = (
-            sum(len(getattr(relation, truth)) for relation in self.relations.values())
-            for truth in ("true", "false", "unknown")
-        )
-        return (
-            f"<Database {self.name}: {len(self.relations)} predicates, "
-            f"{true} true, {false} false, {unknown} unknown facts>"
-        )
+        rows = self.describe().rows
+        lines = [
+            f"{row.predicate}{show_types(row)}: {row.true:,} true"
+            + (f", {row.false:,} false" if row.false else "")
+            + (f", {row.unknown:,} unknown" if row.unknown else "")
+            for row in rows[:REPR_ROWS]
+        ]
+        return short_repr("Database", self.name, self._counts(), lines, len(rows))
 
     def _repr_html_(self) -> str:
-        return self.describe()._repr_html_()
+        view = self.describe().view()
+        short = replace(view, rows=view.rows[:REPR_ROWS])
+        return draw_html([short], [f"{self.name}: {', '.join(self._counts())}"])
+
+    def _counts(self) -> list[str]:
+        facts = sum(relation.num_stated for relation in self.relations.values())
+        if any(is_column(relation) for relation in self.relations.values()):
+            constants = len({name for d in self.domains.values() for name in d.constants})
+        else:
+            constants = sum(map(len, self.domains.values()))
+        return [
+            count_noun(len(self.relations), "predicate"),
+            count_noun(facts, "fact"),
+            count_noun(constants, "constant"),
+        ]
+
+
+def is_column(relation: Relation | DescriptionRow) -> bool:
+    """Return whether each argument has its own domain, as before binding to a model."""
+    columns = [f"{relation.predicate}.{number}" for number in range(len(relation.types))]
+    return bool(columns) and list(relation.types) == columns
+
+
+def show_types(row: DescriptionRow) -> str:
+    return "" if is_column(row) or not row.types else f"({', '.join(row.types)})"
 
 
 HEADINGS = ("predicate", "types", "true", "false", "unknown", "density")
-NUM_TEXT_COLUMNS = 2  # aligned to the left; the others are numbers
 
 
 class DescriptionRow(NamedTuple):
@@ -365,29 +390,22 @@ class Description:
         return DescriptionRow(
             relation.predicate,
             relation.types,
-            len(relation.true),
+            relation.num_true,
             len(relation.false),
             len(relation.unknown),
-            len(relation.true) / num_atoms if num_atoms else None,
+            relation.num_true / num_atoms if num_atoms else None,
         )
 
+    def view(self) -> View:
+        """Return the table with all its rows."""
+        rows = self.rows
+        cells = tuple(tuple(row.cells()) for row in rows)
+        return View(HEADINGS, cells, frozenset(HEADINGS[2:]), len(rows))
+
     def __str__(self) -> str:
-        lines = [list(HEADINGS), *(row.cells() for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if column < NUM_TEXT_COLUMNS else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
+        return as_text(self.view())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells()) + "</tr>"
-            for row in self.rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return as_html(self.view())

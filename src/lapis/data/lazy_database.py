@@ -137,11 +137,11 @@ class LazyRelation(Relation):
         return self.rows.fetch(self.predicate)
 
     @property
-    def num_stated(self) -> int:
+    def num_true(self) -> int:
         return len(self.rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LazyDatabase(Database):
     """Relations that are read on first use; binding to a model numbers their constants."""
 

@@ -30,9 +30,10 @@ from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
-from lapis.results.result import Columns, Result, View, format_measure, new_view
+from lapis.results.result import Columns, Result
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
 from lapis.runtime.progress import Progress, Report, Stop, StopCallback, report_progress
+from lapis.runtime.views import View, format_measure, new_view
 
 if TYPE_CHECKING:
     import threading

@@ -21,7 +21,7 @@ from lapis.network.network import Network, label_atoms
 from lapis.problem.problem import Problem
 from lapis.results.atom_groups import Atoms, join_atoms
 from lapis.results.atom_result import AtomResult
-from lapis.results.result import MAX_ROWS, View
+from lapis.runtime.views import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from lapis.inference.marginals import InferenceOptions, Marginals

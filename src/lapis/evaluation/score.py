@@ -41,15 +41,8 @@ from lapis.language.model import Model
 from lapis.learning.examples import Example, build_examples
 from lapis.problem.task import type_sizes
 from lapis.registry.method_table import find_method
-from lapis.results.result import (
-    Columns,
-    Figures,
-    Result,
-    View,
-    format_measure,
-    format_number,
-    new_view,
-)
+from lapis.results.result import Columns, Figures, Result
+from lapis.runtime.views import View, format_measure, format_number, new_view
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

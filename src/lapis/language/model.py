@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from lapis.errors import Span, Warning
 from lapis.language.syntax import Cardinality, Formula
+from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Rule:
     instance_weights: InstanceWeights | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """Types, predicates and weighted rules.
 
@@ -87,3 +89,49 @@ class Model:
             The same declarations with these rules.
         """
         return replace(self, rules=rules)
+
+    def __repr__(self) -> str:
+        from lapis.language.printer import declare_predicate, print_statement
+
+        declared = [print_statement(declare_predicate(p)) for p in self._first_predicates()]
+        rest = ["…"] if len(self.predicates) > len(declared) else []
+        rules = [
+            f"{rule.text}." if rule.hard else f"{show_weight(rule)} {rule.text}".strip()
+            for rule in self.rules[:REPR_ROWS]
+        ]
+        lines = [", ".join([*declared, *rest]), *rules]
+        return short_repr("Model", self.name, self._counts(), lines, 1 + len(self.rules))
+
+    def _repr_html_(self) -> str:
+        predicates = new_view(
+            ["predicate", "types"],
+            [(p.name, ", ".join(p.types)) for p in self._first_predicates()],
+            num_rows=len(self.predicates),
+        )
+        rules = new_view(
+            ["weight", "formula"],
+            [(show_weight(rule), shorten(rule.text, 200)) for rule in self.rules[:REPR_ROWS]],
+            numbers=["weight"],
+            num_rows=len(self.rules),
+        )
+        return draw_html([predicates, rules], [f"{self.name}: {', '.join(self._counts())}"])
+
+    def _first_predicates(self) -> list[Predicate]:
+        return list(islice(self.predicates.values(), REPR_ROWS))
+
+    def _counts(self) -> list[str]:
+        hard = sum(rule.hard for rule in self.rules)
+        rules = count_noun(len(self.rules), "rule") + (f" ({hard:,} hard)" if hard else "")
+        constants = sum(map(len, self.types.values()))
+        return [
+            count_noun(len(self.predicates), "predicate"), rules, count_noun(constants, "constant")
+        ]  # fmt: skip
+
+
+def show_weight(rule: Rule) -> str:
+    """Return the weight of a rule for a table; empty if it is to be learned."""
+    if rule.instance_weights is not None:
+        return f"{min(rule.instance_weights.value):g} … {max(rule.instance_weights.value):g}"
+    if rule.hard:
+        return "hard"
+    return "" if rule.weight is None else f"{rule.weight:g}"

@@ -17,7 +17,8 @@ from lapis.language.printer import print_model
 from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, new_axes, shorten_label, style_axes
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,8 @@ from lapis.optimisation.checkpoint import read_archive, write_archive
 from lapis.results.answer import to_arviz
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, new_axes, new_figure, shorten_label, style_axes
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 
 if TYPE_CHECKING:
     from arviz import InferenceData

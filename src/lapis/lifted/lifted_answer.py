@@ -20,7 +20,8 @@ from lapis.lifted.compilation.compiler import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.problem.problem import Problem, problem_on
 from lapis.registry.method_table import find_method
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 
 if TYPE_CHECKING:
     from lapis.lifted.drawing import Drawing

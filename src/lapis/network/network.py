@@ -21,6 +21,7 @@ from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
 from lapis.results.atom_groups import AtomGroup, Atoms, predicate_group
+from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 
@@ -41,7 +42,7 @@ class AtomTable:
         return np.searchsorted(self.offset, atoms, "right") - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Network:
     atoms: AtomTable  # base atoms first; derived (auxiliary) predicates after them
     num_base_atoms: int  # atoms from here on are auxiliary, determined by the base atoms
@@ -67,6 +68,35 @@ class Network:
 
     domains: Mapping[str, Domain] = field(default_factory=dict, compare=False, repr=False)
     signatures: Mapping[str, Predicate] = field(default_factory=dict, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {number} atoms" for name, number in self._rows()]
+        return short_repr("Network", "", self._counts(), lines, len(self.atoms.predicates))
+
+    def _repr_html_(self) -> str:
+        predicates = len(self.atoms.predicates)
+        view = new_view(
+            ["predicate", "atoms"], self._rows(), numbers=["atoms"], num_rows=predicates
+        )
+        return draw_html([view], [", ".join(self._counts())])
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the first predicates and their numbers of atoms."""
+        sizes = np.diff(self.atoms.offset[: REPR_ROWS + 1]).tolist()
+        return [(n, f"{s:,}") for n, s in zip(self.atoms.predicates, sizes, strict=False)]
+
+    def _counts(self) -> list[str]:
+        auxiliary = self.num_atoms - self.num_base_atoms
+        atoms = count_noun(self.num_atoms, "atom")
+        hard = int((self.weight_id < 0).sum())
+        clauses = count_noun(self.num_clauses, "clause")
+        return [
+            f"{atoms} ({auxiliary:,} auxiliary)" if auxiliary else atoms,
+            f"{clauses} ({hard:,} hard)" if hard else clauses,
+            count_noun(self.num_blocks, "block"),
+            count_noun(len(self.weights), "weight"),
+            count_noun(self.num_components, "component"),
+        ]
 
     @property
     def num_atoms(self) -> int:

@@ -27,7 +27,8 @@ from lapis.logic.clauses import Clause, Condition, Literal
 from lapis.logic.normalize import is_constant
 from lapis.problem.problem import Problem, build_problem
 from lapis.problem.task import DataLike, ModelLike, open_inputs
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 
 
 @dataclass(frozen=True, slots=True)

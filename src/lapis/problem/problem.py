@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variabl
 from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
 from lapis.runtime.processes import pause_collector
+from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Evidence:
     false: np.ndarray  # int32[num_false, arity], empty if closed
     unknown: np.ndarray  # int32[num_unknown, arity], empty if open
 
+    @property
+    def num_true(self) -> int:
+        return len(self.true)
+
 
 class LazyEvidence(Evidence):
     """A closed predicate whose true atoms are read on first use."""
@@ -50,6 +56,10 @@ class LazyEvidence(Evidence):
             object.__setattr__(self, name, value)
 
     rows: LazyRows
+
+    @property
+    def num_true(self) -> int:
+        return len(self.rows)
 
     @cached_property
     def true(self) -> np.ndarray:
@@ -72,7 +82,7 @@ class WeightTable:
         return int(self.offset[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     model: Model
     normal_form: NormalForm
@@ -82,6 +92,40 @@ class Problem:
     name: str = field(default="<problem>", compare=False)
     # float64[num_weights], in place of those written in the model
     weights: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{name}({types}): {world}, {counts[0]} true, {counts[1]} false, {counts[2]} unknown"
+            for name, types, world, *counts in self._rows()
+        ]
+        return short_repr("Problem", self.name, self._counts(), lines, len(self.evidence))
+
+    def _repr_html_(self) -> str:
+        headings = ["predicate", "types", "world", "true", "false", "unknown"]
+        view = new_view(headings, self._rows(), numbers=headings[3:], num_rows=len(self.evidence))
+        return draw_html([view], [f"{self.name}: {', '.join(self._counts())}"])
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the first predicates with their facts."""
+        return [
+            (
+                name,
+                ", ".join(found.predicate.types),
+                "open" if found.open else "closed",
+                *(f"{n:,}" for n in (found.num_true, len(found.false), len(found.unknown))),
+            )
+            for name, found in islice(self.evidence.items(), REPR_ROWS)
+        ]
+
+    def _counts(self) -> list[str]:
+        num_open = sum(found.open for found in self.evidence.values())
+        constants = sum(map(len, self.domains.values()))
+        return [
+            f"{count_noun(len(self.evidence), 'predicate')} ({num_open:,} open)",
+            count_noun(len(self.model.rules), "rule"),
+            count_noun(constants, "constant"),
+            f"query {', '.join(self.query[:REPR_ROWS]) or '–'}",
+        ]
 
     def with_weights(self, weights: np.ndarray) -> Problem:
         """Replace the weights.

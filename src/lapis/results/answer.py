@@ -17,7 +17,8 @@ from lapis.results.atom_result import AtomResult
 from lapis.results.columns import Coded, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes
-from lapis.results.result import MAX_ROWS, Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import MAX_ROWS, View, new_view
 
 if TYPE_CHECKING:
     from arviz import InferenceData

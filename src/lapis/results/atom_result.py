@@ -18,7 +18,8 @@ import numpy as np
 from lapis.errors import check_word
 from lapis.results.atom_groups import AtomGroup, Atoms, Key
 from lapis.results.columns import AtomNames, Coded, Column, list_entries, repeat_by_group
-from lapis.results.result import Columns, FrameKind, Result, Table, View, new_view, to_frame
+from lapis.results.result import Columns, FrameKind, Result, Table, to_frame
+from lapis.runtime.views import View, new_view
 
 
 class AtomResult(Result):

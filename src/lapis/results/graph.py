@@ -22,7 +22,7 @@ import numpy as np
 from lapis.data.atomic_write import require_writable, write_whole
 from lapis.errors import TooLarge
 from lapis.results.plots import check_picture, new_figure, save_picture
-from lapis.results.result import escape, escape_unprintable, text_width
+from lapis.runtime.views import escape, escape_unprintable, text_width
 
 CurvePoint = tuple[float, float]
 NodeBox = tuple[float, float, float, float]  # x and y of the middle, width and height

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 
 # gave up: the step has no answer, and other steps follow. replaced: another step answered it.
 Status = Literal["planned", "answered", "gave up", "replaced"]

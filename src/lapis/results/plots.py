@@ -12,7 +12,7 @@ import numpy as np
 
 from lapis.data.atomic_write import whole_path
 from lapis.errors import LapisError
-from lapis.results.result import escape
+from lapis.runtime.views import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,183 +1,28 @@
 """The base class of all results: frames, text, HTML and JSON from columns, views and a summary.
 
 Frames (pandas, polars, Arrow) hold the `columns`; text, HTML and the command line show the `views`
-(tables of texts, drawn as plain text or HTML here and with rich in `cli/render.py`); JSON is the
-`document`, whose long lists are written one entry after another.
-
-Names come from files and may contain anything: brackets of a terminal's markup, `<b>`, a `$` that
-starts mathematics in a plot, escape sequences that move the cursor. Every user text is shown
-through `escape`; terminals get texts, never markup.
+(tables of texts, drawn as plain text or HTML by `runtime/views.py` and with rich in
+`cli/render.py`); JSON is the `document`, whose long lists are written one entry after another.
 """
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
-from unicodedata import east_asian_width
 
 import numpy as np
 
 from lapis.errors import LapisError
 from lapis.results.columns import Column, as_array, as_arrow, as_list, as_polars
+from lapis.runtime.views import View, as_text, draw_html, escape, format_number, new_view
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
-
-
-Medium = Literal["terminal", "html", "plot"]
-
-
-def escape(text: str, medium: Medium) -> str:
-    r"""Escape a text so that it is displayed literally, without invisible characters.
-
-    >>> escape("c1cc[nH]c1 \x1b[2J", "terminal"), escape("a<b>", "html"), escape("_US$", "plot")
-    ('c1cc[nH]c1 \\x1b[2J', 'a&lt;b&gt;', ' _US\\$')
-    """
-    shown = escape_unprintable(text)
-    if medium == "html":
-        return html.escape(shown)
-    if medium == "plot":
-        # A legend leaves out labels that begin with an underscore.
-        return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
-    return shown
-
-
-def escape_unprintable(text: str) -> str:
-    """Write unprintable characters, except line ends, as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable() or character == "\n"
-        else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
-
-
-MAX_ROWS = 60
-BAR_WIDTH = 24
-EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-@dataclass(frozen=True)
-class View:
-    """The first rows of a table. The last `num_totals` rows are totals, set apart."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: frozenset[str] = frozenset()  # headings of columns of numbers
-    num_rows: int = 0  # in all, shown or not, without totals
-    bars: tuple[float, ...] | None = None  # a bar from 0 to 1 behind each row
-    num_totals: int = 0
-
-    @property
-    def rest(self) -> str:
-        """The line that counts omitted rows."""
-        more = self.num_rows - (len(self.rows) - self.num_totals)
-        return f"… and {more:,} more" if more > 0 else ""
-
-
-def new_view(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Iterable[str] = (),
-    num_rows: int | None = None,
-    bars: Sequence[float] | None = None,
-    totals: Sequence[Sequence[str]] = (),
-) -> View:
-    """Create a view; `num_rows` is the total number of rows if only the first are given."""
-    listed = tuple(tuple(row) for row in rows)
-    shown = listed[:MAX_ROWS]
-    return View(
-        tuple(headings),
-        (*shown, *(tuple(row) for row in totals)),
-        frozenset(numbers),
-        len(listed) if num_rows is None else num_rows,
-        None if bars is None else tuple(bars[: len(shown)]),
-        len(totals),
-    )
-
-
-def draw_bar(share: float) -> str:
-    """Draw a bar for a share from 0 to 1, in eighths of a character."""
-    full, part = divmod(round(min(1.0, max(0.0, share)) * BAR_WIDTH * 8), 8)
-    return "█" * full + (EIGHTHS[part] if part else "")
-
-
-def as_text(view: View) -> str:
-    """Format a view as lines of aligned columns.
-
-    >>> print(as_text(new_view(["atom", "p"], [["P(A)", "0.5"], ["Q", "12"]], numbers=["p"])))
-    atom    p
-    P(A)  0.5
-    Q      12
-    """
-    cells = [view.headings, *([escape(cell, "terminal") for cell in row] for row in view.rows)]
-    widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for number, row in enumerate(cells):
-        parts = [
-            pad_text(cell, width, right=heading in view.numbers)
-            for cell, width, heading in zip(row, widths, view.headings, strict=True)
-        ]
-        if view.bars is not None and 0 < number <= len(view.bars):
-            parts.append(draw_bar(view.bars[number - 1]))
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join([*lines, *([view.rest] if view.rest else [])])
-
-
-def text_width(text: str) -> int:
-    """Return the width of a text on a terminal; wide characters take two columns."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def pad_text(text: str, width: int, *, right: bool) -> str:
-    space = " " * (width - text_width(text))
-    return space + text if right else text + space
-
-
-def as_html(view: View) -> str:
-    """Format a view as an HTML table. Its class keeps notebooks from rendering $ as mathematics."""
-    head = "".join(f"<th>{escape(heading, 'html')}</th>" for heading in view.headings)
-    head += "<th></th>" if view.bars is not None else ""
-    body = []
-    for number, row in enumerate(view.rows):
-        cells = "".join(
-            f"<td style='text-align:{'right' if heading in view.numbers else 'left'}'>"
-            f"{escape(cell, 'html')}</td>"
-            for heading, cell in zip(view.headings, row, strict=True)
-        )
-        if view.bars is not None and number < len(view.bars):
-            cells += (
-                "<td style='text-align:left;min-width:100px'><div style='background:#4c72b0;"
-                f"height:0.8em;width:{100 * view.bars[number]:.0f}px'></div></td>"
-            )
-        weight = " style='font-weight:bold'" if number >= len(view.rows) - view.num_totals else ""
-        body.append(f"<tr{weight}>{cells}</tr>")
-    note = f"<p>{view.rest}</p>" if view.rest else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-    return f"<div class='tex2jax_ignore mathjax_ignore'>{table}{note}</div>"
-
-
-def format_number(value: float | int | bool | None) -> str:
-    """Format a figure of a summary table; None is –."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
-
-
-def format_measure(value: float | None) -> str:
-    """Format a measure to four decimals; None is –."""
-    return "–" if value is None else f"{value:.4f}"
 
 
 Columns = Mapping[str, Column]
@@ -272,10 +117,7 @@ class Result(ABC):
         return "\n".join(escape(line, "terminal") for line in lines if line)
 
     def _repr_html_(self) -> str:
-        notes = [note for note in (self.caption(), *self.remarks()) if note]
-        return "".join(
-            [*map(as_html, self.views()), *(f"<p>{escape(note, 'html')}</p>" for note in notes)]
-        )
+        return draw_html(self.views(), (self.caption(), *self.remarks()))
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lapis.results.answer import quality_remarks
-from lapis.results.result import Columns, Result, View
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View
 
 
 @dataclass(frozen=True, repr=False)

@@ -68,7 +68,7 @@ class _SourceRows(LazyRows):
         raise AssertionError("data of a store must be bound to a model before it is read")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredDatabase(LazyDatabase):
     """Facts in tables of a store."""
 

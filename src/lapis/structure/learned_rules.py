@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from lapis.data.atomic_write import write_whole
 from lapis.language.model import Model
 from lapis.language.printer import print_model
-from lapis.results.result import Columns, Result, View, new_view
+from lapis.results.result import Columns, Result
+from lapis.runtime.views import View, new_view
 from lapis.structure.pricing import HeldOut
 
 
