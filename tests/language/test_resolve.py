@@ -8,6 +8,7 @@ import pytest
 
 from lapis.errors import LapisError
 from lapis.language import parse_model, print_formula, read_model
+from lapis.language.printer import print_model
 
 PEOPLE = "Smokes(person)\nFriends(person, person)\n"
 
@@ -171,3 +172,28 @@ def test_only_whole_statements_give_a_file_of_the_wfomc_tools_away(part: str) ->
 def test_a_proposition_that_is_declared_twice_is_no_formula() -> None:
     model = parse_model("Rain\nRain\n1 Rain")
     assert [warning.code for warning in model.warnings] == ["repeated-declaration"]
+
+
+def test_an_upper_case_word_is_a_type_where_it_cannot_be_a_constant() -> None:
+    listed = "Smokes(Person)\nFriends(Person, Person)\nPerson = {Anna}\n1 Smokes(x) v Smokes(Bob)"
+    marked = "Topic(Page, Topic!)\n1 Topic(p, +t)"
+    function = "Person MotherOf(Person)\n1 MotherOf(x) = y"
+    for text in (listed, marked, function):
+        model = parse_model(text)
+        types = {name for predicate in model.predicates.values() for name in predicate.types}
+        assert {name for _, name in model.rules[0].variables} == types
+        assert parse_model(print_model(model)) == model
+    assert parse_model(listed).types == {"Person": ("Anna", "Bob")}
+
+
+@pytest.mark.parametrize(
+    "text", ["(Smokes(Anna))", "Smokes(1st)", 'Smokes("Anna")', "Smokes(Anna)."]
+)
+def test_a_constant_is_a_constant_where_it_cannot_be_a_type(text: str) -> None:
+    [constants] = parse_model(f"{text}\n1 Smokes(x)").types.values()
+    assert constants in (("Anna",), ("1st",))
+
+
+def test_a_bare_atom_of_a_declared_predicate_is_a_formula() -> None:
+    model = parse_model("Smokes(person)\nSmokes(Anna)")
+    assert (model.rules[0].text, model.types) == ("Smokes(Anna)", {"person": ("Anna",)})

@@ -40,7 +40,13 @@ from lapis.fields.field import COMPARISONS, ROOT, Child, Field, FieldTerm, Parfe
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.model import Model
 from lapis.language.names import format_constant
-from lapis.language.parser import parse_statement, parse_weighted, read_model_text
+from lapis.language.parser import (
+    Declared,
+    listed_types,
+    parse_statement,
+    parse_weighted,
+    read_model_text,
+)
 from lapis.language.printer import print_model
 from lapis.language.resolve import resolve_statements
 from lapis.language.syntax import (
@@ -115,9 +121,10 @@ def parse_field(text: str, name: str = "<field>") -> Field:
     source = Source(name, text)
     errors: list[LapisError] = []
     declarations: list[Statement] = []
-    declared: dict[str, PredicateDeclaration | FunctionDeclaration] = {}
+    groups = list(split_statements(list(tokenize(source))))
+    declared = Declared(listed_types(groups))
     headers: list[Header] = []
-    for statement in split_statements(list(tokenize(source))):
+    for statement in groups:
         tokens = [token for token in statement if isinstance(token, Token)]
         if len(tokens) < len(statement):
             errors += [token for token in statement if isinstance(token, LapisError)]
@@ -136,15 +143,9 @@ def parse_field(text: str, name: str = "<field>") -> Field:
     return build_field(resolve_statements(declarations, name=name), headers, name)
 
 
-def parse_declaration(
-    tokens: list[Token],
-    source: Source,
-    declared: dict[str, PredicateDeclaration | FunctionDeclaration],
-) -> Statement:
+def parse_declaration(tokens: list[Token], source: Source, declared: Declared) -> Statement:
     statement = parse_statement(tokens, source, declared)
-    if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
-        declared.setdefault(statement.name, statement)
-    elif not isinstance(statement, TypeDeclaration):
+    if not isinstance(statement, TypeDeclaration | PredicateDeclaration | FunctionDeclaration):
         raise LapisError(
             "expected a declaration of a type, a predicate or a function",
             code="field-declaration",

@@ -109,3 +109,9 @@ def atom_pattern(predicate: str, arity: int, function: bool = False) -> AtomPatt
         arguments = ",".join(["%s"] * (arity - 1))
         return AtomPattern(f"%s = {name}({arguments})", (arity - 1, *places[:-1]))
     return AtomPattern(f"{name}({','.join(['%s'] * arity)})" if arity else name, tuple(places))
+
+
+def lower_first_letter(name: str) -> str:
+    """Return a name that starts with a lower-case letter, as variables and types do."""
+    found = name[0].lower() + name[1:]
+    return found if found[0].islower() else f"t{found}"

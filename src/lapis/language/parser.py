@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapis.errors import JoinedSource, LapisError, Note, Source, Span, raise_all
@@ -17,7 +17,7 @@ from lapis.language.formulas import (
     weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
-from lapis.language.names import expand_range, parse_constant
+from lapis.language.names import expand_range, lower_first_letter, parse_constant
 from lapis.language.syntax import (
     Formula,
     FunctionDeclaration,
@@ -53,8 +53,9 @@ def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]
         return wfomc.parse_wfomc(source)
     statements: list[Statement] = []
     errors: list[LapisError] = []
-    declared: dict[str, PredicateDeclaration | FunctionDeclaration] = {}
-    for found in split_statements(list(tokenize(source))):
+    groups = list(split_statements(list(tokenize(source))))
+    declared = Declared(listed_types(groups))
+    for found in groups:
         unreadable = [token for token in found if isinstance(token, LapisError)]
         if unreadable:
             errors += unreadable
@@ -64,10 +65,28 @@ def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]
         except LapisError as error:
             errors.append(error)
             continue
-        if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
-            declared.setdefault(statement.name, statement)
         statements.append(statement)
     return statements, errors
+
+
+@dataclass
+class Declared:
+    """What the statements so far declare, and the types whose constants any statement lists."""
+
+    listed: frozenset[str] = frozenset()
+    predicates: dict[str, PredicateDeclaration | FunctionDeclaration] = field(default_factory=dict)
+
+
+def listed_types(statements: Sequence[Sequence[Token | LapisError]]) -> frozenset[str]:
+    """Return the types whose constants are listed."""
+    starts = [keep_tokens(statement[:3]) for statement in statements]
+    return frozenset(start[0].text for start in starts if lists_constants(start))
+
+
+def lists_constants(tokens: list[Token]) -> bool:
+    """Return whether a statement begins with `type = {`."""
+    named = bool(tokens) and (tokens[0].kind == "NAME" or tokens[0].text == "v")
+    return named and [token.kind for token in tokens[1:3]] == ["EQ", "LBRACE"]
 
 
 def parse_formula(text: str, name: str = "<formula>") -> Formula:
@@ -165,34 +184,61 @@ def read_include(statement: Include, path: Path, open_files: Sequence[Path]) -> 
         raise LapisError(error.message, code="include", span=statement.span) from None
 
 
-def parse_statement(
-    tokens: list[Token],
-    source: Source,
-    declared: dict[str, PredicateDeclaration | FunctionDeclaration],
-) -> Statement:
+def parse_statement(tokens: list[Token], source: Source, declared: Declared) -> Statement:
+    """Parse a statement; add what it declares to `declared`."""
+    statement = parse_other(tokens, source, declared)
+    if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
+        declared.predicates.setdefault(statement.name, statement)
+    span = Span(source, tokens[0].start, tokens[-1].end)
+    return statement or parse_weighted(tokens, source, span)
+
+
+def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Statement | None:
+    """Parse a statement that is no formula; None if it is one."""
     kinds = [token.kind for token in tokens]
     span = Span(source, tokens[0].start, tokens[-1].end)
     if kinds[0] == "INCLUDE":
         return parse_include(tokens, span)
-    if (kinds[0] == "NAME" or tokens[0].text == "v") and kinds[1:3] == ["EQ", "LBRACE"]:
+    if lists_constants(tokens):
         return parse_type(tokens, source, span)
     if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
         return parse_function(tokens, span)
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
     declaration = parse_predicate(tokens, span)
-    if declaration is not None:
-        earlier = declared.get(declaration.name)
-        if earlier is None or earlier == declaration:
-            return declaration
-        if has_marks(declaration) or declaration.closed:
+    if declaration is None:
+        return None
+    earlier = declared.predicates.get(declaration.name)
+    marked = has_marks(declaration) or declaration.closed
+    if earlier is None:
+        check_types(declaration, declared.listed)
+    elif earlier != declaration and marked:
+        raise LapisError(
+            f"predicate {declaration.name!r} is declared twice, differently",
+            code="declared-twice",
+            span=span,
+            notes=[Note("it was first declared here", earlier.span)],
+        )
+    return declaration if earlier in (None, declaration) else None
+
+
+def check_types(declaration: PredicateDeclaration, listed: Container[str]) -> None:
+    """Raise if a type could be meant as a constant: P(Person) with no `Person = {…}`."""
+    if has_marks(declaration):
+        return
+    for parameter in declaration.parameters:
+        if not parameter.type[0].islower() and parameter.type not in listed:
+            star, name = "*" * declaration.closed, declaration.name
+            words = [p.type for p in declaration.parameters]
+            types = ", ".join(map(lower_first_letter, words))
             raise LapisError(
-                f"predicate {declaration.name!r} is declared twice, differently",
-                code="declared-twice",
-                span=span,
-                notes=[Note("it was first declared here", earlier.span)],
+                f"{parameter.type!r} may be a type or a constant, and {name!r} is not declared yet",
+                code="type-or-constant",
+                span=declaration.span,
+                hint=f"a declaration is {star}{name}({types}), or has types that list their "
+                f"constants, {parameter.type} = {{A, B}}; "
+                f"a formula is ({star}{name}({', '.join(words)}))",
             )
-    return parse_weighted(tokens, source, span)
 
 
 def parse_include(tokens: list[Token], span: Span) -> Include:
@@ -314,7 +360,8 @@ def parse_parameters(tokens: list[Token]) -> tuple[Parameter, ...] | None:
     parameters: list[Parameter] = []
     index = 0
     while index < len(tokens):
-        if tokens[index].kind not in ("NAME", "OR") or not tokens[index].text[0].islower():
+        first = tokens[index].text[0]
+        if tokens[index].kind not in ("NAME", "OR") or not (first.islower() or first.isupper()):
             return None
         mark = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if mark == "!":

@@ -67,14 +67,14 @@ def print_program(program: Program) -> str:
 def reads_as_declaration(
     statement: WeightedFormula, declared: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Return whether the text of an atom would be read as a declaration of its predicate."""
+    """Return whether the text of an atom may be read as a declaration of its predicate."""
     atom = statement.formula
     if not isinstance(atom, Atom) or statement != WeightedFormula(atom):
         return False
-    names = tuple(t.name for t in atom.terms if isinstance(t, Variable) and not t.plus)
-    if len(names) < len(atom.terms):
-        return False
-    return declared.get(atom.predicate, names) == names
+    if atom.predicate not in declared:
+        return True
+    names = tuple(t.name for t in atom.terms if not isinstance(t, Application | Offset))
+    return declared[atom.predicate] == names
 
 
 def print_statement(statement: Statement) -> str:
@@ -239,7 +239,7 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
     types = [
         f"{name} = {{{print_constants(constants)}}}"
         for name, constants in model.types.items()
-        if constants
+        if constants or name[0].isupper()  # an upper-case type is listed
     ]
     predicates = [print_statement(declare_predicate(p)) for p in model.predicates.values()]
     constraints = [print_statement(constraint) for constraint in model.constraints]

@@ -23,6 +23,7 @@ from lapis.errors import (
     suggestion,
 )
 from lapis.language.model import InstanceWeights, Model, Rule
+from lapis.language.names import lower_first_letter
 from lapis.language.parser import expand_includes, parse_statements, read_model_text
 from lapis.language.printer import declare_predicate, print_formula
 from lapis.language.sugar import (
@@ -58,7 +59,7 @@ from lapis.language.syntax import (
     map_terms,
     subformulas,
 )
-from lapis.language.type_inference import Declarations, TypeInference, lower_first_letter
+from lapis.language.type_inference import Declarations, TypeInference
 from lapis.runtime.processes import pause_collector
 
 # Files of data. Their facts would be read as declarations.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, suggestion
 from lapis.language.model import Predicate
+from lapis.language.names import lower_first_letter
 from lapis.language.syntax import (
     Atom,
     Cardinality,
@@ -263,9 +264,3 @@ def name_span(atom: Atom) -> Span | None:
 
 def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def lower_first_letter(name: str) -> str:
-    """Return a name that starts with a lower-case letter, as variables and types do."""
-    found = name[0].lower() + name[1:]
-    return found if found[0].islower() else f"t{found}"
