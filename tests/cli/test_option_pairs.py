@@ -210,8 +210,8 @@ def refused(typed: Typed) -> bool:
     left = typed.has("-o") and (typed.has("out.json") or not typed.has("--merge"))
     unread = {
         "enumerate": (*SAMPLERS, "--bounds"),
-        "lifted": (*SAMPLERS, "--bounds", "--max-memory", "--relax"),
-        "bp": (*SAMPLERS, "--time-limit"),
+        "lifted": (*SAMPLERS, "--bounds", "--relax"),
+        "bp": SAMPLERS,
         "auto": (),
     }[method if typed.command != "map" else "auto"]
     return (
