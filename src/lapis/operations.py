@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
+from lapis.runtime.progress import Report, Stop, StopCallback, deadline_in
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
@@ -334,8 +333,7 @@ def learn_structure(
 
     joint = options.joint_targets or ()
     texts = [joint] if isinstance(joint, str) else joint
-    limit = options.time_limit
-    deadline = math.inf if limit is None else work_clock() + limit
+    deadline = deadline_in(options.time_limit)
     with open_worlds(model, data, options) as (inputs, store):
         open_joins = None
         if store is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.relational.exact_sums import Runs, Side, list_pairs, match_runs
-from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed, accumulate_onto
+from lapis.relational import exact_sums
+from lapis.relational.exact_sums import Runs, Side, list_pairs, match_runs, sum_onto, sum_products
+from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed
 
 
 @st.composite
@@ -29,9 +31,19 @@ def aligned(draw: st.DrawFn) -> tuple[Runs, Side, Side]:
     return Runs(np.ascontiguousarray(ends[0]), np.ascontiguousarray(ends[1])), left, right
 
 
-@given(aligned(), st.lists(st.integers(0, 20), unique=True), st.integers(0, 16))
-def test_sums(sides: tuple[Runs, Side, Side], wanted: list[int], most: int) -> None:
+@given(aligned(), st.lists(st.integers(0, 20), unique=True), st.integers(0, 16), st.integers(1, 40))
+def test_sums(sides: tuple[Runs, Side, Side], wanted: list[int], most: int, block: int) -> None:
+    """Whatever the number of pairs in a block, sums are those of all pairs."""
     runs, left, right = sides
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(exact_sums, "BLOCK", block)
+        check_sums(runs, left, right, wanted, most)
+
+
+def check_sums(runs: Runs, left: Side, right: Side, wanted: list[int], most: int) -> None:
+    sides = runs, left, right
+    covered = [i for rows in runs.blocks() for i in range(len(left.key))[rows]]
+    assert covered == list(range(len(left.key)))
     expected: Counter[int] = Counter()
     pairs = [(i, j) for i, (a, b) in enumerate(zip(*runs, strict=True)) for j in range(a, b)]
     for i, j in pairs:
@@ -39,14 +51,20 @@ def test_sums(sides: tuple[Runs, Side, Side], wanted: list[int], most: int) -> N
     table = np.zeros(16, np.int64)
     accumulate_dense(*sides, table)
     assert table.tolist() == [expected[key] for key in range(16)]
-    assert accumulate_onto(*sides, np.array(wanted, np.int64)).tolist() == [
-        expected[key] for key in wanted
-    ]
-    keys, sums = accumulate_hashed(*sides, 64, most)
-    if len(keys) > most:
+    found = sum_onto(*sides, np.array(wanted, np.int64))
+    assert found.tolist() == [expected[key] for key in wanted]
+    empty = np.full(4, -1, np.int64), np.zeros(4, np.int64)
+    keys, sums, used = accumulate_hashed(*sides, *empty, 0, most)
+    if used > most:
         assert len(expected) > most
     else:
-        assert dict(zip(keys.tolist(), sums.tolist(), strict=True)) == expected
+        stored = keys != -1
+        assert dict(zip(keys[stored].tolist(), sums[stored].tolist(), strict=True)) == expected
+    nonzero = sorted((key, value) for key, value in expected.items() if value)
+    for radix in ([16], [2**40]):  # a dense table, a hash table
+        summed = sum_products(*sides, radix)
+        assert summed is not None
+        assert list(zip(*(column.tolist() for column in summed), strict=True)) == nonzero
     assert [row.tolist() for row in list_pairs(runs)] == [
         [i for i, _ in pairs],
         [j for _, j in pairs],

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lapis.errors import TooLarge
-from lapis.runtime import limits
-from lapis.runtime.limits import limit_work, limits_suspended, resident_bytes
+from lapis.runtime import limits, progress
+from lapis.runtime.limits import (
+    LimitExceeded,
+    interruption_reason,
+    limit_work,
+    limits_suspended,
+    resident_bytes,
+)
 from lapis.runtime.progress import (
     STOPPED,
     Stop,
     call_deadline,
     check_time,
     deadline_in,
+    limit_within_call,
     seconds_left,
     work_clock,
 )
@@ -47,13 +57,13 @@ def test_waiting_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_error_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(limits, "SECONDS_BETWEEN_SIGNALS", 0.05)
+    monkeypatch.setattr(limits, "SECONDS_BETWEEN_ERRORS", 0.05)
     lost = []
 
     def lose_an_error() -> None:
         try:
             spin()
-        except TooLarge:
+        except KeyboardInterrupt:
             lost.append(True)
         spin()
 
@@ -93,7 +103,52 @@ def test_limits_within_limits_end_with_the_outer_ones() -> None:
     check_time("anything")
 
 
-def test_stages_check_the_deadline_of_the_call() -> None:
+def test_code_that_catches_errors_does_not_catch_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser that collects the errors of statements must not take a limit for one of them."""
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
+
+    def collect_errors() -> None:
+        while True:
+            try:
+                spin(0.001)
+            except Exception:
+                pytest.fail("the limit was taken for an error")
+
+    with pytest.raises(TooLarge), limit_work(0.05):
+        collect_errors()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemError, RuntimeError])
+def test_what_libraries_raise_instead_becomes_the_limit(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
+
+    def call_library() -> None:
+        try:
+            spin()
+        except LimitExceeded:
+            raise kind from None
+
+    with pytest.raises(TooLarge), limit_work(0.05):
+        call_library()
+    with pytest.raises(kind), limit_work(100):
+        raise kind
+
+
+def test_partial_results_survive_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
+    with limit_work(0.05):
+        try:
+            spin()
+        except KeyboardInterrupt as interrupt:
+            reason = interruption_reason(interrupt, "Ctrl-C")
+    assert reason == "time limit"
+    assert interruption_reason(KeyboardInterrupt(), "Ctrl-C") == "Ctrl-C"
+
+
+def test_stages_check_the_deadline_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SMALL_WORK", 0.0)
     with limit_work(1e-9):
         while seconds_left() > 0:
             pass
@@ -127,6 +182,32 @@ def test_writing_a_result_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
     with limit_work(0.01), limits_suspended():
         spin(0.2)
+
+
+def test_loading_a_module_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
+    slow = "import time\nuntil = time.monotonic() + 0.3\nwhile time.monotonic() < until: pass\n"
+    (tmp_path / "slow_to_load.py").write_text(f"{slow}loaded = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def load_and_spin() -> None:
+        importlib.import_module("slow_to_load")
+        spin()
+
+    with pytest.raises(TooLarge), limit_work(0.05):
+        load_and_spin()
+    assert sys.modules["slow_to_load"].loaded
+
+
+def test_a_stage_has_what_is_left_of_the_call() -> None:
+    assert limit_within_call(None) is None
+    assert limit_within_call(3.0) == 3.0
+    with limit_work(10):
+        left = limit_within_call(None)
+        assert left is not None
+        assert 9 < left <= 10
+        assert limit_within_call(3.0) == 3.0
+        assert limit_within_call(50.0) <= 10  # type: ignore[operator]
 
 
 def test_another_thread_has_the_checks_alone() -> None:

@@ -7,7 +7,6 @@ or "rain=yes" as on the command line.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ from lapis.registry.options import (
     CircuitParameters,
     Header,
 )
-from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
+from lapis.runtime.progress import Report, Stop, StopCallback, deadline_in
 
 if TYPE_CHECKING:
     import threading
@@ -384,7 +383,7 @@ def mean(values: np.ndarray) -> float | None:
 
 def stop_within(stop: StopCallback | threading.Event | None, time_limit: float | None) -> Stop:
     """Join a stop callback and a time limit."""
-    return Stop(stop, math.inf if time_limit is None else work_clock() + time_limit)
+    return Stop(stop, deadline_in(time_limit))
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:

@@ -238,10 +238,11 @@ def run_sweeps(
     """Return bool[num_unknown], the world after some Gibbs sweeps."""
     after, estimate = world.astype(np.uint8), np.zeros(len(world))
     tallies = new_tallies(len(world), np.zeros(len(cached.ground.root_edges)))
-    run_field_gibbs(
-        cached.graph, weights, cached.start(weights, world), cached.units, estimate, after, rng,
-        tallies, num_sweeps,
-    )  # fmt: skip
+    cells = cached.start(weights, world)
+    for _ in range(num_sweeps):  # one call a sweep, so that Ctrl-C and limits come through
+        run_field_gibbs(
+            cached.graph, weights, cells, cached.units, estimate, after, rng, tallies, 1
+        )
     return after.astype(bool)
 
 

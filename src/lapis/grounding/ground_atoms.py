@@ -24,7 +24,9 @@ from lapis.errors import TooLarge
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable
 from lapis.problem.problem import Evidence
+from lapis.runtime.progress import check_time
 
+PIECE = 2**24  # atoms between two checks of the time
 LARGEST_TABLE = 2**26  # codes; above this atoms are looked up by binary search
 LARGEST_ATOM = 2**31 - 2  # literals are int32, atom + 1
 
@@ -135,10 +137,23 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
     free = np.ones(total, bool)
     free[codes(known.true)] = False
     free[codes(known.false)] = False
-    unknown = np.flatnonzero(free)
+    unknown = list_true(free)
     if len(known.true) + len(unknown) < len(known.false):
         return PredicateAtoms(predicate.name, sizes, True, known.true, nothing, unknown, first)
     return PredicateAtoms(predicate.name, sizes, False, known.true, known.false, unknown, first)
+
+
+def list_true(mask: np.ndarray) -> np.ndarray:
+    """Return the positions of true entries, int64[...]; check the time between pieces."""
+    found = np.empty(np.count_nonzero(mask), np.int64)
+    at = 0
+    for begin in range(0, len(mask), PIECE):
+        check_time("grounding")
+        part = np.flatnonzero(mask[begin : begin + PIECE])
+        found[at : at + len(part)] = part
+        found[at : at + len(part)] += begin
+        at += len(part)
+    return found
 
 
 def build_atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:

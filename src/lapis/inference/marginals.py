@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 import numpy as np
 
 from lapis.network.network import Network
-from lapis.runtime.progress import Report, Stop, work_clock
+from lapis.runtime.progress import Report, Stop, deadline_in, limit_within_call
 
 if TYPE_CHECKING:
     from lapis.inference.sampling.chains import SampleResult
@@ -84,13 +84,14 @@ class InferenceOptions:
     def begin_map(self) -> Stop:
         """Return the condition that ends a search for a most likely world; its time starts now."""
         limit = MAP_SECONDS if self.time_limit is None else self.time_limit
-        return Stop(self.stop, work_clock() + limit)
+        return Stop(self.stop, deadline_in(limit))
 
     def begin_exact(self, share: float = 1.0) -> InferenceOptions:
         """Return these options with a share of the time limit, from now, for exact work."""
-        if self.time_limit is None:
+        limit = limit_within_call(self.time_limit)
+        if limit is None:
             return self
-        until = work_clock() + share * self.time_limit
+        until = deadline_in(share * limit)
         return replace(self, exact_until=min(self.exact_until, until))
 
 

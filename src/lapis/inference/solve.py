@@ -53,7 +53,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanRow
-from lapis.runtime.progress import STOPPED, work_clock
+from lapis.runtime.progress import STOPPED, deadline_in, limit_within_call, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.reduction.eliminate import Reduction
@@ -142,7 +142,8 @@ class SamplingTime:
     """The time for sampling steps: starts with the first of them, shared in proportion to atoms."""
 
     def __init__(self, seconds: float | None) -> None:
-        self.seconds = self.all_seconds = math.inf if seconds is None else seconds
+        limit = limit_within_call(seconds)
+        self.seconds = self.all_seconds = math.inf if limit is None else limit
         self.ends: float | None = None
 
     def halve(self) -> None:
@@ -154,7 +155,7 @@ class SamplingTime:
         if self.seconds == math.inf:
             return plan.options
         if self.ends is None:
-            self.ends = work_clock() + self.seconds
+            self.ends = deadline_in(self.seconds)
         others = [each for each in plan.steps if isinstance(each, PlanStep)]
         atoms = step.network.num_atoms + sum(each.network.num_atoms for each in others)
         left = max(0.0, self.ends - work_clock())

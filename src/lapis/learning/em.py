@@ -53,6 +53,7 @@ from lapis.optimisation.history import (
     CurvePoint,
     StopReason,
     Trajectory,
+    interrupted_run,
     learning_event,
     max_norm,
     pack_curve,
@@ -60,7 +61,7 @@ from lapis.optimisation.history import (
 )
 from lapis.optimisation.objective import Objective, PenalizedObjective, Point
 from lapis.registry.method_table import find_method
-from lapis.runtime.progress import Report, work_clock
+from lapis.runtime.progress import Report, seconds_left, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.moments.sampled import PersistentChain
@@ -172,8 +173,8 @@ def fit_em(
             kept = join_sections(state=run.pack(), chains=completer.keep()) | {"curve": curve}
             checkpoint.schedule_arrays(seconds, kept)
             run.next_round()
-    except KeyboardInterrupt:
-        run.verdict = STOPPED
+    except KeyboardInterrupt as interrupt:
+        run.verdict = interrupted_run(interrupt)
     checkpoint.write()
     return run.trajectory()
 
@@ -237,7 +238,7 @@ class EmRun:
             posterior, self.weights, INEXACT * self.curve[-1].gradient_norm, left
         )
         if trajectory.interrupted:
-            self.verdict = STOPPED
+            self.verdict = StopReason(False, trajectory.reason, True)
         self.path = [*self.path[-1:], self.weights]
         self.weights, self.retreat = trajectory.weights, None
         # Only if a fall would be detected, and not across the zeros of an l1 prior.
@@ -282,7 +283,8 @@ class EmRun:
             return STOPPED
         if now.iteration >= self.max_rounds:
             return StopReason(False, f"{self.max_rounds} rounds")
-        if self.time_limit is not None and now.seconds > self.time_limit:
+        is_late = self.time_limit is not None and now.seconds > self.time_limit
+        if is_late or seconds_left() == 0:
             return StopReason(False, "time limit")
         return None
 

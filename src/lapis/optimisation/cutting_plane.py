@@ -35,7 +35,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
-from lapis.runtime.progress import work_clock
+from lapis.runtime.limits import interruption_reason
+from lapis.runtime.progress import limit_within_call, seconds_left, work_clock
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry are treated as zero
 STEEP = 1e-10  # pivots above this share of the largest entry are safe divisors
@@ -189,7 +190,8 @@ def minimise_by_cuts(
             return STOPPED
         if run.has_converged(tolerance):
             return run.describe_gap()
-        if cut is not None and time_limit is not None and run.rounds[-1].seconds > time_limit:
+        is_late = time_limit is not None and run.rounds and run.rounds[-1].seconds > time_limit
+        if cut is not None and (is_late or seconds_left() == 0):
             return "time limit"
         return None if len(run.rounds) < max_iterations else f"{max_iterations} iterations"
 
@@ -198,16 +200,17 @@ def minimise_by_cuts(
         while reason is None:
             weights, expected = run.propose()
             left = None if time_limit is None else time_limit - (work_clock() - run.began)
+            left = limit_within_call(left)
             cut = oracle(weights, left)
             run.add(cut, weights, expected)
             checkpoint.schedule_arrays(run.rounds[-1].seconds, run.arrays())
             if progress is not None:
                 progress(run.rounds[-1])
             reason = find_stop_reason(cut)
-    except KeyboardInterrupt:
-        reason = STOPPED
+    except KeyboardInterrupt as interrupt:
+        reason = interruption_reason(interrupt, STOPPED)
     checkpoint.write()
-    is_interrupted = reason == STOPPED
+    is_interrupted = reason in (STOPPED, "memory limit")
     converged = not is_interrupted and run.has_converged(tolerance)
     return Minimum(tuple(run.rounds), converged, run.proven, is_interrupted, reason)
 

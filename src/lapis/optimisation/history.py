@@ -38,7 +38,8 @@ from lapis.optimisation.checkpoint import (
 )
 from lapis.optimisation.objective import Point
 from lapis.optimisation.replay_log import RecordedObjective
-from lapis.runtime.progress import Progress, Report, work_clock
+from lapis.runtime.limits import interruption_reason
+from lapis.runtime.progress import Progress, Report, seconds_left, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative to the largest count
 FIRST_WINDOW = 16  # iterations
@@ -106,6 +107,11 @@ class StopReason(NamedTuple):
 
 
 STOPPED = StopReason(False, "stopped by the user", True)
+
+
+def interrupted_run(interrupt: KeyboardInterrupt) -> StopReason:
+    """Return the reason of a run that Ctrl-C or a limit of the call interrupted."""
+    return StopReason(False, interruption_reason(interrupt, STOPPED.reason), True)
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,8 @@ class History:
             return STOPPED
         if state.iteration >= self.max_iterations:
             return StopReason(False, f"{self.max_iterations} iterations")
-        if self.time_limit is not None and self.seconds > self.time_limit:
+        is_late = self.time_limit is not None and self.seconds > self.time_limit
+        if is_late or seconds_left() == 0:
             return StopReason(False, "time limit")
         return None
 

@@ -27,11 +27,11 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, unpack_state
 from lapis.optimisation.history import (
-    STOPPED,
     CurvePoint,
     History,
     OptimizerState,
     Trajectory,
+    interrupted_run,
     max_norm,
 )
 from lapis.optimisation.objective import ChainObjective, PenalizedObjective, Point, penalize
@@ -143,8 +143,8 @@ def maximize(
             run_solver(optimizer, history, saved)
         else:
             run_steps(optimizer, history, saved)
-    except KeyboardInterrupt:
-        history.stop_reason = STOPPED
+    except KeyboardInterrupt as interrupt:
+        history.stop_reason = interrupted_run(interrupt)
     file.write()
     return history.trajectory()
 

@@ -9,19 +9,27 @@ kernels, and the digit sums are combined as Python integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from lapis.runtime.progress import check_time
+
 SAFE = 2.0**62  # float estimates below this leave room for their rounding
 _DENSE = 1 << 24  # largest dense table of sums, 128 MB
+_EMPTY = -1  # in hash tables; keys are not negative
+BLOCK = 1 << 24  # pairs of rows between two checks of the time, about 0.1 s
 MAX_SUMS = 100_000_000  # of one join, about 6 GB while the hash table grows
 
 
 class Side(NamedTuple):
     key: np.ndarray  # int64[num_rows], the rows' part of the output key
     value: np.ndarray  # int64 or object[num_rows]
+
+    def take(self, rows: slice) -> Side:
+        return Side(self.key[rows], self.value[rows])
 
 
 class Runs(NamedTuple):
@@ -33,6 +41,19 @@ class Runs(NamedTuple):
     @property
     def num_pairs(self) -> int:
         return int((self.stop - self.start).sum())
+
+    def blocks(self) -> Iterator[slice]:
+        """Split the left rows into blocks of about `BLOCK` pairs; check the time before each."""
+        last = np.cumsum(self.stop - self.start)
+        marks = np.arange(BLOCK, last[-1] if len(last) else 0, BLOCK)
+        ends = [0, *(np.searchsorted(last, marks) + 1).tolist(), len(last)]
+        for begin, end in pairwise(ends):
+            check_time("counting")
+            if begin < end:
+                yield slice(begin, end)
+
+    def take(self, rows: slice) -> Runs:
+        return Runs(self.start[rows], self.stop[rows])
 
 
 def sum_products(
@@ -185,16 +206,36 @@ def _sum_small(
     space = math.prod(radix)
     if is_dense(space, num_pairs):
         table = np.zeros(space, np.int64)
-        accumulate_dense(runs, left, right, table)
+        for rows in runs.blocks():
+            accumulate_dense(runs.take(rows), left.take(rows), right, table)
         key = np.flatnonzero(table)
         return key, table[key]
     capacity = 1 << min(20, max(6, num_pairs.bit_length()))
-    key, value = accumulate_hashed(runs, left, right, capacity, MAX_SUMS)
-    if len(key) > MAX_SUMS:
-        return None
-    order = np.argsort(key)
-    order = order[value[order] != 0]
-    return key[order], value[order]
+    keys, sums, used = np.full(capacity, _EMPTY, np.int64), np.zeros(capacity, np.int64), 0
+    for rows in runs.blocks():
+        part = left.take(rows)
+        keys, sums, used = accumulate_hashed(
+            runs.take(rows), part, right, keys, sums, used, MAX_SUMS
+        )
+        if used > MAX_SUMS:
+            return None
+    kept = np.flatnonzero((keys != _EMPTY) & (sums != 0))
+    kept = kept[np.argsort(keys[kept])]
+    return keys[kept], sums[kept]
+
+
+def sum_onto(runs: Runs, left: Side, right: Side, wanted: np.ndarray) -> np.ndarray:
+    """Return int64[num_wanted], Σ left·right over the pairs with each wanted key; all must fit."""
+    from lapis.relational.factor_kernel import accumulate_onto, insert_keys, look_up_sums
+
+    table = np.full(1 << max(1, (2 * len(wanted) - 1).bit_length()), _EMPTY, np.int64)
+    sums = np.zeros(len(table), np.int64)
+    insert_keys(wanted, table)
+    for rows in runs.blocks():
+        accumulate_onto(runs.take(rows), left.take(rows), right, table, sums)
+    found = np.empty(len(wanted), np.int64)
+    look_up_sums(wanted, table, sums, found)
+    return found
 
 
 def _digits(value: np.ndarray, bits: int) -> list[tuple[int, np.ndarray]]:

@@ -34,6 +34,7 @@ from lapis.relational.exact_sums import (
     sum_dense,
     sum_exactly,
     sum_magnitudes,
+    sum_onto,
     sum_products,
 )
 
@@ -155,8 +156,6 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     Every variable of `target` must occur in one of the others. Only sums at rows of `target` are
     stored, so closing a cycle of three large relations needs no memory for the open paths.
     """
-    from lapis.relational.factor_kernel import accumulate_onto
-
     right, runs = _align(left, right)
     radix = [
         1 + max(int(part.column(name).max(initial=0)) for part in (target, holder))
@@ -167,7 +166,7 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
         return multiply_factors(join_factors(left, right, target.variables), target)
     sides = _join_sides(left, right, target.variables, radix)
     wanted = pack(list(target.rows.T), radix, len(target))
-    sums = accumulate_onto(runs, *sides, wanted)
+    sums = sum_onto(runs, *sides, wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
     return found.take(sums != 0)
 
@@ -239,25 +238,25 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
     num_pairs = runs.num_pairs
     if num_pairs > MAX_PAIRS:
         raise JoinTooLarge(keep, f"list {num_pairs:,} rows, more than the {MAX_PAIRS:,}")
-    is_product = num_pairs == len(left) * len(right)  # every row matches every other
-    if not is_product:
-        left_index, right_index = list_pairs(runs)
-
-    def from_left(column: np.ndarray) -> np.ndarray:
-        return np.repeat(column, len(right)) if is_product else column[left_index]
-
-    def from_right(column: np.ndarray) -> np.ndarray:
-        return np.tile(column, len(left)) if is_product else column[right_index]
-
     rows = np.empty((num_pairs, len(keep)), np.int32, order="F")
-    for position, name in enumerate(keep):
-        if name in left.variables:
-            rows[:, position] = from_left(left.column(name))
-        else:
-            rows[:, position] = from_right(right.column(name))
-    if (left.value == 1).all() and (right.value == 1).all():
+    are_indicators = bool((left.value == 1).all() and (right.value == 1).all())
+    values: list[np.ndarray] = []
+    first = 0
+    for block in runs.blocks():
+        left_index, right_index = list_pairs(runs.take(block))
+        left_index += block.start
+        part = slice(first, first + len(left_index))
+        for position, name in enumerate(keep):
+            if name in left.variables:
+                rows[part, position] = left.column(name)[left_index]
+            else:
+                rows[part, position] = right.column(name)[right_index]
+        if not are_indicators:
+            values.append(multiply_exactly(left.value[left_index], right.value[right_index]))
+        first = part.stop
+    if are_indicators or not values:
         return indicator_factor(keep, rows)
-    return Factor(keep, rows, multiply_exactly(from_left(left.value), from_right(right.value)))
+    return Factor(keep, rows, np.concatenate(values))
 
 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:

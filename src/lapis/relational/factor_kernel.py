@@ -37,20 +37,14 @@ def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> No
 
 @allocating_entry
 def accumulate_hashed(
-    runs: Runs, left: Side, right: Side, capacity: int, most: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Accumulate in an open-addressing hash table; return (keys, values), unsorted.
+    runs: Runs, left: Side, right: Side, keys: np.ndarray, sums: np.ndarray, used: int, most: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Add to an open-addressing hash table; return it as (keys, sums, used), larger if need be.
 
-    `capacity`, a power of two, is the initial size. The loop stops early at more than `most` keys.
+    The size is a power of two, and unused keys are −1. The loop stops early at more than `most`
+    keys.
     """
-    keys = np.full(capacity, _EMPTY, np.int64)
-    sums = np.zeros(capacity, np.int64)
-    shift = 64
-    size = capacity
-    while size > 1:
-        size >>= 1
-        shift -= 1
-    used = 0
+    shift = _shift_of(len(keys))
     for i in range(len(left.key)):
         part = left.key[i]
         value = left.value[i]
@@ -62,12 +56,21 @@ def accumulate_hashed(
                 used += 1
             sums[slot] += value * right.value[j]
             if used > most:
-                return keys[keys != _EMPTY], sums[keys != _EMPTY]
+                return keys, sums, used
             if 2 * used > len(keys):
                 keys, sums = _grow_table(keys, sums, shift - 1)
                 shift -= 1
-    found = keys != _EMPTY
-    return keys[found], sums[found]
+    return keys, sums, used
+
+
+@inner
+def _shift_of(size: int) -> int:
+    """Return 64 − log2(size)."""
+    shift = 64
+    while size > 1:
+        size >>= 1
+        shift -= 1
+    return shift
 
 
 @inner
@@ -92,21 +95,21 @@ def _grow_table(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndar
     return wider, values
 
 
-@allocating_entry
-def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
-    """Return int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
-
-    `keys`, int64[num_keys], are distinct; other keys are skipped.
-    """
-    shift = 63
-    while (1 << (64 - shift)) < 2 * len(keys):
-        shift -= 1
-    mask = (1 << (64 - shift)) - 1
+@entry
+def insert_keys(keys: np.ndarray, table: np.ndarray) -> None:
+    """Insert distinct keys into an empty hash table, at least twice as large."""
     # The table holds the keys themselves: most look-ups fail, with one cache miss each.
-    table = np.full(mask + 1, _EMPTY, np.int64)
-    sums = np.zeros(mask + 1, np.int64)
+    shift = _shift_of(len(table))
     for number in range(len(keys)):
         table[_find_slot(table, keys[number], shift)] = keys[number]
+
+
+@entry
+def accumulate_onto(
+    runs: Runs, left: Side, right: Side, table: np.ndarray, sums: np.ndarray
+) -> None:
+    """Add Σ left·right over the pairs whose parts add up to a key of the table; skip others."""
+    shift = _shift_of(len(table))
     for i in range(len(left.key)):
         part = left.key[i]
         value = left.value[i]
@@ -114,7 +117,11 @@ def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np
             slot = _find_slot(table, part + right.key[j], shift)
             if table[slot] != _EMPTY:
                 sums[slot] += value * right.value[j]
-    ordered = np.empty(len(keys), np.int64)
+
+
+@entry
+def look_up_sums(keys: np.ndarray, table: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
+    """Fill out, int64[num_keys], with the sum of each key."""
+    shift = _shift_of(len(table))
     for number in range(len(keys)):
-        ordered[number] = sums[_find_slot(table, keys[number], shift)]
-    return ordered
+        out[number] = sums[_find_slot(table, keys[number], shift)]

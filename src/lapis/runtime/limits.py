@@ -6,9 +6,11 @@ functions of the API when they are called. Limits within limits end with the out
 Every stage checks the deadline itself: by its `Stop` if it has partial results, by `check_time`
 (`progress.py`) if it has none. A stage that does not check in time is ended all the same. A thread
 watches the clock and the memory of the process and sends the main thread a signal, whose handler
-raises `TooLarge`, as Ctrl-C raises `KeyboardInterrupt`. The signal comes after a grace, so that
-stages with partial results can finish them. A call in another thread than the main one has only
-the checks of the stages. The memory is watched on Linux only.
+raises `LimitExceeded`. It is a `KeyboardInterrupt`: no `except` for errors catches it, and stages
+that keep partial results on Ctrl-C keep them here too. Where the call ends it becomes `TooLarge`.
+The signal comes after a grace, so that stages with partial results can finish them. A call in
+another thread than the main one has only the checks of the stages. The memory is watched on Linux
+only.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from lapis.runtime.progress import call_deadline, deadline_in, out_of_time, work
 
 SHARE_OF_MACHINE = 0.7  # of the memory, if no limit is given
 SECONDS_BETWEEN_CHECKS = 0.05
-SECONDS_BETWEEN_SIGNALS = 1.0  # an exception may be lost, in a destructor for example
-GRACE_SECONDS, GRACE_SHARE = 0.7, 0.07  # after the time limit, before the signal
+SECONDS_BETWEEN_ERRORS = 1.0  # an exception may be lost, in a destructor for example
+GRACE_SECONDS, GRACE_SHARE = 0.6, 0.05  # after the time limit, before the signal
 MIN_GROWTH = 1 << 28  # bytes that a call may always take: modules and kernels are loaded
+LOADERS = ("importlib._bootstrap", "numba.core")  # their frames show what is being loaded
+MEMORY = "memory"  # the code of the error
 SIGNAL = getattr(signal, "SIGVTALRM", None)  # hardly used otherwise; None on Windows
 
 
@@ -80,6 +84,19 @@ def format_bytes(count: float) -> str:
     return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
 
 
+class LimitExceeded(KeyboardInterrupt):
+    """Ends work that did not check the limits of its call."""
+
+    def __init__(self, reason: str = "time limit") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def interruption_reason(interrupt: KeyboardInterrupt, on_ctrl_c: str) -> str:
+    """Return why work was interrupted: a limit of its call, or Ctrl-C."""
+    return interrupt.reason if isinstance(interrupt, LimitExceeded) else on_ctrl_c
+
+
 class LimitWatch:
     """The thread that watches the limits of a call in the main thread."""
 
@@ -92,20 +109,26 @@ class LimitWatch:
             self.deadline = work_clock() + GRACE_SECONDS + (1 + GRACE_SHARE) * time_limit
         self.max_resident = max(max_memory, resident_bytes() + MIN_GROWTH)
         self.suspended = False
+        self.raised_at = -math.inf  # when an exception was raised, on the work clock
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.watch, name="lapis-limits", daemon=True)
 
     def watch(self) -> None:
-        """Send the signal whenever a limit is exceeded, until the call has ended."""
+        """Send the signal while a limit is exceeded, until the call has ended."""
         main = threading.main_thread().ident
         assert SIGNAL is not None
         assert main is not None
-        wait = SECONDS_BETWEEN_CHECKS
-        while not self.ended.wait(wait):
-            exceeded = self.find_exceeded() is not None
-            wait = SECONDS_BETWEEN_SIGNALS if exceeded else SECONDS_BETWEEN_CHECKS
-            if exceeded and not self.ended.is_set():
+        while not self.ended.wait(SECONDS_BETWEEN_CHECKS):
+            if self.find_exceeded() is not None and not self.ended.is_set():
                 signal.pthread_kill(main, SIGNAL)
+
+    def interrupt(self, frame: FrameType | None) -> None:
+        """Raise `LimitExceeded` in the main thread, unless the work must not be cut there."""
+        error, now = self.find_exceeded(), work_clock()
+        if error is None or now < self.raised_at + SECONDS_BETWEEN_ERRORS or is_loading(frame):
+            return
+        self.raised_at = now
+        raise LimitExceeded("memory limit" if error.code == MEMORY else "time limit")
 
     def find_exceeded(self) -> TooLarge | None:
         """Return the error about the limit that is exceeded; None if none is."""
@@ -117,10 +140,20 @@ class LimitWatch:
             limit = format_bytes(self.max_memory)
             return TooLarge(
                 f"the work needs more memory than the limit of {limit}",
-                code="memory",
+                code=MEMORY,
                 hint="raise --max-memory, query fewer predicates, or give more evidence",
             )
         return None
+
+
+def is_loading(frame: FrameType | None) -> bool:
+    """Return whether a module or kernel is being loaded: cut short, it is broken in later calls."""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(LOADERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
@@ -133,9 +166,7 @@ def watched(time_limit: float | None, max_memory: int) -> Iterator[None]:
     watch = LimitWatch(time_limit, max_memory)
 
     def raise_exceeded(number: int, frame: FrameType | None) -> None:
-        error = watch.find_exceeded()
-        if error is not None:
-            raise error
+        watch.interrupt(frame)
         if callable(before):
             before(number, frame)
 
@@ -144,6 +175,11 @@ def watched(time_limit: float | None, max_memory: int) -> Iterator[None]:
     watch.thread.start()
     try:
         yield
+    except BaseException:  # libraries replace the exception: numba, DuckDB
+        error = watch.find_exceeded() if watch.raised_at > -math.inf else None
+        if error is None:
+            raise
+        raise error from None
     finally:
         watch.ended.set()
         watch.thread.join()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+SMALL_WORK = 0.25  # seconds that stages without partial results may take after the deadline
 SECONDS_LEFT = "seconds left"  # the figure for the expected time to the requested precision
 
 
@@ -134,15 +135,23 @@ def seconds_left() -> float:
     return max(0.0, call_deadline.get() - work_clock())
 
 
+def limit_within_call(seconds: float | None) -> float | None:
+    """Return the time limit of a stage that starts now, within the call's; None if none is set."""
+    left = seconds_left()
+    return min(left, math.inf if seconds is None else seconds) if left < math.inf else seconds
+
+
 def check_time(work: str) -> None:
     """Raise TooLarge if the deadline of the whole call has passed, in work without partial results.
+
+    Small work is not refused: it has a quarter of a second more.
 
     Parameters
     ----------
     work
         The name of the stage, as the subject of the message: "grounding".
     """
-    if work_clock() > call_deadline.get():
+    if work_clock() > call_deadline.get() + SMALL_WORK:
         raise out_of_time(work)
 
 
@@ -184,8 +193,8 @@ class Stop:
         return self() or work_clock() > self.deadline
 
     def check(self, work: str) -> None:
-        """Raise TooLarge if it is over, in work without partial results."""
-        if self.is_over():
+        """Raise TooLarge if it is over, in work without partial results; small work is not refused."""
+        if self() or work_clock() > self.deadline + SMALL_WORK:
             raise out_of_time(work, "was stopped") if self.requested else out_of_time(work)
 
 

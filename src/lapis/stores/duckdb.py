@@ -31,6 +31,7 @@ import numpy as np
 
 from lapis.data.atomic_write import require_writable
 from lapis.errors import LapisError, TooLarge
+from lapis.runtime.limits import SIGNAL
 from lapis.stores.dialect import DUCKDB, Dialect
 from lapis.stores.store import (
     Columns,
@@ -262,7 +263,7 @@ PAUSE = 0.05  # seconds between interruptions; one that comes before the call st
 
 
 class Interrupter:
-    """Runs calls that Ctrl-C interrupts. `close` ends its thread."""
+    """Runs calls that Ctrl-C and the limits of a call interrupt. `close` ends its thread."""
 
     def __init__(self) -> None:
         self._received, self._signals = socket.socketpair()
@@ -270,17 +271,20 @@ class Interrupter:
         self._lock = threading.Lock()  # a later call must not be interrupted
         self._interrupt: Callable[[], None] | None = None  # of the current call
         self._closed = threading.Event()
+        self._watched: set[int | None] = set()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def call(self, work: Callable[[], CallResult], interrupt: Callable[[], None]) -> CallResult:
-        """Run the work; on Ctrl-C, interrupt it.
+        """Run the work; on Ctrl-C, or if a limit is exceeded, interrupt it.
 
-        Without effect in other threads, which get no signals, and if the user handles SIGINT.
+        Without effect in other threads, which get no signals. If the user handles SIGINT, only the
+        limits of the call interrupt it.
         """
-        is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        if threading.current_thread() is not threading.main_thread():
             return work()
+        own_handler = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        self._watched = {SIGNAL} if own_handler else {SIGNAL, signal.SIGINT}
         before = -1
         try:
             before = signal.set_wakeup_fd(self._signals.fileno(), warn_on_full_buffer=False)
@@ -303,7 +307,7 @@ class Interrupter:
         with self._received:
             while signals := self._received.recv(256):
                 interrupt = self._interrupt
-                while signal.SIGINT in signals and self._interrupt_call(interrupt):
+                while self._watched.intersection(signals) and self._interrupt_call(interrupt):
                     self._closed.wait(PAUSE)
 
     def _interrupt_call(self, interrupt: Callable[[], None] | None) -> bool:

@@ -69,7 +69,7 @@ def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> Margi
     component = network.component
     kept = np.isin(component, component[: network.num_base_atoms][~found.is_exact])
     part, atom = keep_part(network, kept)
-    bounds = bound_network(part, stop)
+    bounds = bound_network(part, stop or Stop())
     own = atom[: part.num_base_atoms]
     lower[own], upper[own] = bounds.lower, bounds.upper
     if found.solved_log_partition is None and not kept.all():

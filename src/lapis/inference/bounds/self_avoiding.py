@@ -54,7 +54,8 @@ STEPS = 60_000_000  # for all atoms together
 MOST_STEPS = 1_000_000  # for one atom
 TIGHT = 1e-4  # width of a probability's interval that ends its search
 MAX_DEPTH = 64
-PIECE = 256  # atoms between two checks of `stop`
+PIECE = 256  # atoms between two checks of `stop`, at most
+PIECE_STEPS = 2_000_000  # … steps
 
 
 class LogOddsBounds(NamedTuple):
@@ -94,14 +95,14 @@ def bound_log_odds(
 ) -> None:
     """Tighten the intervals of some atoms, int64[...], in place, on all cores."""
     budget = min(MOST_STEPS, max(1, STEPS // max(1, len(atoms))))
-    cores = num_cores()
+    cores, piece = num_cores(), max(1, min(PIECE, PIECE_STEPS // budget))
 
     def run(first: int) -> None:
         walk = allocate_walk(graph)
-        for begin in range(first * PIECE, len(atoms), cores * PIECE):
+        for begin in range(first * piece, len(atoms), cores * piece):
             if stop is not None and stop.is_over():
                 return
-            roots = atoms[begin : begin + PIECE]
+            roots = atoms[begin : begin + piece]
             bound_roots(graph, walk, roots, budget, TIGHT, *bounds)
 
     with ThreadPoolExecutor(cores) as pool:

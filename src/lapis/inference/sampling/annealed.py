@@ -39,7 +39,7 @@ from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
 from lapis.runtime.processes import num_cores
-from lapis.runtime.progress import Progress, work_clock
+from lapis.runtime.progress import Progress, limit_within_call, work_clock
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
@@ -87,7 +87,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
             0, float(NUM_RUNS), True, False, 0,
         )  # fmt: skip
     plan = soften_hard_clauses(Gibbs().prepare(core))
-    began = work_clock()
+    began, limit = work_clock(), limit_within_call(options.time_limit)
     beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
     streams = random_states(seed, NUM_RUNS)
     used, interrupted = 0, False
@@ -107,7 +107,7 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
             options.progress(event)
         interrupted = options.stop is not None and options.stop()
         spent = 3 * (work_clock() - began)
-        late = options.time_limit is not None and spent > options.time_limit
+        late = limit is not None and spent > limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
             return summarize_round(reduction, best, constant, precision, interrupted)

@@ -66,7 +66,14 @@ from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.inference.sampling.tally import Worlds, extend_worlds, new_tallies
 from lapis.network.network import Network
 from lapis.runtime.processes import num_cores
-from lapis.runtime.progress import SECONDS_LEFT, Progress, Report, StopCallback, work_clock
+from lapis.runtime.progress import (
+    SECONDS_LEFT,
+    Progress,
+    Report,
+    StopCallback,
+    deadline_in,
+    work_clock,
+)
 
 if TYPE_CHECKING:
     pass
@@ -169,11 +176,11 @@ def run_chains(
         precision,
         max(MIN_CHAIN_SAMPLES, -(-max_samples // num_chains)),
         None if patience is None else -(-patience // num_chains),
-        None if time_limit is None else work_clock() + time_limit,
+        deadline_in(time_limit),
     )
     if time_limit is not None and patience is not None:
         # If chains do not agree after half of the time, another sampler gets the rest.
-        limits = limits._replace(deadline=work_clock() + time_limit / 2)
+        limits = limits._replace(deadline=deadline_in(time_limit / 2))
     with ThreadPoolExecutor(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
@@ -194,7 +201,8 @@ def run_chains(
             run.warm_up()
             run.sample()
             if time_limit is not None and run.is_late() and run.can_continue():
-                run.limits = limits._replace(deadline=run.began + time_limit)
+                left = run.began + time_limit - work_clock()
+                run.limits = limits._replace(deadline=deadline_in(left))
                 run.sample()
         except KeyboardInterrupt:
             run.interrupted = True
@@ -209,7 +217,7 @@ class ChainLimits(NamedTuple):
     precision: float
     max_samples: int  # per chain
     patience: int | None  # samples per chain after which chains must agree
-    deadline: float | None  # of the work clock
+    deadline: float  # of the work clock, infinite without a limit
 
 
 class ChainRun(Generic[PlanType, StateType]):
@@ -349,8 +357,7 @@ class ChainRun(Generic[PlanType, StateType]):
         return (self.interrupted or self.is_late()) and self.num_samples >= MIN_CHAIN_SAMPLES
 
     def is_late(self) -> bool:
-        deadline = self.limits.deadline
-        return deadline is not None and work_clock() > deadline
+        return work_clock() > self.limits.deadline
 
     def update_summary(self) -> Summary:
         self.summary = self.summarize_atoms()
