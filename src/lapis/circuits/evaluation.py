@@ -31,7 +31,6 @@ above `TINY`; the other rows are evaluated again in log space.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -41,7 +40,7 @@ from lapis.circuits.circuit import Circuit, circuit_arrays
 from lapis.circuits.evaluation_kernel import LANES
 from lapis.errors import LapisError
 from lapis.inference.random_numbers import random_states
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import ThreadPool, num_cores
 
 Found = TypeVar("Found")
 MISSING = -1  # the state of a variable that evidence does not mention
@@ -144,7 +143,7 @@ def run_in_threads(work: Callable[[slice], Found], num_rows: int, cost: int) -> 
         return [work(slice(0, num_rows))]
     size = -(-num_rows // SHARES)
     parts = [slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size)]
-    with ThreadPoolExecutor(num_cores()) as pool:
+    with ThreadPool(num_cores()) as pool:
         return list(pool.map(work, parts))
 
 

@@ -71,7 +71,10 @@ from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Scope
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Extension
+from lapis.runtime.progress import check_time, work_clock
 
+FIRST_PACE = 4096  # visits of a kernel between two checks of the time, at first
+KERNEL_SECONDS = 0.1  # … about, later
 MOST_LOOPS = 100_000  # over witnesses: they are compiled in half a minute
 LEAST_FLIPS = 64  # flips and witnesses after a flip, and derived atoms that have some
 
@@ -142,6 +145,7 @@ class FlippingWorld:
         self._state: FlipState | None = None
         self._program: LoopProgram | None = None
         self._budget = 0  # visits until changes must be added to the counts
+        self._pace = FIRST_PACE
         hard = [feature for feature in self._features if feature.hard]  # some of one rule
         violations = [count_violations(feature, interpretation) for feature in hard]
         broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
@@ -273,6 +277,7 @@ class FlippingWorld:
                 if blocks is not None:
                     blocks = blocks._replace(hard=blocks.hard.astype(object))
             end = int(np.searchsorted(flips, flips[done] + self._budget, "right")) - 1
+            end, began = min(end, done + self._pace), work_clock()
             what = (*relations.arrays, self._get_program(), self._get_state(), given, visits)
             if blocks is None:
                 stopped = run_kernel(visit_atoms, relations.wide, mode, *what, done, end)
@@ -281,12 +286,21 @@ class FlippingWorld:
                     visit_blocks, relations.wide, *what, blocks, done, end, resumes
                 )
             self._budget -= int(flips[min(stopped + 1, end)] - flips[done])
+            self._set_pace(stopped - done, work_clock() - began)
             done, resumes = stopped, stopped < end
             visits = self._make_room(visits)
         if noted:
             used = int(visits.start[-1])
             visits = visits._replace(column=visits.column[:used], value=visits.value[:used])
         return visits
+
+    def _set_pace(self, number: int, seconds: float) -> None:
+        """Set how many visits a kernel makes between two checks of the time."""
+        check_time("sampling by counts")
+        if seconds > 2 * KERNEL_SECONDS:
+            self._pace = max(1, self._pace // 2)
+        elif number == self._pace and seconds < KERNEL_SECONDS / 2:
+            self._pace *= 2
 
     def _make_room(self, visits: AtomVisits) -> AtomVisits:
         """Enlarge the arrays for which a kernel stopped."""

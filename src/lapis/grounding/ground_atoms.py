@@ -134,22 +134,23 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
     if len(known.true) + len(known.false) == 0:
         return PredicateAtoms(predicate.name, sizes, False, nothing, nothing, None, first)
     total = math.prod(sizes)
-    free = np.ones(total, bool)
-    free[codes(known.true)] = False
-    free[codes(known.false)] = False
-    unknown = list_true(free)
+    unknown = list_others(total, np.concatenate([codes(known.true), codes(known.false)]))
     if len(known.true) + len(unknown) < len(known.false):
         return PredicateAtoms(predicate.name, sizes, True, known.true, nothing, unknown, first)
     return PredicateAtoms(predicate.name, sizes, False, known.true, known.false, unknown, first)
 
 
-def list_true(mask: np.ndarray) -> np.ndarray:
-    """Return the positions of true entries, int64[...]; check the time between pieces."""
-    found = np.empty(np.count_nonzero(mask), np.int64)
+def list_others(total: int, codes: np.ndarray) -> np.ndarray:
+    """Return the numbers 0 … total − 1 without `codes`, int64[...], in pieces that are timed."""
+    known = np.unique(codes)
+    found = np.empty(total - len(known), np.int64)
     at = 0
-    for begin in range(0, len(mask), PIECE):
+    for begin in range(0, total, PIECE):
         check_time("grounding")
-        part = np.flatnonzero(mask[begin : begin + PIECE])
+        free = np.ones(min(PIECE, total - begin), bool)
+        first, last = np.searchsorted(known, (begin, begin + PIECE))
+        free[known[first:last] - begin] = False
+        part = np.flatnonzero(free)
         found[at : at + len(part)] = part
         found[at : at + len(part)] += begin
         at += len(part)

@@ -23,13 +23,17 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from lapis.runtime.progress import Stop
 
 STOP_SECONDS = 0.2  # between checks of `stop`
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -66,6 +70,13 @@ def as_completed(futures: Collection[Future[T]], stop: Stop | None = None) -> It
         yield from done
 
 
+class ThreadPool(ThreadPoolExecutor):
+    """Threads that work within the limits of the call that submits the work."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        return super().submit(partial(copy_context().run, fn, *args, **kwargs))
+
+
 def num_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -90,10 +101,6 @@ def find_malloc_trim() -> Callable[[int], object]:
     except (AttributeError, OSError, TypeError):
         return bool
     return trim
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def pause_collector(function: Callable[P, R]) -> Callable[P, R]:

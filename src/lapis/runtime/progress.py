@@ -193,7 +193,7 @@ class Stop:
         return self() or work_clock() > self.deadline
 
     def check(self, work: str) -> None:
-        """Raise TooLarge if it is over, in work without partial results; small work is not refused."""
+        """Raise TooLarge if it is over, in work without partial results that is not small."""
         if self() or work_clock() > self.deadline + SMALL_WORK:
             raise out_of_time(work, "was stopped") if self.requested else out_of_time(work)
 

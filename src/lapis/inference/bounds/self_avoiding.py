@@ -32,7 +32,6 @@ The same conditionals bound log Z: for any possible world x,
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +46,7 @@ from lapis.inference.bounds.self_avoiding_kernel import (
 )
 from lapis.inference.bounds.terms import EPSILON, ScoreTerms
 from lapis.network.components import index_atoms
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import ThreadPool, num_cores
 from lapis.runtime.progress import Stop
 
 STEPS = 60_000_000  # for all atoms together
@@ -105,7 +104,7 @@ def bound_log_odds(
             roots = atoms[begin : begin + piece]
             bound_roots(graph, walk, roots, budget, TIGHT, *bounds)
 
-    with ThreadPoolExecutor(cores) as pool:
+    with ThreadPool(cores) as pool:
         list(pool.map(run, range(cores)))
 
 

@@ -191,7 +191,7 @@ def require_few_states(components: list[ComponentParts]) -> None:
     sizes = [count_states(component.axes) for component in components]
     if not sizes or max(sizes) <= MAX_STATES:
         return
-    largest = components[int(np.argmax([float(size) for size in sizes]))]
+    largest = components[sizes.index(max(sizes))]
     atoms, states = len(largest.base_atoms), format_state_count(max(sizes))
     raise TooLarge(
         f"a connected component has {atoms:,} unknown atoms with {states} joint states; "

@@ -15,7 +15,6 @@ few samples the batches are the samples, and their correlation is not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,7 +26,7 @@ from lapis.inference.sampling.recovery import average_batches
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.inference.sampling.tally import new_tallies
 from lapis.network.network import Network
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import ThreadPool, num_cores
 
 MAX_BATCHES = 16  # a chain
 
@@ -175,5 +174,5 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> lis
     """Apply the work to each item, in threads: kernels release the lock. Ctrl-C waits for all."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(num_cores(), len(items))) as pool:
+    with ThreadPool(min(num_cores(), len(items))) as pool:
         return list(pool.map(work, items))

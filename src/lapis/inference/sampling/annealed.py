@@ -23,7 +23,6 @@ variance is too small. So the standard error is at least that of log-normal weig
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ from lapis.inference.sampling.gibbs_kernel import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import ThreadPool, num_cores
 from lapis.runtime.progress import Progress, limit_within_call, work_clock
 
 NUM_RUNS = 64
@@ -158,7 +157,7 @@ def run_round(
         else:
             log_weight[number] -= HARD_WEIGHT * num_hard
 
-    with ThreadPoolExecutor(num_cores()) as pool:
+    with ThreadPool(num_cores()) as pool:
         list(pool.map(run, range(len(streams))))
     return AnnealingRound(beta, log_weight, worlds, trail)
 

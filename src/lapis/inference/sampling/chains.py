@@ -40,7 +40,6 @@ and with several modes the beliefs are those of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -65,7 +64,7 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.inference.sampling.tally import Worlds, extend_worlds, new_tallies
 from lapis.network.network import Network
-from lapis.runtime.processes import num_cores
+from lapis.runtime.processes import ThreadPool, num_cores
 from lapis.runtime.progress import (
     SECONDS_LEFT,
     Progress,
@@ -181,7 +180,7 @@ def run_chains(
     if time_limit is not None and patience is not None:
         # If chains do not agree after half of the time, another sampler gets the rest.
         limits = limits._replace(deadline=deadline_in(time_limit / 2))
-    with ThreadPoolExecutor(num_threads or num_cores()) as pool:
+    with ThreadPool(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
         def start(candidate: Sampler[Any, Any]) -> ChainRun[Any, Any]:
@@ -242,6 +241,7 @@ class ChainRun(Generic[PlanType, StateType]):
         self.window_seconds = 0.0  # since the averages were reset
         self.checked_seconds = 0.0  # … at the last check
         self.round_size = 1
+        self.sample_seconds = 0.0  # of each chain, in the last round
         self.phase = "warm-up"
         self.events: dict[str, float] = {}
         self.summary: Summary | None = None
@@ -253,7 +253,7 @@ class ChainRun(Generic[PlanType, StateType]):
         """The number of samples of each chain."""
         return num_tallied(self.tallies[0].atoms)
 
-    def start(self, pool: ThreadPoolExecutor, seed: int) -> None:
+    def start(self, pool: ThreadPool, seed: int) -> None:
         self.pool = pool
         self.plan = self.sampler.prepare(self.network)
         streams = random_states(seed, self.num_chains)
@@ -322,12 +322,13 @@ class ChainRun(Generic[PlanType, StateType]):
                 for tallies in self.tallies
             ]
         while (done := self.num_samples) < target:
-            if self.is_over():
-                return False
             size = min(self.round_size, target - done)
+            if self.is_over(size):
+                return False
             before = work_clock()
             self.run_round(size)
             elapsed = work_clock() - before
+            self.sample_seconds = elapsed / size
             self.window_seconds += elapsed
             if elapsed < ROUND_SECONDS / 2:
                 self.round_size = 2 * max(self.round_size, size)
@@ -351,13 +352,16 @@ class ChainRun(Generic[PlanType, StateType]):
             for name, number in info._asdict().items():
                 self.events[name] = self.events.get(name, 0) + number
 
-    def is_over(self) -> bool:
+    def is_over(self, size: int) -> bool:
+        """Return whether the run ends before a round of this size."""
         if self.should_stop is not None and self.should_stop():
             self.interrupted = True
-        return (self.interrupted or self.is_late()) and self.num_samples >= MIN_CHAIN_SAMPLES
+        late = self.is_late(size * self.sample_seconds)
+        return (self.interrupted or late) and self.num_samples >= MIN_CHAIN_SAMPLES
 
-    def is_late(self) -> bool:
-        return work_clock() > self.limits.deadline
+    def is_late(self, seconds: float = 0.0) -> bool:
+        """Return whether the deadline has passed, or work of `seconds` would end far behind it."""
+        return work_clock() + max(0.0, seconds - ROUND_SECONDS) > self.limits.deadline
 
     def update_summary(self) -> Summary:
         self.summary = self.summarize_atoms()

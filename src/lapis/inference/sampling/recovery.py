@@ -13,7 +13,6 @@ that chains disagree, the standard error is that of whole chains anyway.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -47,7 +46,7 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
-from lapis.runtime.processes import num_cores, trim_heap
+from lapis.runtime.processes import ThreadPool, num_cores, trim_heap
 
 BATCHES = 16  # pieces per chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
@@ -221,7 +220,7 @@ def summarize_runs(
         found = answer_clauses(reduction, cut.pieces, clauses)
         return summarize_answers(reduction.network, cut, found, mean, stderr)
 
-    with ThreadPoolExecutor(cores) as pool:
+    with ThreadPool(cores) as pool:
         shares = list(pool.map(summarize_share, range(cores)))
         yield from (shares[run % cores][run // cores] for run in range(len(runs)))
         yield from pool.map(summarize_clauses, clause_runs(reduction.kept_clause))

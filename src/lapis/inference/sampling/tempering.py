@@ -32,6 +32,7 @@ from lapis.inference.sampling.gibbs_kernel import sweep
 from lapis.inference.sampling.tally import Tallies, new_tallies, record_sample
 from lapis.network.network import Network
 from lapis.runtime.kernels import entry, inner
+from lapis.runtime.progress import seconds_left
 
 
 class Ladder(NamedTuple):
@@ -93,6 +94,7 @@ def run_tempering(
 
 
 FIRST_LEVELS = 8
+TUNING_STEP = 16  # sweeps between two checks of the time
 TUNING_WORK = 200_000_000  # most literals visited to tune the levels of a chain
 
 
@@ -137,8 +139,7 @@ class Tempering:
         state = make_replicas(plan, beta, [world] * len(beta), rng)
         sweeps = sweeps_per_round(sweep_work(plan), self.tuning_rounds)
         for number in sweeps:
-            # Samples of the tuning are discarded.
-            self.step(plan, state, new_tallies(0, np.empty(0)), number)
+            self.tune(plan, state, number)
             rejection = 1 - state.ladder.accepted / np.maximum(state.ladder.tried, 1)
             last = number == sweeps[-1]
             levels = self.num_levels(rejection) if last else len(state.ladder.beta)
@@ -146,6 +147,14 @@ class Tempering:
             worlds = [state.replica(level).value for level in find_nearest(state.ladder.beta, beta)]
             state = make_replicas(plan, beta, worlds, rng)
         return state
+
+    def tune(self, plan: GibbsPlan, state: TemperingState, num_sweeps: int) -> None:
+        """Run sweeps whose samples are discarded; fewer if the time of the call is over."""
+        for begin in range(0, num_sweeps, TUNING_STEP):
+            if seconds_left() == 0:
+                return
+            number = min(TUNING_STEP, num_sweeps - begin)
+            self.step(plan, state, new_tallies(0, np.empty(0)), number)
 
     def num_levels(self, rejection: np.ndarray) -> int:
         """Compute 2Λ + 1, within bounds."""
