@@ -719,7 +719,7 @@ def score(
     progress: Report | None = None,
     stop: StopCallback | threading.Event | None = None,
 ) -> Score:
-    """Score a model on data: likelihood, pseudo-likelihood, CLL and AUC-PR.
+    """Score a model on data: likelihood, pseudo-likelihood, CLL, AUC-PR and AUC-ROC.
 
     Parameters
     ----------
@@ -755,7 +755,7 @@ def score(
     Returns
     -------
     Score
-        The (pseudo-)log-likelihood of all atoms, and CLL and AUC-PR of the query atoms.
+        The (pseudo-)log-likelihood of all atoms, and CLL, AUC-PR and AUC-ROC of the query atoms.
 
     Raises
     ------

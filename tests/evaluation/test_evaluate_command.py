@@ -72,7 +72,8 @@ def test_the_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines() if line.strip()]
     assert lines[0] == [
-        "fold", "tested", "on", "atoms", "true", "CLL", "AUC-PR", "(trapezoid)", "Brier", "seconds",
+        "fold", "tested", "on", "atoms", "true", "CLL", "AUC-PR", "(trapezoid)", "AUC-ROC", "Brier",
+        "seconds",
     ]  # fmt: skip
     assert [line[:5] for line in lines[2:5]] == [
         ["1", "town", "0", "6", "2"],

@@ -15,6 +15,8 @@ from lapis.evaluation.metrics import (
     calibration_curve,
     conditional_log_likelihood,
     precision_recall,
+    roc_auc,
+    roc_curve,
     trapezoid_auc,
 )
 
@@ -62,6 +64,35 @@ def test_areas_under_precision_recall(predicted: Predicted) -> None:
         last_recall, last_precision = recall, precision
     assert average_precision(probability, truth) == pytest.approx(steps)
     assert trapezoid_auc(probability, truth) == pytest.approx(lines)
+
+
+@given(PREDICTED)
+def test_area_under_roc_is_the_share_of_pairs_in_order(predicted: Predicted) -> None:
+    pairs = [
+        1.0 if high > low else 0.5 if high == low else 0.0
+        for high, is_true in predicted
+        for low, other in predicted
+        if is_true and not other
+    ]
+    found = roc_auc(*arrays(predicted))
+    assert found == (pytest.approx(sum(pairs) / len(pairs), abs=1e-15) if pairs else None)
+
+
+@given(PREDICTED)
+def test_roc_curve_at_each_threshold(predicted: Predicted) -> None:
+    curve = roc_curve(*arrays(predicted))
+    for kind, rates in ((True, curve.true_rate), (False, curve.false_rate)):
+        own = [p for p, truth in predicted if truth is kind]
+        for threshold, rate in zip(curve.threshold, rates, strict=True):
+            called = sum(p >= threshold for p in own)
+            assert rate == pytest.approx(called / len(own) if own else 0.0)
+
+
+def test_roc_of_many_atoms_is_counted_in_whole_numbers() -> None:
+    truth = np.arange(300_000) % 2 == 0
+    assert roc_auc(np.where(truth, 0.7, 0.2), truth) == 1.0
+    assert roc_auc(np.where(truth, 0.2, 0.7), truth) == 0.0
+    assert roc_auc(np.full(300_000, 0.3), truth) == 0.5
 
 
 @given(PREDICTED)

@@ -14,9 +14,9 @@ import stand_in_learners as learners
 import lapis
 from lapis.data.database import Database, Domain
 from lapis.evaluation.cross_validation import cross_validate
-from lapis.evaluation.metrics import average_precision
+from lapis.evaluation.metrics import average_precision, roc_auc
 from lapis.evaluation.predictions import Predictions
-from lapis.evaluation.score_plots import plot_calibration, plot_precision_recall
+from lapis.evaluation.score_plots import plot_calibration, plot_precision_recall, plot_roc
 from lapis.results.atom_groups import Atoms, predicate_group
 from lapis.results.plots import check_picture
 
@@ -53,6 +53,16 @@ def test_the_steps_drawn_enclose_the_average_precision() -> None:
     assert axes.lines[1].get_ydata()[0] == given.truth.mean()
 
 
+def test_the_lines_drawn_enclose_the_area_under_roc() -> None:
+    given = predictions()
+    axes = plot_roc(given)
+    x, y = axes.lines[0].get_data()
+    assert ((x[0], y[0]), (x[-1], y[-1])) == ((0.0, 0.0), (1.0, 1.0))
+    area = float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
+    assert area == pytest.approx(roc_auc(given.probability, given.truth))
+    assert f"{area:.3f}" in axes.get_legend().get_texts()[0].get_text()
+
+
 def test_calibration_shows_groups_and_their_sizes() -> None:
     given = predictions(size=400)
     axes = plot_calibration(given, num_bins=5)
@@ -84,7 +94,8 @@ def test_nothing_true_and_nothing_at_all_are_drawn_too(tmp_path: Path) -> None:
         part = given.take(chosen)
         plot_precision_recall(part, tmp_path / "a.png")
         plot_calibration(part, tmp_path / "b.png")
-    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png"}
+        plot_roc(part, tmp_path / "c.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.png", "c.png"}
 
 
 def test_pictures_are_written_whole(tmp_path: Path) -> None:
@@ -102,8 +113,9 @@ def test_cross_validation_is_plotted(tmp_path: Path) -> None:
     found = cross_validate(model, worlds, ["Smokes"], learn=learners.learn_share, jobs=1)
     figure = found.plot(tmp_path / "both.png")
     assert (tmp_path / "both.png").exists()
-    named = [text.get_text().split()[0] for text in figure.axes[0].get_legend().get_texts()]
-    assert named == ["A", "B", "pooled"]
+    for axes in figure.axes[:2]:
+        named = [text.get_text().split()[0] for text in axes.get_legend().get_texts()]
+        assert named == ["A", "B", "pooled"]
     found.plot()
 
 

@@ -73,6 +73,16 @@ def average_precision(predicted: list[tuple[float, bool]]) -> float | None:
     return area
 
 
+def share_in_order(predicted: list[tuple[float, bool]]) -> object:
+    """The share of pairs (true, false) in which the true atom is likelier; ties count half."""
+    true = [round(p, 9) for p, value in predicted if value]
+    false = [round(p, 9) for p, value in predicted if not value]
+    if not (true and false):
+        return None
+    wins = sum((high > low) + 0.5 * (high == low) for high in true for low in false)
+    return pytest.approx(wins / (len(true) * len(false)))
+
+
 def separated(values: list[float]) -> bool:
     """Any two are equal but for rounding, or clearly different."""
     pairs = itertools.pairwise(sorted(values))
@@ -134,6 +144,7 @@ def check_quality(found: dict[str, object], own: list[tuple[float, bool]], area:
     if separated([p for p, _ in own]):
         expected = average_precision(own)
         assert found[area] == (None if expected is None else pytest.approx(expected))
+        assert found["auc_roc"] == share_in_order(own)
 
 
 @given(cases())
@@ -317,7 +328,7 @@ def test_what_is_said_of_estimates_needs_no_query() -> None:
 def test_nothing_asked_has_no_quality() -> None:
     nothing = np.empty(0)
     predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, Atoms(()))
-    assert measure(predictions) == (None, None, None, None, 0, 0)
+    assert measure(predictions) == (None, None, None, None, None, 0, 0)
 
 
 def test_an_impossible_exact_prediction_is_not_softened() -> None:
@@ -379,7 +390,7 @@ def test_the_contract() -> None:
     found = score_worlds(model, [data], ["Cancer", "Cancer"]).to_json()
     assert {
         "log_likelihood", "pseudo_log_likelihood", "weighted_pseudo_log_likelihood", "cll",
-        "auc_pr", "auc_pr_trapezoid", "method", "exact", "predicates",
+        "auc_pr", "auc_pr_trapezoid", "auc_roc", "method", "exact", "predicates",
     } <= set(found)  # fmt: skip
     (part,) = found["predicates"]
     assert part["predicate"] == "Cancer"

@@ -95,7 +95,8 @@ def test_predictions_are_measured_as_those_of_networks(run: Run) -> None:
     expected = run.json("score", "m.mln", "f.db", "-q", "Smokes")
     found = run.json("field", "score", "f.rrf", "f.db", "-q", "Smokes")
     assert set(expected) | {"mean_pseudo", "atoms"} == set(found)
-    for name in ("cll", "auc_pr", "auc_pr_trapezoid", "brier", "conditional_log_likelihood"):
+    measures = ("cll", "auc_pr", "auc_pr_trapezoid", "auc_roc", "brier")
+    for name in (*measures, "conditional_log_likelihood"):
         assert found[name] == pytest.approx(expected[name], abs=1e-9), name
     [own], [other] = found["predicates"], expected["predicates"]
     assert own == pytest.approx(other, abs=1e-9)

@@ -242,7 +242,7 @@ def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
 
 @command("score", ScoreOptions, MODEL, WORLDS, bar="scoring")
 def score(model: Path, worlds: Worlds, options: ScoreOptions, progress: Report | None) -> Result:
-    """Score a model on data: (pseudo-)log-likelihood, CLL and AUC-PR."""
+    """Score a model on data: (pseudo-)log-likelihood, CLL, AUC-PR, AUC-ROC."""
     from lapis import operations
 
     return operations.score(model, worlds, options, progress)

@@ -66,7 +66,7 @@ def learn(
 def score(
     field: Path, worlds: Worlds, options: FieldScoreOptions, progress: Report | None
 ) -> Result:
-    """Score a field on data: (pseudo-)log-likelihood, CLL and AUC-PR."""
+    """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR, AUC-ROC."""
     from lapis import fields
 
     return fields.score(field, worlds, progress=progress, **keywords(options))

@@ -1,1 +1,1 @@
-"""Predictions × truth → CLL, AUC-PR, likelihoods, cross-validation, plots."""
+"""Predictions × truth → CLL, AUC-PR, AUC-ROC, likelihoods, cross-validation, plots."""

@@ -190,6 +190,7 @@ MEASURES = (
     "cll",
     "auc_pr",
     "auc_pr_trapezoid",
+    "auc_roc",
     "brier",
     "pseudo_log_likelihood",
     "weighted_pseudo_log_likelihood",
@@ -197,7 +198,8 @@ MEASURES = (
     "log_likelihood",
 )
 PREDICATE_MEASURES = (
-    "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
+    "cll", "average_precision", "auc_pr_trapezoid", "auc_roc", "brier",
+    "pseudo_log_likelihood",
 )  # fmt: skip
 # Options of `learn` that are not given for each fold.
 NOT_OF_FOLDS = (

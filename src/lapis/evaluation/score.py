@@ -1,7 +1,7 @@
 """Scores of a model on data.
 
 The facts of the query predicates are hidden, predicted from the other predicates, and compared:
-CLL, AUC-PR and Brier score of each predicate and of all together. The score also has the
+CLL, AUC-PR, AUC-ROC and Brier score of each predicate and of all together. The score also has the
 likelihoods of all facts (`likelihood`). A measure that cannot be computed is None, with a note.
 """
 
@@ -27,6 +27,7 @@ from lapis.evaluation.metrics import (
     average_precision,
     brier_score,
     conditional_log_likelihood,
+    roc_auc,
     trapezoid_auc,
 )
 from lapis.evaluation.predictions import (
@@ -49,17 +50,18 @@ if TYPE_CHECKING:
 
 
 class Quality(NamedTuple):
-    """Measures of predictions; None without atoms, areas also if no atom is true."""
+    """Measures of predictions; None without atoms, areas also if no atom is true (or false)."""
 
     cll: float | None
     auc_pr: float | None  # average precision
     auc_pr_trapezoid: float | None
+    auc_roc: float | None
     brier: float | None
     num_atoms: int
     num_true: int
 
 
-NOTHING = Quality(None, None, None, None, 0, 0)
+NOTHING = Quality(None, None, None, None, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class PredicateScore:
     cll: float | None
     average_precision: float | None
     auc_pr_trapezoid: float | None
+    auc_roc: float | None
     brier: float | None
     num_atoms: int  # query atoms compared
     num_true: int
@@ -83,6 +86,7 @@ MEASURE_HEADINGS = {
     "cll": "CLL",
     "auc_pr": "AUC-PR",
     "auc_pr_trapezoid": "(trapezoid)",
+    "auc_roc": "AUC-ROC",
     "brier": "Brier",
 }
 
@@ -95,6 +99,7 @@ FIGURES = {
     "cll": "CLL",
     "auc_pr": "AUC-PR",
     "auc_pr_trapezoid": "AUC-PR by trapezoids",
+    "auc_roc": "AUC-ROC",
     "brier": "Brier score",
     "conditional_log_likelihood": "log-likelihood of the query",
     "num_atoms": "query atoms",
@@ -113,6 +118,7 @@ class Score(Result):
     cll: float | None  # None without a query
     auc_pr: float | None  # average precision
     auc_pr_trapezoid: float | None
+    auc_roc: float | None
     brier: float | None
     conditional_log_likelihood: float | None  # log P(all query atoms | the rest), if exact
     num_atoms: int  # query atoms compared
@@ -156,7 +162,7 @@ class Score(Result):
                     f"{part.num_atoms:,}",
                     f"{part.num_true:,}",
                     *map(format_measure, (part.cll, part.average_precision)),
-                    *map(format_measure, (part.auc_pr_trapezoid, part.brier)),
+                    *map(format_measure, (part.auc_pr_trapezoid, part.auc_roc, part.brier)),
                     format_measure(part.pseudo_log_likelihood),
                 )
                 for part in self.predicates
@@ -178,7 +184,7 @@ class Score(Result):
         return list(self.notes)
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw precision-recall and calibration of each query predicate and of all.
+        """Draw precision–recall, ROC and calibration of each query predicate and of all.
 
         Parameters
         ----------
@@ -241,7 +247,7 @@ def score_worlds(
     likelihood: bool = True,
     pseudo: bool = True,
 ) -> Score:
-    """Score a model on independent worlds: likelihoods are added, CLL and AUC-PR are pooled.
+    """Score a model on independent worlds: likelihoods are added, the other measures are pooled.
 
     `unobserved` predicates are unknown in the data. With `only_listed` only the atoms that the data
     mentions are asked; the other atoms of the query predicates are false. A time limit is for all
@@ -314,7 +320,7 @@ def refuse_unasked(method: str, options: InferenceOptions, only_listed: bool) ->
 
 
 def measure(predictions: Predictions) -> Quality:
-    """Compute CLL, both areas and the Brier score."""
+    """Compute CLL, the areas under curves and the Brier score."""
     truth, probability = predictions.truth, predictions.probability
     if not len(truth):
         return NOTHING
@@ -322,6 +328,7 @@ def measure(predictions: Predictions) -> Quality:
         conditional_log_likelihood(predictions.log_odds, truth),
         average_precision(predictions.rank, truth),
         trapezoid_auc(predictions.rank, truth),
+        roc_auc(predictions.rank, truth),
         brier_score(probability, truth),
         len(truth),
         int(truth.sum()),

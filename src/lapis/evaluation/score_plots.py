@@ -1,14 +1,20 @@
-"""Plots of predictions: precision against recall, and calibration (needs matplotlib)."""
+"""Plots of predictions: precision–recall, ROC and calibration (needs matplotlib)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.evaluation.metrics import average_precision, calibration_curve, precision_recall
+from lapis.evaluation.metrics import (
+    average_precision,
+    calibration_curve,
+    precision_recall,
+    roc_auc,
+    roc_curve,
+)
 from lapis.evaluation.predictions import Predictions
 from lapis.results.plots import new_figure, save_picture, style_axes
 from lapis.results.plots import shorten_label as plot_label
@@ -30,7 +36,17 @@ def plot_precision_recall(series: Series, to: Axes | str | Path | None = None) -
     `series` is one set of predictions or several by name. `to` is the axes to draw on, the
     path of a picture to write, or None for a new figure.
     """
-    return draw_on(lambda axes: draw_precision_recall(as_mapping(series), axes), to, (5.2, 4.4))
+    return draw_on(
+        lambda axes: draw_curves(PRECISION_RECALL, as_mapping(series), axes), to, (5.2, 4.4)
+    )
+
+
+def plot_roc(series: Series, to: Axes | str | Path | None = None) -> Axes:
+    """Draw the share of true atoms called against that of false atoms; dashed is chance.
+
+    `series` and `to` are as in `plot_precision_recall`.
+    """
+    return draw_on(lambda axes: draw_curves(ROC, as_mapping(series), axes), to, (5.2, 4.4))
 
 
 def plot_calibration(
@@ -49,10 +65,11 @@ def plot_calibration(
 def plot_quality(
     series: Mapping[str, Predictions], pooled: Predictions, path: str | Path | None = None
 ) -> Figure:
-    """Draw a precision–recall curve for each series beside the calibration of the pooled atoms."""
-    figure = new_figure((10.4, 4.4), shown=path is None)
-    left, right = figure.subplots(1, 2)
-    draw_precision_recall(series, left, pooled)
+    """Draw precision–recall and ROC of each series beside the calibration of the pooled atoms."""
+    figure = new_figure((15.6, 4.4), shown=path is None)
+    left, middle, right = figure.subplots(1, 3)
+    draw_curves(PRECISION_RECALL, series, left, pooled)
+    draw_curves(ROC, series, middle, pooled)
     draw_calibration({"": pooled}, right, 10)
     if path is not None:
         save_picture(figure, Path(path))
@@ -78,44 +95,85 @@ def as_mapping(series: Series) -> Mapping[str, Predictions]:
     return {"": series} if isinstance(series, Predictions) else series
 
 
-def draw_precision_recall(
-    series: Mapping[str, Predictions], axes: Axes, pooled: Predictions | None = None
+class Curve(NamedTuple):
+    """A curve of predictions: its points, its area, and its words."""
+
+    points: Callable[[Predictions], tuple[np.ndarray, np.ndarray]]  # x and y
+    area: Callable[[np.ndarray, np.ndarray], float | None]
+    area_name: str
+    x_label: str
+    y_label: str
+    steps: bool  # whether the area is that of steps, or of straight lines
+    legend: str  # place
+
+
+def precision_recall_points(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    curve = precision_recall(predictions.rank, predictions.truth)
+    return np.append(0.0, curve.recall), np.append(curve.precision[:1], curve.precision)
+
+
+def roc_points(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    curve = roc_curve(predictions.rank, predictions.truth)
+    return np.append(0.0, curve.false_rate), np.append(0.0, curve.true_rate)
+
+
+PRECISION_RECALL = Curve(
+    precision_recall_points, average_precision, "average precision", "recall", "precision",
+    steps=True, legend="best",
+)  # fmt: skip
+ROC = Curve(
+    roc_points, roc_auc, "area", "share of false atoms called", "share of true atoms called",
+    steps=False, legend="lower right",
+)  # fmt: skip
+
+
+def draw_curves(
+    curve: Curve,
+    series: Mapping[str, Predictions],
+    axes: Axes,
+    pooled: Predictions | None = None,
 ) -> None:
     """Draw each series in colour, or grey if there are many, and the pooled atoms in black."""
     coloured = len(series) <= MAX_NAMED
     for index, (name, predictions) in enumerate(series.items()):
-        area = average_precision(predictions.rank, predictions.truth)
-        if area is None:
-            continue
         colour = COLOURS[index % len(COLOURS)] if coloured else FAINT
-        label = f"{plot_label(name)}  {area:.3f}" if name else f"average precision {area:.3f}"
-        draw_steps(predictions, axes, colour, label if coloured else None, width=1.6)
-    everything = list(series.values()) if pooled is None else [pooled]
+        title = plot_label(name) + " " if name else curve.area_name
+        draw_curve(curve, predictions, axes, colour, title if coloured else None, width=1.6)
     if pooled is not None:
-        area = average_precision(pooled.rank, pooled.truth)
-        if area is not None:
-            draw_steps(pooled, axes, "#1a1a1a", f"pooled  {area:.3f}", width=2.2)
-    truth = np.concatenate([np.empty(0, bool), *(part.truth for part in everything)])
-    if len(truth):
-        axes.axhline(truth.mean(), color=FAINT, lw=1, ls="--", zorder=0)
-        axes.annotate(
-            "chance", (1, truth.mean()), (-3, 3), textcoords="offset points",
-            ha="right", va="bottom", fontsize="small", color="#6b7280",
-        )  # fmt: skip
-    axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
+        draw_curve(curve, pooled, axes, "#1a1a1a", "pooled ", width=2.2)
+    draw_chance(curve, list(series.values()) if pooled is None else [pooled], axes)
+    axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel=curve.x_label, ylabel=curve.y_label)
     named = pooled is not None or any(series)
     if axes.get_legend_handles_labels()[1]:
-        add_legend(axes, "average precision" if named else None, "best")
+        add_legend(axes, curve.area_name if named else None, curve.legend)
     style_axes(axes)
 
 
-def draw_steps(
-    predictions: Predictions, axes: Axes, colour: str, label: str | None, width: float
+def draw_curve(
+    curve: Curve, predictions: Predictions, axes: Axes, colour: str, title: str | None, width: float
 ) -> None:
-    curve = precision_recall(predictions.rank, predictions.truth)
-    recall = np.concatenate([[0.0], curve.recall])
-    precision = np.concatenate([curve.precision[:1], curve.precision])
-    axes.step(recall, precision, where="pre", color=colour, lw=width, label=label)
+    """Draw the curve of some predictions, labelled with its area; nothing if it has none."""
+    area = curve.area(predictions.rank, predictions.truth)
+    if area is None:
+        return
+    x, y = curve.points(predictions)
+    label = None if title is None else f"{title} {area:.3f}"
+    drawstyle = "steps-pre" if curve.steps else "default"
+    axes.plot(x, y, drawstyle=drawstyle, color=colour, lw=width, label=label)
+
+
+def draw_chance(curve: Curve, predictions: Sequence[Predictions], axes: Axes) -> None:
+    """Draw the curve of a random ranking, dashed: a constant precision, or the diagonal."""
+    truth = np.concatenate([np.empty(0, bool), *(part.truth for part in predictions)])
+    if not len(truth):
+        return
+    low, high = (truth.mean(), truth.mean()) if curve.steps else (0.0, 1.0)
+    axes.plot([0, 1], [low, high], color=FAINT, lw=1, ls="--", zorder=0)
+    place = (1, high) if curve.steps else (0.5, 0.5)
+    axes.annotate(
+        "chance", place, (-3, 3), textcoords="offset points", ha="right", va="bottom",
+        fontsize="small", color="#6b7280",
+    )  # fmt: skip
 
 
 def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: int) -> None:

@@ -61,7 +61,7 @@ def score(
     progress: Report | None = None,
     stop: StopCallback | threading.Event | None = None,
 ) -> FieldScore:
-    """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR and Brier score.
+    """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR, AUC-ROC and Brier score.
 
     Parameters
     ----------
@@ -164,20 +164,18 @@ def score(
         for name in names
     ]
     return FieldScore(
-        total,
-        plain,
-        None if parts is None else weighted_sum(parts),
-        *whole[:4],
-        total if asked else None,
-        whole.num_atoms,
-        whole.num_true,
-        "+".join(dict.fromkeys(each.method for _, each in found)) if found else None,
-        exact if found else None,
-        None if exact or joint is None else joint.max_stderr,
-        tuple(own),
-        tuple(notes),
-        any(each.diagnostics.get("interrupted") for _, each in found),
-        None if total is None else "enumerate",
+        log_likelihood=total,
+        pseudo_log_likelihood=plain,
+        weighted_pseudo_log_likelihood=None if parts is None else weighted_sum(parts),
+        **whole._asdict(),
+        conditional_log_likelihood=total if asked else None,
+        method="+".join(dict.fromkeys(each.method for _, each in found)) if found else None,
+        exact=exact if found else None,
+        max_stderr=None if exact or joint is None else joint.max_stderr,
+        predicates=tuple(own),
+        notes=tuple(notes),
+        interrupted=any(each.diagnostics.get("interrupted") for _, each in found),
+        log_likelihood_method=None if total is None else "enumerate",
         predictions=joint,
         mean_pseudo=plain / variables if plain is not None and variables else None,
         atoms=sum(len(field_example.world) for field_example in field_examples),

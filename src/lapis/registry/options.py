@@ -744,4 +744,4 @@ class FieldScoreOptions(
     """Options."""
 
     method: str = option("auto", "How to infer.", task="field infer")
-    predictions: bool = option(True, "Leave out CLL and AUC-PR of the query.")
+    predictions: bool = option(True, "Leave out the measures of the query (CLL, AUC-PR, …).")
