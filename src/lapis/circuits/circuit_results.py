@@ -23,7 +23,7 @@ from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
 from lapis.registry.method_table import seed_of
-from lapis.results.columns import as_list
+from lapis.results.columns import as_list, with_nulls
 from lapis.results.result import Columns, Figures, Result, Table
 from lapis.runtime.views import View, format_number, new_view
 
@@ -249,15 +249,20 @@ class RowAnswers(Table):
         found += "exact"
         return f"{found}; {unanswered:,} given impossible evidence" if unanswered else found
 
+    def columns(self) -> Columns:
+        """Return the probability of each row beside its logarithm."""
+        return {**self.values, "probability": np.exp(self.log_probabilities)}
+
     def document(self) -> dict[str, Any]:
         values = self.log_probabilities
-        rows = super().document()["rows"]
+        columns = self.columns()
+        rows = zip(*map(with_nulls, columns.values()), strict=True)
         return {
             "exact": self.exact,
             "method": "circuit" if self.exact else "gibbs",
             "log_probability": float(values.mean()) if len(values) else None,
             "distribution": None,
-            "queries": ({**row, "probability": math.exp(row["log_probability"])} for row in rows),
+            "queries": (dict(zip(columns, row, strict=True)) for row in rows),
         }
 
 

@@ -20,7 +20,8 @@ from lapis.learning.examples import HIDDEN, Example
 from lapis.network.network import Network, label_atoms
 from lapis.problem.problem import Problem
 from lapis.results.atom_groups import Atoms, join_atoms
-from lapis.results.atom_result import AtomResult
+from lapis.results.atom_result import AtomResult, rank_by
+from lapis.results.columns import Coded
 from lapis.runtime.views import MAX_ROWS, View
 
 if TYPE_CHECKING:
@@ -80,18 +81,20 @@ class Predictions(AtomResult):
         largest = float(self.stderr.max(initial=0.0))
         return None if math.isnan(largest) else largest
 
-    def measured(self) -> dict[str, np.ndarray]:
-        return {"probability": self.probability, "stderr": self.stderr, "truth": self.truth}
+    def measured(self) -> dict[str, np.ndarray | Coded]:
+        """Return probabilities, standard errors (NaN if all are exact) and truth."""
+        stderr = self.stderr if self.stderr.any() else np.full(len(self.stderr), np.nan)
+        return {"probability": self.probability, "stderr": stderr, "truth": self.truth}
 
     def document(self) -> dict[str, Any]:
         return {"atoms": self._entries()}
 
     def views(self) -> list[View]:
         """Return the atoms, most likely first."""
-        order = self._ranking(MAX_ROWS)
+        order = rank_by(self.probability, MAX_ROWS)
         cells = [f"{p:.4f}" for p in self.probability[order]]
         truth = ["true" if value else "false" for value in self.truth[order]]
-        return [self._ranked_view(order, {"probability": cells, "truth": truth})]
+        return [self._ranked_view(order, {"probability": cells, "truth": truth}, self.probability)]
 
     def summary(self) -> str:
         return f"{len(self):,} atoms, {int(self.truth.sum()):,} true"

@@ -247,6 +247,14 @@ def print_target(child: Child) -> str:
     return print_call(child.target, terms)
 
 
+def edge_names(field: Field) -> list[str]:
+    """Name each child of each parfeature, as in "root: Smokes(x)"."""
+    return [
+        f"{print_call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
+        for parfeature, child in field.edges()
+    ]
+
+
 def print_call(name: str, arguments: tuple[str, ...] | list[str]) -> str:
     return f"{name}({', '.join(arguments)})" if arguments else name
 

@@ -15,7 +15,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.fields.field import Field
 from lapis.fields.field_gibbs import CachedField, FieldGibbs, find_mode
-from lapis.fields.field_text import FieldLike, open_field
+from lapis.fields.field_text import FieldLike, edge_names, open_field
 from lapis.fields.ground_field import MAX_STATES, GroundField, enumerate_field, ground_field
 from lapis.inference.marginals import (
     InferenceOptions,
@@ -139,7 +139,12 @@ def infer(
     for world, ground, found in solve_worlds("field infer", resolved, task, method, limits):
         own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
         parts.append(answer_world(own, ground.network, found))
-    return join_field_answers(task, parts)
+    formulas = [
+        name
+        for (parfeature, _), name in zip(resolved.edges(), edge_names(resolved), strict=True)
+        if parfeature is resolved.root
+    ]
+    return replace(join_field_answers(task, parts), formulas=formulas)
 
 
 def solve_worlds(

@@ -28,7 +28,7 @@ from lapis.fields.field_objectives import (
     likelihood_objective,
     make_field_example,
 )
-from lapis.fields.field_text import FieldLike, open_field, print_call, print_field, print_target
+from lapis.fields.field_text import FieldLike, edge_names, open_field, print_field
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
@@ -61,10 +61,7 @@ class FieldParameters(Parameters):
     field: Field
 
     def names(self) -> list[str]:
-        return [
-            f"{print_call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
-            for parfeature, child in self.field.edges()
-        ]
+        return edge_names(self.field)
 
 
 @dataclass(frozen=True, repr=False)

@@ -172,8 +172,9 @@ def answer_map_world(world: World, network: Network, found: MapResult) -> MostLi
 
 def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
     """Join the answers of the worlds."""
+    formulas = name_weights(task)
     if len(parts) == 1:
-        return parts[0]
+        return replace(parts[0], formulas=formulas)
     methods = join_names(part.methods for part in parts)
     method_id = []
     for part in parts:
@@ -213,6 +214,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         lower=lower,
         upper=upper,
         plan=join_plans([part.plan for part in parts]),
+        formulas=formulas,
     )
 
 
@@ -259,6 +261,15 @@ def sum_world_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
         for key, value in zip(weight_keys(task, world), counts.tolist(), strict=True):
             totals[key] = totals.get(key, 0.0) + value
     return np.array([totals[key] for key in sorted(totals, key=lambda key: key[0])])
+
+
+def name_weights(task: Task) -> list[str]:
+    """Return the formula of each weight, in the order of `sum_world_counts`."""
+    found: dict[tuple[int, tuple[str, ...]], str] = {}
+    for world in task.worlds:
+        names = (n for rule in task.model.rules for n in world.problem.rule_weight_names(rule))
+        found |= zip(weight_keys(task, world), names, strict=True)
+    return [found[key] for key in sorted(found, key=lambda key: key[0])]
 
 
 def weight_keys(task: Task, world: World) -> list[tuple[int, tuple[str, ...]]]:

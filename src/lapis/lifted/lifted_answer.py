@@ -20,6 +20,7 @@ from lapis.lifted.compilation.compiler import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.problem.problem import Problem, problem_on
 from lapis.registry.method_table import find_method
+from lapis.results.answer import ExpectedCounts, expected_rows
 from lapis.results.result import Columns, Result
 from lapis.runtime.views import View, new_view
 
@@ -63,9 +64,17 @@ class Lifted(Result):
     count: Fraction | None = None  # Z, if it is rational and of moderate length
     with_tree: bool = False  # whether `document` contains the tree
 
+    @property
+    def expected(self) -> ExpectedCounts:
+        """The expected count of each weight's formula."""
+        names = [name for _, name in self.weights]
+        return ExpectedCounts(expected_rows(names, self.expected_counts))
+
     def columns(self) -> Columns:
-        names = ["formula", *["group"] * self.has_groups, "weight", "expected", "groundings"]
-        return {name: [getattr(row, name) for row in self.formulas] for name in names}
+        """Return a row for each formula with a weight, or for each class of its groundings."""
+        names = ["formula", *["class"] * self.has_groups, "weight", "expected", "groundings"]
+        fields = [(name, "group" if name == "class" else name) for name in names]
+        return {name: [getattr(row, own) for row in self.formulas] for name, own in fields}
 
     @property
     def has_groups(self) -> bool:
@@ -102,15 +111,13 @@ class Lifted(Result):
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of `lapis lift --json`."""
-        rows = [
-            {"formula": row.formula, "weight": row.weight, "expected": row.expected,
-             "groundings": row.groundings, **({"class": row.group} if self.has_groups else {})}
-            for row in self.formulas
-        ]  # fmt: skip
+        columns = self.columns()
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return {
             "liftable": self.liftable,
             "log_partition": self.log_partition,
             "expected_counts": self.expected_counts.tolist(),
+            "expected": self.expected.document()["rows"],
             "method": self.method,
             "error_bound": self.error_bound,
             "arithmetic": self.arithmetic,

@@ -62,8 +62,12 @@ class CheckReport(Result):
     constants: dict[str, int]  # number of constants of each type
 
     def columns(self) -> Columns:
-        names = ("formula", "weight", "hard", "words", "groundings")
-        return {name: [getattr(formula, name) for formula in self.formulas] for name in names}
+        """Return a row for each formula; variables and clauses are joined to a text."""
+        names = ("formula", "weight", "hard", "words", "variables", "groundings", "clauses")
+        found = {name: [getattr(formula, name) for formula in self.formulas] for name in names}
+        shown = (", ".join(map(": ".join, formula.variables)) for formula in self.formulas)
+        clauses = ("; ".join(formula.clauses) for formula in self.formulas)
+        return {**found, "variables": list(shown), "clauses": list(clauses)}
 
     def views(self) -> list[View]:
         rows = [(f.weight_text, f.formula, f.words, f"{f.groundings:,}") for f in self.formulas]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, check_word
 from lapis.results.atom_groups import Atoms, Key
-from lapis.results.atom_result import AtomResult
-from lapis.results.columns import Coded, as_objects
+from lapis.results.atom_result import AtomResult, rank_by
+from lapis.results.columns import Coded, as_list, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import new_axes, plot_bars, shorten_label, style_axes
-from lapis.results.result import Columns, Result
+from lapis.results.result import Columns, Result, Table
 from lapis.runtime.views import MAX_ROWS, View, new_view
 
 if TYPE_CHECKING:
@@ -70,13 +70,18 @@ class Counts(Result, Sequence[RuleCount]):
         return all(row.exact for row in self.rows)
 
     @property
+    def estimated(self) -> bool:
+        """Whether a count was estimated, also if the estimate is exact."""
+        return any(row.estimate is not None for row in self.rows)
+
+    @property
     def measured(self) -> bool:
         """Whether estimates were compared with exact counts."""
         return any(row.relative_error is not None for row in self.rows)
 
     def columns(self) -> Columns:
         names = ["formula", "weight", "true", "groundings", "exact"]
-        names += ["estimate"] * (not self.exact) + ["relative_error"] * self.measured
+        names += ["estimate"] * self.estimated + ["relative_error"] * self.measured
         return {name: [getattr(row, name) for row in self.rows] for name in names}
 
     def views(self) -> list[View]:
@@ -111,6 +116,24 @@ class Counts(Result, Sequence[RuleCount]):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, repr=False)
+class ExpectedCounts(Table):
+    """The expected number of true groundings of each weight's formula, a row each."""
+
+    def __getitem__(self, formula: str) -> float:
+        """Return the expected count of a formula, as it is printed."""
+        names, counts = as_list(self.values["formula"]), as_list(self.values["expected_count"])
+        check_word("formula", formula, names, code="unknown-formula")
+        return float(counts[names.index(formula)])
+
+
+def expected_rows(formulas: Sequence[str], counts: np.ndarray, **more: np.ndarray) -> Columns:
+    """Return columns of formulas and their expected counts; none if they are not named."""
+    if len(formulas) != len(counts):
+        formulas, counts, more = (), counts[:0], {name: all[:0] for name, all in more.items()}
+    return {"formula": formulas, "expected_count": counts, **more}
+
+
 MIN_ESS_PER_CHAIN = 100  # effective samples
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
 
@@ -134,6 +157,7 @@ class Answer(AtomResult):
     upper: np.ndarray | None = None  # float64[num_atoms]
     plan: PlanReport | None = None  # as it was executed
     with_plan: bool = False  # whether tables and JSON include it
+    formulas: Sequence[str] = ()  # of each weight; the constants of + variables are filled in
 
     @property
     def method(self) -> str:
@@ -181,11 +205,26 @@ class Answer(AtomResult):
         """Return the probability of an atom: answer["P(A)"], or answer["world", "P(A)"]."""
         return float(self.probability[self.asked.find(key)])
 
-    def measured(self) -> dict[str, np.ndarray]:
-        """Return probabilities, standard errors, and bounds if there are any."""
-        found = {"probability": self.probability, "stderr": self.errors}
+    @property
+    def expected(self) -> ExpectedCounts:
+        """The expected count of each weight's formula, with its standard error (NaN if exact)."""
+        errors = self.diagnostics.get("expected_counts_stderr")
+        stderr = np.full(len(self.expected_counts), np.nan) if errors is None else np.array(errors)
+        return ExpectedCounts(expected_rows(self.formulas, self.expected_counts, stderr=stderr))
+
+    def measured(self) -> dict[str, np.ndarray | Coded]:
+        """Return probabilities, standard errors, bounds if there are any, methods if not exact.
+
+        An exact answer has no standard errors (NaN). Of one that is exact in part, the exact atoms
+        have 0.
+        """
+        stderr = np.full(len(self), np.nan) if self.stderr is None else self.stderr
+        found: dict[str, np.ndarray | Coded] = {"probability": self.probability, "stderr": stderr}
         if self.lower is not None and self.upper is not None:
             found |= {"lower": self.lower, "upper": self.upper}
+        if not self.exact:
+            ids = np.zeros(len(self), np.int8) if self.method_id is None else self.method_id
+            found["method"] = Coded(ids, as_objects(list(self.methods)))
         return found
 
     def rows(self) -> Iterator[tuple[str, float, float | None]]:
@@ -199,25 +238,16 @@ class Answer(AtomResult):
             "method": self.method,
             "exact": self.exact,
             "log_partition": self.log_partition,
-            "atoms": self.answered(),
+            "atoms": self._entries(),
             "expected_counts": self.expected_counts.tolist(),
+            "expected": self.expected.document()["rows"],
             **self.diagnostics,
             **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
-    def answered(self) -> Iterator[dict[str, Any]]:
-        """Return the entries, with the method of each if not all are exact."""
-        fields: dict[str, np.ndarray | Coded | None] = {}
-        if self.stderr is None:
-            fields["stderr"] = None
-        if not self.exact:
-            ids = np.zeros(len(self), np.int8) if self.method_id is None else self.method_id
-            fields["method"] = Coded(ids, as_objects(list(self.methods)))
-        return self._entries(**fields)
-
     def views(self) -> list[View]:
         """Return the table of atoms by decreasing probability."""
-        order = self._ranking(MAX_ROWS)
+        order = rank_by(self.probability, MAX_ROWS)
         cells = [f"{p:.4f}" for p in self.probability[order]]
         if self.stderr is not None and not self.exact:
             errors = self.stderr[order].tolist()
@@ -230,7 +260,7 @@ class Answer(AtomResult):
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
             columns["certified"] = [format_bounds(lower, upper) for lower, upper in ends]
         plans = self.plan.views() if self.with_plan and self.plan else []
-        return [*plans, self._ranked_view(order, columns)]
+        return [*plans, self._ranked_view(order, columns, self.probability)]
 
     def summary(self) -> str:
         """Return the answer in one line."""
@@ -277,7 +307,7 @@ class Answer(AtomResult):
         LapisError
             If matplotlib is not installed.
         """
-        order = self._ranking(limit)
+        order = rank_by(self.probability, limit)
         errors = None if self.stderr is None else self.stderr[order]
         names = [": ".join(row) for row in self._named_rows(order)]
         return plot_bars(
@@ -465,7 +495,7 @@ class MostLikelyWorld(AtomResult):
         """The names of the true atoms, world by world."""
         return self.asked.take(np.flatnonzero(self.value))
 
-    def measured(self) -> dict[str, np.ndarray]:
+    def measured(self) -> dict[str, np.ndarray | Coded]:
         """Return the truth values of the atoms."""
         return {"value": self.value}
 

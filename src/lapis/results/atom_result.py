@@ -28,8 +28,8 @@ class AtomResult(Result):
     asked: Atoms  # in the order of the rows
 
     @abstractmethod
-    def measured(self) -> dict[str, np.ndarray]:
-        """Return named arrays with a value for each atom."""
+    def measured(self) -> dict[str, np.ndarray | Coded]:
+        """Return named columns with a value for each atom."""
 
     def __len__(self) -> int:
         return len(self.asked)
@@ -123,12 +123,12 @@ class AtomResult(Result):
         """
         return {name: to_frame(self.table(name), kind) for name in self.asked.by_predicate}
 
-    def _entries(self, **fields: np.ndarray | Coded | None) -> Iterator[dict[str, Any]]:
-        """Return an entry for each atom: its name, values and world; `fields` replace values."""
-        found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """Return an entry for each atom: its name, values and world."""
+        found = self.measured()
         if self.asked.is_divided:
             found["world"] = self.world_column
-        return list_entries(self.asked, found | fields)
+        return list_entries(self.asked, found)
 
     def _by_key(self, values: np.ndarray) -> dict[Any, Any]:
         """Return values by the names of the atoms, with their worlds if there are several."""
@@ -143,11 +143,9 @@ class AtomResult(Result):
         groups = self.asked.groups
         return [(groups[g].world, name) for g, name in zip(owner, names, strict=True)]
 
-    def _ranking(self, limit: int) -> np.ndarray:
-        """Return int64[at most limit], the atoms by decreasing probability."""
-        return np.argsort(-self.measured()["probability"], kind="stable")[:limit]
-
-    def _ranked_view(self, order: np.ndarray, cells: Mapping[str, Sequence[str]]) -> View:
+    def _ranked_view(
+        self, order: np.ndarray, cells: Mapping[str, Sequence[str]], probability: np.ndarray
+    ) -> View:
         """Return a table of atoms in an order, with texts and a bar for each probability."""
         rows = zip(self._named_rows(order), *cells.values(), strict=True)
         return new_view(
@@ -155,12 +153,17 @@ class AtomResult(Result):
             [(*name, *texts) for name, *texts in rows],
             numbers=["probability"],
             num_rows=len(self),
-            bars=self.measured()["probability"][order].tolist(),
+            bars=probability[order].tolist(),
         )
 
     @property
     def _name_headings(self) -> tuple[str, ...]:
         return ("world", "atom") if self.asked.is_divided else ("atom",)
+
+
+def rank_by(probability: np.ndarray, limit: int) -> np.ndarray:
+    """Return int64[at most limit], the atoms by decreasing probability."""
+    return np.argsort(-probability, kind="stable")[:limit]
 
 
 def argument_column(groups: Sequence[AtomGroup], position: int) -> Coded:

@@ -33,7 +33,7 @@ class Coded:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: slice) -> Coded:
+    def __getitem__(self, rows: slice | np.ndarray) -> Coded:
         return Coded(self.codes[rows], self.texts)
 
     def __iter__(self) -> Iterator[str | None]:
@@ -127,14 +127,11 @@ def row_blocks(num_rows: int) -> Iterator[slice]:
 
 
 def list_entries(
-    atoms: Atoms, fields: Mapping[str, np.ndarray | Coded | None]
+    atoms: Atoms, fields: Mapping[str, np.ndarray | Coded]
 ) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each atom; a field that is None is null in all entries."""
+    """Yield an entry for each atom."""
     names = ["atom", *fields]
     for rows in row_blocks(len(atoms)):
-        columns = [
-            [None] * (rows.stop - rows.start) if column is None else with_nulls(column[rows])
-            for column in fields.values()
-        ]
+        columns = [with_nulls(column[rows]) for column in fields.values()]
         for values in zip(atoms.names(rows), *columns, strict=True):
             yield dict(zip(names, values, strict=True))

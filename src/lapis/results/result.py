@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.results.columns import Column, as_array, as_arrow, as_list, as_polars
+from lapis.results.columns import Column, as_array, as_arrow, as_polars, with_nulls
 from lapis.runtime.views import View, as_text, draw_html, escape, format_number, new_view
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Table(Result):
 
     def document(self) -> dict[str, Any]:
         names = list(self.values)
-        rows = zip(*(as_list(column) for column in self.values.values()), strict=True)
+        rows = zip(*(with_nulls(column) for column in self.values.values()), strict=True)
         return {"rows": (dict(zip(names, row, strict=True)) for row in rows)}
 
 
@@ -178,6 +178,9 @@ def format_figure(figure: float | int | str | None) -> str:
 
 
 def as_cell(value: object) -> str:
+    """Format a cell of a table; "–" where there is nothing."""
+    if value is None or value != value:
+        return "–"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 

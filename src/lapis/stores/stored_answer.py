@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lapis.results.answer import quality_remarks
+import numpy as np
+
+from lapis.results.answer import ExpectedCounts, expected_rows, quality_remarks
 from lapis.results.result import Columns, Result
 from lapis.runtime.views import View
 
@@ -23,6 +25,12 @@ class StoredAnswer(Result):
     is_world: bool  # a most likely world, not marginals
     counts: tuple[float, ...]  # (expected) true groundings of each weight
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    formulas: Sequence[str] = ()  # of each weight
+
+    @property
+    def expected(self) -> ExpectedCounts:
+        """The expected count of each weight's formula."""
+        return ExpectedCounts(expected_rows(self.formulas, np.array(self.counts)))
 
     def columns(self) -> Columns:
         return {name: [value] for name, value in self.document().items() if _is_plain(value)}
@@ -43,7 +51,10 @@ class StoredAnswer(Result):
     def document(self) -> dict[str, Any]:
         """Return the JSON of the command, with `output` and `num_atoms` in place of the atoms."""
         proven, total = ("optimal", "score") if self.is_world else ("exact", "log_partition")
-        counts = {} if self.is_world else {"expected_counts": list(self.counts)}
+        counts = {} if self.is_world else {
+            "expected_counts": list(self.counts),
+            "expected": list(self.expected.document()["rows"]),
+        }  # fmt: skip
         return {
             "method": self.method,
             proven: self.proven,

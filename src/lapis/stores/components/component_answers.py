@@ -23,7 +23,13 @@ from lapis.data.keys import contains
 from lapis.errors import LapisError
 from lapis.grounding.blocks import apply_blocks
 from lapis.inference.marginals import InferenceOptions
-from lapis.inference.worlds import answer_map_world, answer_world, merge_answers, merge_worlds
+from lapis.inference.worlds import (
+    answer_map_world,
+    answer_world,
+    merge_answers,
+    merge_worlds,
+    name_weights,
+)
 from lapis.language.printer import print_formula
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.problem.query import Query
@@ -113,6 +119,7 @@ def answer_to_store(
         is_world,
         tuple(solution.counts[world.weight_ids].tolist()),
         {**solution.figures, "gap": solution.error} if is_world else solution.figures,
+        name_weights(task),
     )
 
 
@@ -321,6 +328,8 @@ def answer_columns(
 ) -> str:
     """Write the columns of the published table; missing arguments are NULL."""
     null = f"CAST(NULL AS {solution.scratch.store.dialect.text})"
+    if solution.proven:  # as in memory: an exact answer has no standard errors
+        values = [values[0], f"CAST(NULL AS {solution.scratch.store.dialect.real})"]
     texts = [predicate, *arguments, *[null] * (width - len(arguments)), *values]
     measures = ["probability", "stderr"] if solution.request.command == "infer" else ["value"]
     names = ["predicate", *argument_names(width), *measures]
