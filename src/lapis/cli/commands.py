@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from lapis.registry.options import (
     PlanOptions,
     ScoreOptions,
     StructureOptions,
+    WarmOptions,
 )
 
 if TYPE_CHECKING:
@@ -78,12 +80,17 @@ def demo(options: DemoOptions) -> None:
     out.print(plain("Weights of your own rules: lapis learn MODEL DATA -o LEARNED", "dim"))
 
 
-@command("warm", NoOptions, bar="compiling")
-def warm(options: NoOptions, progress: Report | None) -> None:
+@command("warm", WarmOptions, bar="compiling")
+def warm(options: WarmOptions, progress: Report | None) -> None:
     """Compile the kernels of common commands ahead of their first use, on all cores."""
+    from lapis.cli.precompile import JOBS
     from lapis.cli.precompile import warm as compile_kernels
+    from lapis.cli.render import print_json
 
+    began = time.monotonic()
     compile_kernels(progress=progress)
+    if options.as_json:
+        print_json({"jobs": list(JOBS), "seconds": time.monotonic() - began})
 
 
 @command("check", CheckOptions, MODEL, WORLDS)

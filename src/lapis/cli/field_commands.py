@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lapis.cli.command_line import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
@@ -79,7 +79,9 @@ def from_(model: Path, options: FieldFromOptions) -> None:
 
     title = f"from {model}, sharpness {options.sharpness:g}"
     field = fields.from_model(model, **keywords(options))
-    write_text(fields.print_field(field, title), options.output)
+    text = fields.print_field(field, title)
+    figures = {"parfeatures": len(field.parfeatures), "weights": len(field.weights)}
+    write_text(text, options, {"field": text, **figures})
 
 
 @command("field extract", FieldExtractOptions, FIELD)
@@ -91,24 +93,38 @@ def extract(field: Path, options: FieldExtractOptions) -> None:
     threshold = options.threshold
     title = f"extracted from {field}; parts weaker than {threshold:g} are left out"
     found = fields.to_model(field, threshold=threshold)
-    write_text(print_model(found, title=title), options.output)
+    text = print_model(found, title=title)
+    rules = [{"formula": rule.text, "weight": rule.weight} for rule in found.rules]
+    write_text(text, options, {"model": text, "formulas": rules})
 
 
 @command("field draw", FieldDrawOptions, FIELD)
 def draw(field: Path, options: FieldDrawOptions) -> None:
     """Draw a field: the root above, atoms below, weights at the edges."""
     from lapis import fields
+    from lapis.cli.render import print_json
 
     path = field.with_suffix(".svg") if options.output is None else options.output
-    fields.draw(field).save(path)
-    print(f"drawn to {path}")
+    drawn = fields.draw(field)
+    drawn.save(path)
+    if options.as_json:
+        sizes = {"nodes": len(drawn.nodes), "edges": len(drawn.edges)}
+        print_json({"output": str(path), **sizes})
+    else:
+        print(f"drawn to {path}")
 
 
-def write_text(text: str, output: Path | None) -> None:
-    """Write a text atomically to a file, or print it if there is none."""
+def write_text(
+    text: str, options: FieldFromOptions | FieldExtractOptions, document: dict[str, Any]
+) -> None:
+    """Write a text atomically to a file, or print it if there is none; or print the document."""
+    from lapis.cli.render import print_json
     from lapis.data.atomic_write import write_whole
 
-    if output is None:
-        print(text, end="")
-    else:
+    output = options.output
+    if output is not None:
         write_whole(output, text)
+    if options.as_json:
+        print_json({**document, "output": None if output is None else str(output)})
+    elif output is None:
+        print(text, end="")

@@ -302,6 +302,11 @@ class NoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmOptions(JsonOptions):
+    """Options."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckOptions(LimitOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options."""
 
@@ -687,7 +692,7 @@ class FieldMapOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldFromOptions(LimitOptions, SeedOptions):
+class FieldFromOptions(LimitOptions, SeedOptions, JsonOptions):
     """Options."""
 
     sharpness: float = option(
@@ -701,7 +706,7 @@ class FieldFromOptions(LimitOptions, SeedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldExtractOptions(LimitOptions):
+class FieldExtractOptions(LimitOptions, JsonOptions):
     """Options."""
 
     threshold: float = option(1.0, "Omit smaller weights within a parfeature.", above=0)
@@ -709,7 +714,7 @@ class FieldExtractOptions(LimitOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldDrawOptions(LimitOptions):
+class FieldDrawOptions(LimitOptions, JsonOptions):
     """Options."""
 
     output: Path | None = option(
