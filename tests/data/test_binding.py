@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import stated
 from lapis.data import Database, bind, merge, read_worlds
+from lapis.data.binding import keep_known
 from lapis.errors import LapisError, LapisErrors
 from lapis.language import parse_model
 from lapis.language.model import Model, Predicate
@@ -167,3 +168,37 @@ def test_what_cannot_be_merged():
     smokes = Database.parse("Smokes(Ann)")
     with pytest.raises(LapisError, match="different types"):
         merge([smokes, bind(smokes, SMOKERS)])
+
+
+def test_facts_of_a_function_with_other_numbers_of_arguments():
+    """The value is no argument, though it is a column."""
+    text = "Eve = MotherOf(Ann)\nEve = MotherOf(Bob)\nEve = MotherOf(Ann, Bob)"
+    message = "MotherOf has 2 arguments in 1 fact, but 1 argument in 2 facts"
+    with pytest.raises(LapisError, match=message):
+        Database.parse(text)
+    with pytest.raises(LapisError, match=message):
+        merge(
+            [Database.parse("\n".join(text.split("\n")[:2])), Database.parse(text.split("\n")[2])]
+        )
+
+
+@pytest.mark.parametrize(
+    ("facts", "close"),
+    [
+        ("Smoks(Ann)", True),
+        ("Height(Ann)", False),
+        ("persn = {Ann}", True),
+        ("metal = {Fe}", False),
+    ],
+)
+def test_unknown_names_are_errors_if_close_or_strict(facts: str, close: bool):
+    """A misspelt name is an error in any case; another one is left out, unless `strict`."""
+    data = Database.parse(facts)
+    with pytest.raises(LapisError, match="unknown"):
+        keep_known([data], SMOKERS, strict=True)
+    if close:
+        with pytest.raises(LapisError, match="did you mean"):
+            keep_known([data], SMOKERS)
+    else:
+        (kept,), warnings = keep_known([data], SMOKERS)
+        assert (dict(kept.relations), dict(kept.declared), len(warnings)) == ({}, {}, 1)

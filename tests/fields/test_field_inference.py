@@ -12,7 +12,7 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.fields.field_gibbs import CachedField, FieldGibbs
+from lapis.fields.field_gibbs import REFRESH, CachedField, FieldGibbs
 from lapis.fields.ground_field import ground_field
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import num_tallied
@@ -135,3 +135,19 @@ def test_the_commands(run: Run) -> None:
     code, _, err = run("field", "infer", "missing.rrf")
     assert code == 1
     assert "cannot read missing.rrf" in err
+
+
+@pytest.mark.parametrize("calls", [(3,), (1, 2), (2, 1), (2 * REFRESH + 1,)])
+def test_a_call_runs_the_sweeps_that_were_asked(calls: tuple[int, ...]) -> None:
+    """Also if all values are computed anew between them."""
+    ground = ground_field(FIELD, build_problem(FIELD.declarations, Database.parse(""), ["Smokes"]))
+    sampler = FieldGibbs(CachedField(ground), FIELD.weights)
+    plan = sampler.prepare(ground.network)
+    state = sampler.init(plan, np.ones(3, bool), random_states(5, 1)[0])
+    state.sweeps[0] = REFRESH - 2
+    tallies = new_tallies(3, np.zeros(len(ground.root_edges)))
+    for number in calls:
+        info = sampler.step(plan, state, tallies, number)
+        assert info.updates == 3 * number
+    assert state.sweeps[0] == REFRESH - 2 + sum(calls)
+    assert num_tallied(tallies.atoms) == sum(calls)

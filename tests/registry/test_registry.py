@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import inspect
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -421,3 +422,25 @@ def test_options_of_the_optimizer_arrive(run: Run) -> None:
     free = run.json(*ask)["weights"][0]["weight"]
     held = run.json(*ask, "--optimizer-options", "damping=1000000000")["weights"][0]["weight"]
     assert abs(held - 1.5) < 1e-6 < abs(free - 1.5)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_a_default_where_there_is_one(name: str, run: Run) -> None:
+    """An option without a default shows none; the others show it as it would be typed."""
+    code, out, _ = run(*name.split(), "--help")
+    shown = " ".join(out.split())
+    assert code == 0
+    assert not {"[None]", "[()]", "[]", "[False]", "[True]"} & set(re.findall(r"\[[^\]]*\]", shown))
+    for option in options_of(COMMANDS[name].options):
+        if isinstance(option.default, int | float) and option.kind != "flag":
+            assert f"[{option.default}]" in shown, option.name
+
+
+def test_none_is_a_value_only_where_it_is_the_default() -> None:
+    for owner in {command.options for command in COMMANDS.values()}:
+        for option in options_of(owner):
+            if option.default is None:
+                option.check(None)
+            else:
+                with pytest.raises(LapisError, match="must be"):
+                    option.check(None)

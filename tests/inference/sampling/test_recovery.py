@@ -26,6 +26,7 @@ from lapis.inference.sampling.diagnostics import (
 )
 from lapis.inference.sampling.recovery import (
     BATCHES,
+    average_batches,
     list_eliminated,
     piece_tally,
     recover_eliminated,
@@ -216,3 +217,12 @@ def test_open_relations_are_recovered() -> None:
     assert answer.diagnostics["stuck_atoms"] == 0
     assert answer.diagnostics["converged"]
     assert (np.abs(answer.probability - truth.probability) <= 5 * answer.errors).all()
+
+
+@pytest.mark.parametrize("num_batches", [2, 3, 5, 40])
+def test_the_standard_error_of_batches_is_that_of_a_sample(num_batches: int) -> None:
+    """Equal shares: the deviation of a sample (n − 1), divided by the root of n."""
+    estimates = np.random.default_rng(num_batches).normal(size=(num_batches, 4))
+    mean, error = average_batches(estimates, np.full(num_batches, 1 / num_batches))
+    np.testing.assert_allclose(mean, estimates.mean(axis=0))
+    np.testing.assert_allclose(error, estimates.std(axis=0, ddof=1) / np.sqrt(num_batches))
