@@ -65,7 +65,7 @@ from learning_curve import (
 from protocol import MODELS, ROOT, data_folder, peak_memory
 
 import lapis
-from lapis.data.atomic_write import whole_path
+from lapis.data.atomic_write import write_whole
 from lapis.inference.moments.sampled import PersistentChain
 from lapis.inference.random_numbers import random_states
 from lapis.language.model import Rule
@@ -195,8 +195,7 @@ class Validation:
             kept = json.loads(self.file.read_text()) if self.file.exists() else {}
             if name not in kept:
                 kept[name] = self.predict_both(widths, one, other)
-                with whole_path(self.file) as place:
-                    place.write_text(json.dumps(kept, indent=1))
+                write_whole(self.file, json.dumps(kept, indent=1))
             found[other, one], found[one, other] = kept[name]
             print(f"  widths {name}: CLL, AUC {np.round(kept[name], 4).tolist()}", flush=True)
         return found

@@ -308,7 +308,7 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
     import matplotlib.pyplot as plt
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    from lapis.data.atomic_write import whole_path
+    from lapis.data.atomic_write import replace_path
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     learners = list(dict.fromkeys(run.learner for run in runs))
@@ -334,8 +334,7 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
     )
     figure.suptitle(title, fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_path(path) as place:
-        figure.savefig(place, dpi=150, format="png")
+    replace_path(path, lambda place: figure.savefig(place, dpi=150, format="png"))
     plt.close(figure)
     print(f"drawn: {path}")
 

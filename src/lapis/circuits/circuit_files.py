@@ -9,8 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+import re
+from collections.abc import Mapping, Sequence
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    Context,
+    Decimal,
+    DecimalException,
+    localcontext,
+)
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +34,19 @@ from lapis.circuits.circuit import (
     state_starts,
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.data.atomic_write import require_writable, whole_path
+from lapis.data.archives import DAMAGED, read_arrays, write_arrays
+from lapis.data.atomic_write import require_writable, save_path, write_whole
 from lapis.errors import LapisError, Source, Span
 from lapis.results.graph import GraphEdge, GraphNode, Picture
+from lapis.runtime.text_files import read_error, read_source
 
 FORMAT = 1
 DOUBLE_DIGITS = 17  # of a double in decimal, at most
 MOST_EXP = 700.0  # largest logarithm whose exponential is a double
+MAX_STATES = 10**6  # of all variables that a text declares
+MAX_DIGITS = 1000  # of a number
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 WIDE = Context(Emax=MAX_EMAX, Emin=MIN_EMIN)
 ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
 NETWORK_ARRAYS = ("variable", "split_on", "first_child", "first_parameter", "log_parameter")
@@ -57,20 +71,20 @@ def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None
     """
     path = Path(path)
     check_output(path)
-    with whole_path(path) as temporary:
-        if path.suffix == ".npz":
-            head = {
-                "format": FORMAT, "names": circuit.names, "states": circuit.states,
-                "properties": circuit.properties._asdict(),
-            }  # fmt: skip
-            arrays = {name: getattr(circuit, name) for name in ARRAYS}
-            if network is not None:
-                arrays |= {f"network_{name}": getattr(network, name) for name in NETWORK_ARRAYS}
-            with temporary.open("wb") as stream:
-                np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
-        else:
-            text = format_ac(circuit) if path.suffix == ".ac" else circuit_graph(circuit).dot()
-            temporary.write_text(text, encoding="utf-8")
+    if path.suffix == ".ac":
+        write_whole(path, format_ac(circuit))
+    elif path.suffix == ".dot":
+        write_whole(path, circuit_graph(circuit).dot())
+    else:
+        head = {
+            "format": FORMAT, "names": circuit.names, "states": circuit.states,
+            "properties": circuit.properties._asdict(),
+        }  # fmt: skip
+        arrays = {name: getattr(circuit, name) for name in ARRAYS}
+        if network is not None:
+            arrays |= {f"network_{name}": getattr(network, name) for name in NETWORK_ARRAYS}
+        content = {"head": np.array(json.dumps(head)), **arrays}
+        save_path(path, lambda place: write_arrays(place, content, compressed=True))
 
 
 def check_output(path: Path | None) -> None:
@@ -85,23 +99,47 @@ def check_output(path: Path | None) -> None:
 def load_circuit(path: str | Path) -> Circuit:
     """Read a circuit from an `.npz` or `.ac` file."""
     path = Path(path)
+    if path.suffix == ".ac":
+        return parse_ac(read_source(path).text, str(path))
     try:
-        if path.suffix == ".ac":
-            return parse_ac(path.read_text(encoding="utf-8"), str(path))
-        with np.load(path, allow_pickle=False) as stored:
-            head = json.loads(str(stored["head"]))
-            arrays = {name: stored[name] for name in ARRAYS}
-            properties = Properties(**head["properties"])
-            found = new_circuit(head["names"], head["states"], properties=properties, **arrays)
-        check_arrays(found)
-        return found
-    except FileNotFoundError:
-        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
-    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+        return build_circuit(read_arrays(path))
+    except OSError as error:
+        raise read_error(path, error) from None
+    except (RecursionError, AttributeError, *DAMAGED):
         raise LapisError(
-            f"{path}: this is not a circuit", code="circuit-file",
+            f"{path}: this is not a circuit, or a damaged one", code="circuit-file",
             hint="circuits are .npz files, as `lapis circuit learn -o` writes them, or .ac files",
         ) from None  # fmt: skip
+
+
+def build_circuit(stored: Mapping[str, np.ndarray]) -> Circuit:
+    """Build the circuit in an archive; raise ValueError and the like if it has none."""
+    head = json.loads(str(stored["head"]))
+    arrays = {name: stored[name] for name in ARRAYS}
+    check_types(arrays)
+    names, states = map(str, head["names"]), [list(map(str, own)) for own in head["states"]]
+    known = {name: bool(head["properties"][name]) for name in Properties._fields}
+    found = new_circuit(tuple(names), states, properties=Properties(**known), **arrays)
+    check_names(found)
+    check_arrays(found)
+    return found
+
+
+def check_types(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless arrays are rows of integers, parameters logarithms."""
+    for name, array in arrays.items():
+        if array.ndim != 1 or array.dtype.kind not in ("f" if name == "log_parameter" else "iu"):
+            raise ValueError(name)
+    if not (arrays["log_parameter"] < np.inf).all():  # NaN or infinite
+        raise ValueError("log_parameter")
+
+
+def check_names(circuit: Circuit) -> None:
+    """Raise ValueError unless variables have different names, and different states."""
+    if not 0 < len(set(circuit.names)) == len(circuit.names) == len(circuit.states):
+        raise ValueError("names")
+    if any(not own or len(set(own)) < len(own) for own in circuit.states):
+        raise ValueError("states")
 
 
 def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | None:
@@ -110,13 +148,13 @@ def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | Non
     if path.suffix == ".ac":
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if "network_variable" not in stored:
-                return None
-            arrays = [stored[f"network_{name}"] for name in NETWORK_ARRAYS]
+        stored = read_arrays(path)
+        if "network_variable" not in stored:
+            return None
+        arrays = [stored[f"network_{name}"] for name in NETWORK_ARRAYS]
         network = TreeNetwork(circuit.names, circuit.states, *arrays)
         check_network(network)
-    except (OSError, KeyError, TypeError, ValueError, IndexError, zipfile.BadZipFile):
+    except (OSError, *DAMAGED):
         raise LapisError(
             f"{path}: the network in this file is damaged", code="circuit-file"
         ) from None
@@ -126,6 +164,13 @@ def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | Non
 def check_network(network: TreeNetwork) -> None:
     """Raise ValueError if arrays are no network: kernels would read out of bounds."""
     num_variables, num_nodes = len(network.names), len(network.variable)
+    check_types({name: getattr(network, name) for name in NETWORK_ARRAYS})
+    of_nodes = (network.split_on, network.first_child, network.first_parameter)
+    if num_nodes < num_variables or any(len(array) != num_nodes for array in of_nodes):
+        raise ValueError("nodes")
+    variables = np.concatenate((network.variable, np.maximum(network.split_on, 0)))
+    if not ((variables >= 0) & (variables < num_variables)).all():
+        raise ValueError("variable")
     if not (network.variable[:num_variables] == np.arange(num_variables)).all():
         raise ValueError
     sizes = np.array([len(states) for states in network.states])
@@ -205,9 +250,9 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
     6
     """
     source = Source(name, text)
-    lines = text.splitlines()
-    sizes = [int(word) for word in lines[0].strip(" ()").split()] if lines else []
-    states = [[str(state) for state in range(size)] for size in sizes]
+    lines = text.split("\n")
+    sizes = parse_sizes(source, lines[0])
+    states = number_states(sizes)
     first = state_starts(states)
     kind: list[int] = []
     leaf: list[int] = []
@@ -219,7 +264,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
             break
         try:
             if mark == "v":
-                variable, state = map(int, words)
+                variable, state = map(parse_whole, words)
                 if not (0 <= variable < len(sizes) and 0 <= state < sizes[variable]):
                     raise ValueError
                 kind.append(INDICATOR)
@@ -230,7 +275,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
                 (word,) = words
                 numbers.append(parse_log(word))
             else:
-                children = [int(word) for word in words]
+                children = [parse_whole(word) for word in words]
                 if not children or not all(0 <= c < len(kind) for c in children):
                     raise ValueError
                 kind.append({"+": SUM, "*": PRODUCT}[mark])
@@ -244,17 +289,46 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
                 hint="as in `v 0 1`, `n 0.5`, `+ 3 4`; children stand above their parents",
             ) from None  # fmt: skip
         start.append(len(child))
-    if not kind:
-        raise ValueError("no nodes")
-    if mark != "EOF":
+    if mark != "EOF" or not kind:
         raise LapisError(
-            f"{name}: the last line, EOF, is missing", code="circuit-file",
+            "the last line, EOF, is missing" if kind else "a circuit needs at least one node",
+            code="circuit-file", span=Span(source, len(text), len(text)),
             hint="is the file complete?",
         )  # fmt: skip
     names = [f"x{variable}" for variable in range(len(sizes))]
     arrays = {"kind": kind, "leaf": leaf, "start": start, "child": child, "log_parameter": numbers}
     found = {name: np.array(arrays[name]) for name in ARRAYS}
     return new_circuit(names, states, properties=None, **found)
+
+
+def parse_sizes(source: Source, line: str) -> list[int]:
+    """Parse the first line of Libra's text: the numbers of states of the variables."""
+    span = Span(source, 0, max(1, len(line)))
+    found = re.fullmatch(r"\s*\(([\s0-9]*)\)\s*", line, re.ASCII)
+    words = found[1].split() if found else []
+    if not words or any(not word.strip("0") for word in words):
+        raise LapisError(
+            "the first line must have the numbers of states of the variables",
+            code="circuit-file", span=span, hint="as in (2 2 3)",
+        )  # fmt: skip
+    if max(map(len, words)) > len(str(MAX_STATES)) or sum(map(int, words)) > MAX_STATES:
+        raise LapisError(
+            f"more than {MAX_STATES:,} states are not supported", code="circuit-file", span=span
+        )
+    return [int(word) for word in words]
+
+
+def number_states(sizes: Sequence[int]) -> list[tuple[str, ...]]:
+    """Return the states 0, 1, … of variables of these sizes."""
+    known = {size: tuple(map(str, range(size))) for size in set(sizes)}
+    return [known[size] for size in sizes]
+
+
+def parse_whole(word: str) -> int:
+    """Parse an integer of at most 18 digits; ValueError for other words."""
+    if WHOLE.fullmatch(word) is None:
+        raise ValueError(word)
+    return int(word)
 
 
 def format_exp(log_value: float) -> str:
@@ -283,15 +357,23 @@ def decimal_exp(log_value: float, digits: int) -> Decimal:
 
 def parse_log(text: str) -> float:
     """Return the logarithm of a decimal number of any size; ValueError if it has none."""
+    if len(text) > MAX_DIGITS or NUMBER.fullmatch(text) is None:
+        raise ValueError(text)
     number = float(text)
-    if not number >= 0.0 or text.lstrip("+").lower().startswith("inf"):
-        raise ValueError
+    if not number >= 0.0:
+        raise ValueError(text)
     digits = text.lower().partition("e")[0].replace(".", "").lstrip("+0")
     if 0.0 < number < math.inf and len(digits) <= DOUBLE_DIGITS:
         return math.log(number)
     with localcontext(WIDE) as context:
         context.prec = len(text) + 30
-        return float(Decimal(text).ln())
+        try:
+            found = float(Decimal(text).ln())
+        except DecimalException:  # an exponent out of range
+            raise ValueError(text) from None
+    if found == math.inf:
+        raise ValueError(text)
+    return found
 
 
 def node_label(circuit: Circuit, node: int) -> str:

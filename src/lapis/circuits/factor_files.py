@@ -10,22 +10,26 @@ whose sum differs from 1 by more than `TOLERANCE` is refused; others are taken a
 
 **UAI.** After the kind (BAYES or MARKOV) come the number of variables, their sizes, the scopes, and
 the tables with the last variable fastest. In a Bayesian network a table is the distribution of the
-last variable of its scope. An evidence file has a number of pairs of variable and state; the older
-form has a number of samples, 1, before it.
+last variable of its scope. An evidence file has a number of pairs of variable and state, then the
+pairs, on one or several lines (UAI 2014, merlin). The older form (UAI 2008) has a number of samples
+before them, which must be 1.
 """
 
 from __future__ import annotations
 
-import gzip
+import math
 import re
-import zlib
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
+from lapis.circuits.circuit_files import MAX_STATES, NUMBER, number_states
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables, parents_first
-from lapis.errors import LapisError, Source, Span, suggestion
+from lapis.errors import LapisError, Source, Span, TooLarge, suggestion
+from lapis.runtime.text_files import read_source
 
 SUFFIXES = (".bif", ".bif.gz", ".uai", ".uai.gz", ".tbn")
 
@@ -38,7 +42,7 @@ def is_factor_file(path: Path) -> bool:
 def read_factor_file(path: str | Path) -> FactorGraph:
     """Read the network of a .bif, .uai or .tbn file."""
     path = Path(path)
-    text = read_factor_text(path)
+    text = read_source(path).text
     if path.name.lower().endswith(".tbn"):
         from lapis.circuits.tree_networks.compile_network import tables_of
         from lapis.circuits.tree_networks.tbn_files import parse_network
@@ -51,21 +55,12 @@ def read_factor_file(path: str | Path) -> FactorGraph:
 
 def read_evidence(path: str | Path, graph: FactorGraph) -> dict[int, int]:
     """Read the observed states of a .evid file."""
-    return parse_uai_evidence(read_factor_text(Path(path)), graph, str(path))
-
-
-def read_factor_text(path: Path) -> str:
-    """Read a plain or gzip-compressed text."""
-    try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8", "replace")
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise LapisError(f"cannot read {path}: {reason}", code="unreadable-file") from None
+    return parse_uai_evidence(read_source(Path(path)).text, graph, str(path))
 
 
 TOLERANCE = 0.02
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+MAX_ENTRIES = 10**7  # of a table of which a text names some entries
+COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 BLOCK = re.compile(r"\s*(network|variable|probability)\b([^{]*)\{")
 TYPE = re.compile(r"type\s+discrete\s*\[\s*(\d+)\s*\]\s*\{([^}]*)\}\s*;")
 SPACE = re.compile(r"\s*")
@@ -79,6 +74,10 @@ def parse_bif(text: str, name: str = "<bif>") -> FactorGraph:
     >>> parse_bif(coin).names
     ('c',)
     """
+    for found in COMMENT.finditer(text):
+        if found[0].startswith("/*") and (len(found[0]) < 4 or not found[0].endswith("*/")):
+            span = Span(Source(name, text), found.start(), found.start() + 2)
+            raise LapisError("this comment is never closed", code="bif-syntax", span=span)
     return BifReader(Source(name, COMMENT.sub(lambda m: " " * len(m.group()), text))).read()
 
 
@@ -133,7 +132,7 @@ class BifReader:
                 "as in `type discrete [ 2 ] { yes, no };`",
             )  # fmt: skip
         states = [state.strip().strip('"') for state in kind.group(2).split(",")]
-        if len(states) != int(kind.group(1)) or len(set(states)) < len(states):
+        if str(len(states)) != kind.group(1).lstrip("0") or len(set(states)) < len(states):
             self.refuse(
                 f"{name} should have {kind.group(1)} different states", kind.start(2), kind.end(2)
             )
@@ -143,11 +142,15 @@ class BifReader:
         self.states.append(states)
 
     def read_table(self, head: str, at: int, start: int, end: int) -> None:
-        inside = head.strip().strip("()").replace("|", ",")
-        scope = [self.find(name.strip().strip('"'), at) for name in inside.split(",") if name]
+        scope = self.read_scope(head, at)
         sizes = [len(self.states[v]) for v in scope]
-        if scope[0] in self.tables:
-            self.refuse("a second table for this variable", at, at + len(head.rstrip()))
+        if math.prod(sizes) > MAX_ENTRIES:
+            raise TooLarge(
+                f"{self.source.name}: the table of {self.names[scope[0]]} with {len(scope) - 1} "
+                f"parents has {math.prod(sizes):.3g} entries, more than {MAX_ENTRIES:,}",
+                code="too-large",
+                hint="a .tbn file has decision trees in place of tables",
+            )
         table = np.full((*sizes[1:], sizes[0]), np.nan)
         place = self.skip(start)
         while place < end:
@@ -164,14 +167,33 @@ class BifReader:
             self.refuse("a row does not sum to 1", at, at + len(head.rstrip()))
         self.tables[scope[0]] = ([*scope[1:], scope[0]], table)
 
+    def read_scope(self, head: str, at: int) -> list[int]:
+        """Return the variable of a table and its parents."""
+        end = at + len(head.rstrip())
+        names = head.strip().strip("()").replace("|", ",").split(",")
+        scope = [self.find(name.strip().strip('"'), at) for name in names if name]
+        if not scope:
+            self.refuse(
+                "a table needs a variable", at, end, "as in `probability ( x | a, b ) { … }`"
+            )
+        if scope[0] in scope[1:]:
+            self.refuse(f"{self.names[scope[0]]} is its own parent", at, end)
+        if len(set(scope)) < len(scope):
+            twice = next(v for place, v in enumerate(scope) if v in scope[:place])
+            self.refuse(f"{self.names[twice]} is a parent twice", at, end)
+        if scope[0] in self.tables:
+            self.refuse("a second table for this variable", at, end)
+        return scope
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.number)
+
     def read_row(self, row: re.Match[str], scope: list[int], table: np.ndarray) -> None:
         """Set entries of a table, whose axes are the parents and then the variable."""
         if row.group(3):
             return
-        try:
-            values = np.array(row.group(4).replace(",", " ").split(), np.float64)
-        except ValueError:
-            self.refuse("these are not numbers", row.start(4), row.end(4))
+        values = self.read_numbers(row.start(4), row.end(4))
         wanted = table.size if row.group(2) == "table" else table.shape[-1]
         if len(values) != wanted:
             self.refuse(f"{wanted} numbers expected, not {len(values)}", row.start(4), row.end(4))
@@ -188,6 +210,15 @@ class BifReader:
             ):
                 self.refuse("these are not states of the parents", row.start(1), row.end(1))
             table[tuple(p.index(s) for s, p in zip(named, parents, strict=True))] = values
+
+    def read_numbers(self, start: int, end: int) -> np.ndarray:
+        """Return the probabilities in a part of the text."""
+        words = [*PROBABILITY_WORD.finditer(self.source.text, start, end)]
+        values = parse_entries([found[0] for found in words])
+        wrong = np.flatnonzero(np.isnan(values))
+        if len(wrong):
+            self.refuse("this is not a probability", *words[wrong[0]].span())
+        return values
 
     def find(self, name: str, at: int) -> int:
         if name not in self.number:
@@ -219,6 +250,24 @@ class BifReader:
 
 
 WORD = re.compile(r"\S+")
+DIGITS = re.compile(r"[0-9]{1,18}")
+LARGEST = 10**18
+PROBABILITY_WORD = re.compile(r"[^\s,]+")
+
+
+def parse_entries(words: Sequence[str]) -> np.ndarray:
+    """Parse numbers that are finite and not negative; NaN for other words.
+
+    >>> parse_entries(["0.5", "1e-3", "inf", "-1", "²", "1_0"])
+    array([0.5  , 0.001,   nan,   nan,   nan,   nan])
+    """
+    try:
+        found = np.array(words, np.float64) if words else np.empty(0)
+        if "_" in "".join(words):
+            raise ValueError
+    except ValueError:
+        found = np.array([float(w) if NUMBER.fullmatch(w) else np.nan for w in words])
+    return np.where((found >= 0) & (found < np.inf), found, np.nan)
 
 
 def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
@@ -231,31 +280,31 @@ def parse_uai(text: str, name: str = "<uai>") -> FactorGraph:
     kind = words.take(1)[0].upper()
     if kind not in ("BAYES", "MARKOV"):
         words.refuse("expected BAYES or MARKOV", 0)
-    num_variables = words.whole(1)[0]
-    sizes = words.whole(num_variables)
-    if any(size < 1 for size in sizes):
-        words.refuse("a variable needs at least one state", words.at - 1)
+    num_variables = words.count("variables")
+    sizes = words.integers(num_variables, "a number of states", least=1)
     scopes: list[list[int]] = []
-    for _ in range(words.whole(1)[0]):
-        scope = words.whole(words.whole(1)[0])
-        if len(set(scope)) < len(scope) or any(not 0 <= v < num_variables for v in scope):
-            words.refuse(
-                f"expected different variables below {num_variables} in a scope", words.at - 1
-            )
+    for _ in range(words.count("tables")):
+        scope = words.integers(
+            words.count("variables"), f"a variable below {num_variables}", below=num_variables
+        )
+        if len(set(scope)) < len(scope):
+            words.refuse("a variable occurs twice in this scope", words.at - 1)
         scopes.append(scope)
     tables = []
     for scope in scopes:
         shape = [sizes[v] for v in scope]
-        entries = words.whole(1)[0]
-        if entries != int(np.prod(shape)):
-            words.refuse(f"this table should have {int(np.prod(shape))} entries", words.at - 1)
+        entries = words.count("entries")
+        if entries != math.prod(shape):
+            words.refuse(f"this table should have {math.prod(shape):,} entries", words.at - 1)
         value = words.numbers(entries)
-        if not (value >= 0).all():
-            words.refuse("an entry of a table is negative", words.at - 1)
         with np.errstate(divide="ignore"):
             tables.append((scope, np.log(value).reshape(shape)))
+    words.finish()
+    without = set(range(num_variables)).difference(*scopes)
+    if sum(sizes[v] for v in without) > MAX_STATES:
+        words.refuse(f"more than {MAX_STATES:,} states of variables without a table", 2)
     names = [f"x{v}" for v in range(num_variables)]
-    states = [[str(state) for state in range(size)] for size in sizes]
+    states = number_states(sizes)
     graph = graph_of_tables(names, states, tables)
     if kind == "BAYES" and sorted(scope[-1] for scope in scopes if scope) == list(
         range(num_variables)
@@ -269,22 +318,54 @@ def parse_uai_evidence(text: str, graph: FactorGraph, name: str = "<evidence>") 
     """Parse the state of each observed variable.
 
     >>> coin = parse_uai("MARKOV 1 2 1 1 0 2 0.5 1.5")
-    >>> [parse_uai_evidence(text, coin) for text in ("1 0 1", "1 1 0 1", "")]
-    [{0: 1}, {0: 1}, {}]
+    >>> [parse_uai_evidence(text, coin) for text in ("1 0 1", "1 1 0 1", "1 0", "")]
+    [{0: 1}, {0: 1}, {}, {}]
     """
     words = TokenReader(text, name)
-    numbers = words.whole(len(words.found))
-    if numbers[:1] == [1] and len(numbers) != 3:
-        numbers = numbers[1:]
-    if numbers and len(numbers) != 1 + 2 * numbers[0]:
+    if not words.found:
+        return {}
+    numbers = words.integers(len(words.found), "a number, a variable or a state")
+    samples = split_samples(numbers)
+    if samples is None:
         words.refuse(
             "expected a number, and as many pairs of variable and state", len(words.found) - 1
         )
-    observed = dict(zip(numbers[1::2], numbers[2::2], strict=True))
-    for variable, state in observed.items():
-        if not (0 <= variable < graph.num_variables and 0 <= state < len(graph.states[variable])):
-            words.refuse(f"there is no state {state} of variable {variable}", len(words.found) - 1)
+    if len(samples) > 1:
+        words.refuse(
+            f"this file has {len(samples)} samples of evidence, and only one is read", 0,
+            "write each sample to a file of its own",
+        )  # fmt: skip
+    observed: dict[int, int] = {}
+    for place in samples[0]:
+        variable, state = numbers[place : place + 2]
+        if variable >= graph.num_variables:
+            words.refuse(f"there is no variable {variable}, only {graph.num_variables}", place)
+        if state >= len(graph.states[variable]):
+            words.refuse(f"there is no state {state} of variable {variable}", place + 1)
+        if observed.setdefault(variable, state) != state:
+            words.refuse(f"variable {variable} has another state above", place)
     return observed
+
+
+def split_samples(numbers: Sequence[int]) -> list[range] | None:
+    """Return the places of the pairs of each sample; None if the numbers do not fit.
+
+    Without a number of samples, the first number is that of the pairs.
+
+    >>> split_samples([2, 0, 1, 3, 0]), split_samples([2, 1, 0, 1, 0])
+    ([range(1, 5, 2)], [range(1, 5, 2)])
+    >>> split_samples([1, 1, 0, 1]), split_samples([2, 1, 0, 1, 1, 3, 0]), split_samples([2, 1])
+    ([range(2, 4, 2)], [range(2, 4, 2), range(5, 7, 2)], None)
+    """
+    if len(numbers) == 1 + 2 * numbers[0]:
+        return [range(1, len(numbers), 2)]
+    samples: list[range] = []
+    at = 1
+    while at < len(numbers):
+        end = at + 1 + 2 * numbers[at]
+        samples.append(range(at + 1, end, 2))
+        at = end
+    return samples if at == len(numbers) and len(samples) == numbers[0] else None
 
 
 class TokenReader:
@@ -302,24 +383,39 @@ class TokenReader:
         self.at += count
         return self.found[self.at - count : self.at]
 
-    def whole(self, count: int) -> list[int]:
+    def count(self, what: str) -> int:
+        """Return the next word, a number of things."""
+        return self.integers(1, f"a number of {what}")[0]
+
+    def integers(
+        self, count: int, what: str, least: int = 0, below: int | None = None
+    ) -> list[int]:
+        """Return the next words as integers of a range."""
         taken = self.take(count)
-        try:
-            return [int(word) for word in taken]
-        except ValueError:
-            wrong = next(i for i, word in enumerate(taken) if not word.lstrip("-").isdigit())
-            self.refuse("this is not an integer", self.at - count + wrong)
+        high = LARGEST if below is None else below - 1
+        for place, word in enumerate(taken, self.at - count):
+            if DIGITS.fullmatch(word) is None or not least <= int(word) <= high:
+                self.refuse(f"expected {what}", place)
+        return [int(word) for word in taken]
 
     def numbers(self, count: int) -> np.ndarray:
-        try:
-            return np.array(self.take(count), np.float64)
-        except ValueError:
-            self.refuse("an entry of a table is not a number", self.at - count)
+        """Return the next words as entries of a table."""
+        values = parse_entries(self.take(count))
+        wrong = np.flatnonzero(np.isnan(values))
+        if len(wrong):
+            self.refuse(
+                "an entry of a table must be a number, finite and not negative",
+                self.at - count + int(wrong[0]),
+            )
+        return values
 
-    def refuse(self, message: str, word: int) -> NoReturn:
+    def finish(self) -> None:
+        """Refuse words that are left."""
+        if self.at < len(self.found):
+            self.refuse("unexpected text after the last table", self.at)
+
+    def refuse(self, message: str, word: int, hint: str | None = None) -> NoReturn:
         """Raise an error at a word; its offset is searched only now, since files are large."""
-        span = None
-        for number, match in enumerate(WORD.finditer(self.source.text)):
-            if number == word:
-                span = Span(self.source, *match.span())
-        raise LapisError(message, code="uai-syntax", span=span or Span(self.source, 0, 0))
+        found = next(islice(WORD.finditer(self.source.text), max(word, 0), None), None)
+        span = Span(self.source, *(found.span() if found else (0, 0)))
+        raise LapisError(message, code="uai-syntax", span=span, hint=hint)

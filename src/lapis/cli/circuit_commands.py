@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli.command_line import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_databases
+from lapis.cli.command_line import (
+    ANY_DATA,
+    ANY_MODEL,
+    CIRCUIT,
+    ROWS,
+    command,
+    read_databases,
+    shown_if_unsaved,
+)
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -35,15 +43,12 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
     from lapis.circuits.circuit_files import check_output
     from lapis.circuits.circuit_results import no_network, save_tree_network
     from lapis.circuits.tree_networks.tbn_files import SUFFIX
-    from lapis.data.atomic_write import require_writable
 
     output, network = options.output, options.network
     wants_network = output is not None and output.suffix == SUFFIX
     wants_circuit = output is not None and not wants_network
     if wants_circuit:
         check_output(output)
-    for path in (output, network):
-        require_writable(path)
     is_single = (options.num_components or 1) * options.num_starts == 1
     if (network or wants_network) and not (is_single and options.method != "tree"):
         raise no_network()
@@ -53,10 +58,11 @@ def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) ->
     if wants_circuit and found.circuit is None and found.network is not None:
         limit = {} if options.max_edges is None else {"max_edges": options.max_edges}
         found = found.compile(random_state=options.random_state, **limit)
-    if network is not None:
-        save_tree_network(found.network, network)
-    if output is not None:
-        found.save(output)
+    with shown_if_unsaved(found, options.as_json):
+        if network is not None:
+            save_tree_network(found.network, network)
+        if output is not None:
+            found.save(output)
     return found
 
 
@@ -69,7 +75,8 @@ def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
     found = circuits.score(circuit, table, **keywords(options))
     if options.per_example is not None:
         values = found.log_likelihoods.tolist()
-        write_whole(options.per_example, "".join(f"{value!r}\n" for value in values))
+        with shown_if_unsaved(found, options.as_json):
+            write_whole(options.per_example, "".join(f"{value!r}\n" for value in values))
     return found
 
 
@@ -106,7 +113,11 @@ def sample(circuit: Path, options: CircuitSampleOptions) -> None:
     elif options.output is None:
         sys.stdout.write(found.to_csv())
     if options.output is not None:
-        found.save(options.output)
+        try:
+            found.save(options.output)
+        except LapisError:
+            sys.stdout.write(found.to_csv())
+            raise
 
 
 @command("circuit info", CircuitInfoOptions, CIRCUIT)
@@ -150,7 +161,8 @@ def compile_(
     worlds = open_data(model, data, options.merge)
     found = circuits.compile(model, worlds, progress=progress, **keywords(options))
     if options.output is not None:
-        found.save(options.output)
+        with shown_if_unsaved(found, options.as_json):
+            found.save(options.output)
     return found
 
 
@@ -178,7 +190,8 @@ def approximate(
     worlds = open_data(model, data, options.merge)
     found = circuits.approximate(model, worlds, progress=progress, **keywords(options))
     if options.output is not None:
-        found.save(options.output)
+        with shown_if_unsaved(found, options.as_json):
+            found.save(options.output)
     return found
 
 

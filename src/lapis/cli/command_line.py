@@ -105,6 +105,7 @@ class Command:
         from lapis.cli.render import present
 
         check_options(options, as_flags=True)
+        check_outputs(options)
         with limit_work(getattr(options, "time_limit", None), getattr(options, "max_memory", None)):
             result = self.find_result(places, options)
             if result is not None:
@@ -145,6 +146,28 @@ def command(
         return function
 
     return decorate
+
+
+def check_outputs(options: DataclassInstance) -> None:
+    """Raise if a file cannot be written that the command would write after its work."""
+    from lapis.data.atomic_write import require_writable
+
+    for option in options_of(type(options)):
+        if option.is_output:
+            require_writable(getattr(options, option.name))
+
+
+@contextmanager
+def shown_if_unsaved(result: Result, as_json: bool) -> Iterator[None]:
+    """Show a result if the block cannot write its file, so that it is not lost."""
+    from lapis.cli.render import present
+
+    try:
+        yield
+    except LapisError as error:
+        if error.code == "unwritable":
+            present(result, as_json)
+        raise
 
 
 def read_clauses(path: Path, quiet: bool) -> Model:

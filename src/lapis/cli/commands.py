@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lapis.cli import circuit_commands, field_commands  # noqa: F401  (their commands)
-from lapis.cli.command_line import MODEL, WORLDS, Argument, command, progress_bar, run
+from lapis.cli.command_line import (
+    MODEL,
+    WORLDS,
+    Argument,
+    command,
+    progress_bar,
+    run,
+    shown_if_unsaved,
+)
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -197,7 +205,8 @@ def lift(model: Path, worlds: Worlds, options: LiftOptions) -> Result:
         check_drawing(options.draw)
     found = operations.lift(model, worlds, options)
     if options.draw is not None:
-        found.draw().save(options.draw)
+        with shown_if_unsaved(found, options.as_json):
+            found.draw().save(options.draw)
     if options.tree and not options.as_json:
         print(found.tree)
     return replace(found, with_tree=options.tree)
@@ -207,7 +216,6 @@ def lift(model: Path, worlds: Worlds, options: LiftOptions) -> Result:
 def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report | None) -> Result:
     """Learn the weights of a model's formulas from data."""
     from lapis import operations
-    from lapis.data.atomic_write import require_writable
 
     if worlds is None and options.tables is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
@@ -217,13 +225,12 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
             code="unread-option",
             hint="add --estimate mean, or leave out --posterior",
         )
-    require_writable(options.output)
-    require_writable(options.posterior)
     fit = operations.learn(model, worlds, options, progress)
-    if options.output is not None:
-        fit.save(options.output)
-    if options.posterior is not None and fit.posterior is not None:
-        fit.posterior.save(options.posterior)
+    with shown_if_unsaved(fit, options.as_json):
+        if options.output is not None:
+            fit.save(options.output)
+        if options.posterior is not None and fit.posterior is not None:
+            fit.posterior.save(options.posterior)
     return fit
 
 
@@ -231,17 +238,16 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
 def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
     """Learn rules from data; MODEL declares the predicates."""
     from lapis import operations
-    from lapis.data.atomic_write import require_writable
 
     if worlds is None and (options.tables is None or options.draw is not None):
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    require_writable(options.output)
     if options.draw is not None:
         operations.draw_clusters(model, worlds, options.draw, options)
     with progress_bar("learning rules") as progress:
         found = operations.learn_structure(model, worlds, options, progress)
     if options.output is not None:
-        found.save(options.output)
+        with shown_if_unsaved(found, options.as_json):
+            found.save(options.output)
     if options.explain and not options.as_json:
         print(found.explain())
     return found
@@ -270,7 +276,8 @@ def evaluate(
     learning = {each.name: given.pop(each.name) for each in fields(LearningOptions)}
     found = cross_validate(model, worlds or [], learn_options=learning, progress=progress, **given)
     if options.plot is not None:
-        found.plot(options.plot)
+        with shown_if_unsaved(found, options.as_json):
+            found.plot(options.plot)
     return found
 
 

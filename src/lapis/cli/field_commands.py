@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lapis.cli.command_line import FIELD, MODEL, WORLDS, command
+from lapis.cli.command_line import FIELD, MODEL, WORLDS, command, shown_if_unsaved
 from lapis.errors import LapisError
 from lapis.registry.option_field import keywords
 from lapis.registry.options import (
@@ -51,14 +51,13 @@ def learn(
 ) -> Result:
     """Learn the weights of a field from data."""
     from lapis import fields
-    from lapis.data.atomic_write import require_writable
 
     if worlds is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    require_writable(options.output)
     fit = fields.learn(field, worlds, progress=progress, **keywords(options))
     if options.output is not None:
-        fit.save(options.output)
+        with shown_if_unsaved(fit, options.as_json):
+            fit.save(options.output)
     return fit
 
 
@@ -117,13 +116,20 @@ def draw(field: Path, options: FieldDrawOptions) -> None:
 def write_text(
     text: str, options: FieldFromOptions | FieldExtractOptions, document: dict[str, Any]
 ) -> None:
-    """Write a text atomically to a file, or print it if there is none; or print the document."""
+    """Write a text atomically to a file, or print it if there is none; or print the document.
+
+    A text that cannot be written is printed.
+    """
     from lapis.cli.render import print_json
     from lapis.data.atomic_write import write_whole
 
     output = options.output
     if output is not None:
-        write_whole(output, text)
+        try:
+            write_whole(output, text)
+        except LapisError:
+            print(text, end="")
+            raise
     if options.as_json:
         print_json({**document, "output": None if output is None else str(output)})
     elif output is None:

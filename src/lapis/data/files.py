@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from lapis.data.atomic_write import whole_path
+from lapis.data.atomic_write import save_path
 from lapis.data.binding import merge
 from lapis.data.database import Database, Domain, Relation
 from lapis.data.formats.build_database import FactGroup, build_database, known_types
@@ -24,13 +24,11 @@ from lapis.data.formats.diagnosis import raise_syntax_errors
 from lapis.data.formats.duckdb_tables import write_tables
 from lapis.data.formats.facts import (
     PREDICATE,
-    READ_ERRORS,
     Declaration,
     Fact,
     Origin,
     Unfinished,
     open_origin,
-    read_error,
     scan_facts,
     source_text,
     table_suffix,
@@ -38,6 +36,7 @@ from lapis.data.formats.facts import (
 from lapis.data.formats.table_files import table_columns
 from lapis.errors import LapisError, misplaced_file_error
 from lapis.language.names import format_constant
+from lapis.runtime.text_files import READ_ERRORS, read_error
 
 
 def read_paths(paths: Sequence[Path]) -> Database:
@@ -201,11 +200,15 @@ def _write_text(database: Database, path: Path) -> None:
                 code="data-name",
                 hint="write a folder of tables, or rename the predicate",
             )
-    with whole_path(path) as temporary, temporary.open("wb") as raw:
-        # No file name and time in the header: the same data gives the same bytes.
-        zipped = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
-        with io.TextIOWrapper(zipped, "utf-8", newline="\n") as stream:
-            stream.writelines(_lines(database))
+
+    def write(place: Path) -> None:
+        with place.open("wb") as raw:
+            # No file name and time in the header: the same data gives the same bytes.
+            zipped = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
+            with io.TextIOWrapper(zipped, "utf-8", newline="\n") as stream:
+                stream.writelines(_lines(database))
+
+    save_path(path, write)
 
 
 def _lines(database: Database) -> Iterator[str]:
@@ -247,5 +250,5 @@ def _write_folder(database: Database, path: Path, format: Literal["csv", "parque
             code="file-exists",
             hint="write a folder of tables to a new path",
         )
-    with whole_path(path, folder=True) as temporary:
-        write_tables(temporary, table_columns(database), format)
+    tables = table_columns(database)
+    save_path(path, lambda folder: write_tables(folder, tables, format), folder=True)

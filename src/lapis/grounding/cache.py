@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.atomic_write import whole_path
-from lapis.errors import LapisError
+from lapis.data.archives import write_arrays
+from lapis.data.atomic_write import replace_path
+from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.grounding.assembly import predicate_signatures
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
@@ -55,31 +56,40 @@ def grounding_key(problem: Problem) -> str:
 
 
 def save_grounding(problem: Problem, network: Network, folder: Path) -> None:
+    """Store a network; a folder that is full afterwards is a warning, not an error."""
+    require_cache(folder)
+    key = grounding_key(problem)
+    arrays = {
+        "predicates": np.array(network.atoms.predicates, dtype=np.str_),
+        "offset": network.atoms.offset,
+        "num_base_atoms": np.array(network.num_base_atoms),
+        **{name: getattr(network, name) for name in ARRAYS},
+        **{f"tuples_{number}": rows for number, rows in enumerate(network.atoms.tuples)},
+    }
+
+    def write(place: Path) -> None:
+        write_arrays(place, arrays)
+        with zipfile.ZipFile(place, "a") as archive:
+            archive.comment = bytes(CHECKSUM_BYTES)
+        with place.open("r+b") as stream:
+            content = stream.read()[:-CHECKSUM_BYTES]
+            stream.seek(len(content))
+            stream.write(_checksum(key, content))
+
+    try:
+        replace_path(_path(key, folder), write)
+    except LapisError as error:
+        issue_warnings([Warning(f"{error.message}; the grounding is not kept", "no-cache")])
+
+
+def require_cache(folder: Path) -> None:
+    """Create a folder of groundings; raise LapisError if it cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LapisError(
             f"{folder}: cannot store groundings here: {error.strerror}", code="unwritable"
         ) from None
-    arrays = {name: getattr(network, name) for name in ARRAYS}
-    for number, tuples in enumerate(network.atoms.tuples):
-        arrays[f"tuples_{number}"] = tuples
-    key = grounding_key(problem)
-    with whole_path(_path(key, folder)) as temporary:
-        with temporary.open("wb") as stream:
-            np.savez(
-                stream,
-                predicates=np.array(network.atoms.predicates, dtype=np.str_),
-                offset=network.atoms.offset,
-                num_base_atoms=np.int64(network.num_base_atoms),
-                **arrays,
-            )
-        with zipfile.ZipFile(temporary, "a") as archive:
-            archive.comment = bytes(CHECKSUM_BYTES)
-        with temporary.open("r+b") as stream:
-            content = stream.read()[:-CHECKSUM_BYTES]
-            stream.seek(len(content))
-            stream.write(_checksum(key, content))
 
 
 def load_grounding(problem: Problem, folder: Path) -> Network | None:

@@ -324,7 +324,8 @@ class WeightPosterior(Result):
             "interrupted": self.interrupted, "caveats": self.caveats, "details": self.details,
         }  # fmt: skip
         names = ("fixed", "mode", "mean", "deviation", "draws")
-        write_archive(Path(path), header, {name: getattr(self, name) for name in names})
+        arrays = {name: getattr(self, name) for name in names}
+        write_archive(Path(path), header, arrays, is_result=True)
 
     @staticmethod
     def read(path: str | Path, model: Model) -> WeightPosterior:

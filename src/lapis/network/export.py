@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.atomic_write import require_writable, whole_path
+from lapis.data.atomic_write import replace_path, require_writable
 from lapis.errors import LapisError, TooLarge
 from lapis.network.network import Network
 
@@ -49,14 +49,13 @@ def write_network(network: Network, path: str | Path) -> None:
     path = Path(path)
     check_network_file(path)
     writers = {".wcnf": wcnf_lines, ".uai": uai_lines, ".json": json_lines}
-    try:
-        with whole_path(path) as temporary, temporary.open("wb") as stream:
+
+    def write(place: Path) -> None:
+        with place.open("wb") as stream:
             for line in writers[path.suffix](network):
                 stream.write(line.encode())
-    except OSError as error:
-        raise LapisError(
-            f"cannot write {path}: {error.strerror or error}", code="unwritable-file"
-        ) from None
+
+    replace_path(path, write)
 
 
 def json_lines(network: Network) -> Iterator[str]:

@@ -9,10 +9,9 @@ and the present one. Files are written atomically. Reading executes no code of t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lapis.data.atomic_write import require_writable, whole_path
-from lapis.errors import LapisError
+from lapis.data.archives import DAMAGED, read_arrays, write_arrays
+from lapis.data.atomic_write import is_stream, replace_path, require_writable, save_path
+from lapis.errors import LapisError, Warning, issue_warnings
 
 CHECKPOINT_SECONDS = 5.0
 FORMAT = "lapis checkpoint 3"
@@ -96,10 +96,26 @@ def parse_checkpoint(header: Mapping[str, Any], arrays: Arrays) -> tuple[str, Ch
     return str(header["version"]), checkpoint
 
 
-def write_archive(path: Path, header: Mapping[str, object], arrays: Arrays) -> None:
-    """Write a header, which contains its format, and arrays; replaces an earlier file."""
-    with whole_path(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+def write_archive(
+    path: Path, header: Mapping[str, object], arrays: Arrays, is_result: bool = False
+) -> None:
+    """Write a header, which contains its format, and arrays; replaces an earlier file.
+
+    A result is saved elsewhere if the file cannot be written.
+    """
+    content = {"header": np.array(json.dumps({**header, "digest": hash_arrays(arrays)})), **arrays}
+    save = save_path if is_result else replace_path
+    save(path, lambda place: write_arrays(place, content))
+
+
+def hash_arrays(arrays: Arrays) -> str:
+    """Return a hash of named arrays."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(repr((name, array.dtype.str, arrays[name].shape)).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def read_archive(
@@ -113,16 +129,17 @@ def read_archive(
 
     `kind` (the expected kind of file) and `hint` are used in the error message.
     """
-    if not path.exists():
+    if is_stream(path) or not path.exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(str(archive["header"]))
-            arrays = {name: archive[name] for name in archive.files if name != "header"}
+        arrays = read_arrays(path)
+        header = json.loads(str(arrays.pop("header")))
         if header["format"] == format:
+            if header["digest"] != hash_arrays(arrays):
+                raise ValueError("digest")
             return build(header, arrays)
         is_other_version = str(header["format"]).startswith(format.rstrip("0123456789"))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+    except (OSError, RecursionError, AttributeError, *DAMAGED):
         is_other_version = False
     if is_other_version:
         raise mismatch_error(
@@ -169,9 +186,18 @@ class CheckpointFile:
         self.schedule(lambda: (seconds, arrays))
 
     def write(self) -> None:
+        """Write the checkpoint; if that fails, warn and write no more of them."""
         self.saved_at = time.monotonic()
-        if self.path is not None and self.pack is not None:
+        if self.path is None or self.pack is None:
+            return
+        try:
             write_checkpoint(self.path, Checkpoint(self.method, self.fingerprint, *self.pack()))
+        except LapisError as error:
+            if error.code != "unwritable":
+                raise
+            self.path = None
+            message = f"{error.message}; the run continues without checkpoints"
+            issue_warnings([Warning(message, "no-checkpoint")])
 
 
 def mismatch_error(path: Path, what: str, kind: str = "checkpoint") -> LapisError:

@@ -134,12 +134,14 @@ def option(
     pairs: NumberPairs | None = None,
     is_size: bool = False,
     cli_only: bool = False,
+    is_output: bool = False,
 ) -> T:
     """Declare a field of a dataclass of options.
 
     Numbers are at least `low`, or greater than `above`, and at most `high`. `flag` is a further
     spelling on the command line, `only_flag` replaces the keyword's. The option may name a method
     of `task`. A size is written as in 8GB. A `cli_only` option is no keyword of a function.
+    An output is a path that the command writes: it is checked before the work.
     """
     described = Option(
         help=help,
@@ -152,6 +154,7 @@ def option(
         pairs=pairs,
         is_size=is_size,
         cli_only=cli_only,
+        is_output=is_output,
     )
     found: T = field(default=default, metadata={"option": described})
     return found
@@ -171,6 +174,7 @@ class Option:
     pairs: NumberPairs | None
     is_size: bool
     cli_only: bool  # no keyword of a function
+    is_output: bool  # a path that the command writes
     # Read from the field:
     name: str = ""
     kind: Kind = "word"

@@ -148,7 +148,7 @@ class CheckpointOptions:
     """Limits."""
 
     checkpoint: Path | None = option(
-        None, "File that keeps the state; if it exists, resume from it."
+        None, "File that keeps the state; if it exists, resume from it.", is_output=True
     )
 
 
@@ -327,7 +327,7 @@ class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpt
     """Options."""
 
     output: Path | None = option(
-        None, "Write the network: .wcnf, .uai or .json.", flag="-o", cli_only=True
+        None, "Write the network: .wcnf, .uai or .json.", flag="-o", cli_only=True, is_output=True
     )
     cache: Path | None = option(None, "Keep and reuse groundings in this folder.", cli_only=True)
 
@@ -385,7 +385,9 @@ class LiftOptions(QueryOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpti
     )
     classes: bool = option(False, "A row for each class of equally probable groundings.")
     tree: bool = option(False, "Print the circuit as a text.", cli_only=True)
-    draw: Path | None = option(None, "Draw the circuit (.svg, .dot, .png, .pdf).", cli_only=True)
+    draw: Path | None = option(
+        None, "Draw the circuit (.svg, .dot, .png, .pdf).", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,9 +409,14 @@ class LearnOptions(
         0.9, "Estimate mean: probability of the credible intervals.", above=0, high=0.9999
     )
     posterior: Path | None = option(
-        None, "Estimate mean: write the posterior (.npz) for infer --posterior.", cli_only=True
+        None,
+        "Estimate mean: write the posterior (.npz) for infer --posterior.",
+        cli_only=True,
+        is_output=True,
     )
-    output: Path | None = option(None, "Write the learned model (.mln).", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write the learned model (.mln).", flag="-o", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,7 +427,9 @@ class StructureOptions(
     """Rules."""
 
     query: Sequence[str] | str = option((), "Predicates to find rules for (else: all).", flag="-q")
-    output: Path | None = option(None, "Write the rules (.mln).", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write the rules (.mln).", flag="-o", cli_only=True, is_output=True
+    )
     method: str = option("lapis", "How to search.", task="structure")
     conditioning: Literal["atoms", "predicates"] | None = option(
         None, "What atoms are predicted from: all other atoms, or the other predicates."
@@ -471,7 +480,7 @@ class StructureOptions(
         False, "Describe each rule in words, with examples and counterexamples.", cli_only=True
     )
     draw: Path | None = option(
-        None, "Draw the lifted hypergraph (.svg, .dot, .png, .pdf).", cli_only=True
+        None, "Draw the lifted hypergraph (.svg, .dot, .png, .pdf).", cli_only=True, is_output=True
     )
 
 
@@ -497,7 +506,10 @@ class EvaluateOptions(
     leave_one_out: bool = option(False, "Test each data file once (the default).")
     generative: bool = option(False, "Learn a model of all predicates, not only of the query.")
     plot: Path | None = option(
-        None, "Draw precision-recall and calibration (.png, .svg, .pdf).", cli_only=True
+        None,
+        "Draw precision-recall and calibration (.png, .svg, .pdf).",
+        cli_only=True,
+        is_output=True,
     )
 
 
@@ -558,9 +570,13 @@ class CircuitLearnOptions(LimitOptions, HeaderOptions, SeedOptions, JsonOptions)
         "Write the circuit (.npz, .ac or .dot), or the network with decision trees (.tbn).",
         flag="-o",
         cli_only=True,
+        is_output=True,
     )
     network: Path | None = option(
-        None, "Write the equivalent Bayesian network with decision trees.", cli_only=True
+        None,
+        "Write the equivalent Bayesian network with decision trees.",
+        cli_only=True,
+        is_output=True,
     )
 
 
@@ -569,7 +585,7 @@ class CircuitScoreOptions(HeaderOptions, LimitOptions, JsonOptions):
     """Options."""
 
     per_example: Path | None = option(
-        None, "Write the log-likelihood of each row, one per line.", cli_only=True
+        None, "Write the log-likelihood of each row, one per line.", cli_only=True, is_output=True
     )
 
 
@@ -598,7 +614,9 @@ class CircuitSampleOptions(EvidenceOptions, LimitOptions, SeedOptions, JsonOptio
     burn_in: int = option(
         100, "Networks with evidence: sweeps of Gibbs sampling before a sample.", low=0
     )
-    output: Path | None = option(None, "Write a CSV file.", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write a CSV file.", flag="-o", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -610,6 +628,7 @@ class CircuitInfoOptions(LimitOptions, JsonOptions):
         "Convert to another format: .npz, .ac, .dot; a network .tbn.",
         flag="-o",
         cli_only=True,
+        is_output=True,
     )
     max_edges: int = option(
         1_000_000,
@@ -617,7 +636,7 @@ class CircuitInfoOptions(LimitOptions, JsonOptions):
         low=1,
     )
     plot: Path | None = option(
-        None, "Draw a small circuit (.svg, .dot, .png, .pdf).", cli_only=True
+        None, "Draw a small circuit (.svg, .dot, .png, .pdf).", cli_only=True, is_output=True
     )
 
 
@@ -635,7 +654,7 @@ class CircuitOutputOptions:
     """Output."""
 
     output: Path | None = option(
-        None, "Write the circuit: .npz, .ac or .dot.", flag="-o", cli_only=True
+        None, "Write the circuit: .npz, .ac or .dot.", flag="-o", cli_only=True, is_output=True
     )
 
 
@@ -702,7 +721,9 @@ class FieldFromOptions(LimitOptions, SeedOptions, JsonOptions):
         False, "Add all other predicates to every parfeature, with small weights."
     )
     num_random: int = option(0, "Parfeatures of all predicates, with small weights.", low=0)
-    output: Path | None = option(None, "Write the field (.rrf).", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write the field (.rrf).", flag="-o", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -710,7 +731,9 @@ class FieldExtractOptions(LimitOptions, JsonOptions):
     """Options."""
 
     threshold: float = option(1.0, "Omit smaller weights within a parfeature.", above=0)
-    output: Path | None = option(None, "Write the formulas (.mln).", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write the formulas (.mln).", flag="-o", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -718,7 +741,11 @@ class FieldDrawOptions(LimitOptions, JsonOptions):
     """Options."""
 
     output: Path | None = option(
-        None, "The picture: .svg, .dot, .png or .pdf (FIELD.svg).", flag="-o", cli_only=True
+        None,
+        "The picture: .svg, .dot, .png or .pdf (FIELD.svg).",
+        flag="-o",
+        cli_only=True,
+        is_output=True,
     )
 
 
@@ -739,7 +766,9 @@ class FieldLearnOptions(
     )
     rate: float | None = option(None, "Of vp, cd, vp-pw, cd-pw, adam and adagrad.", above=0)
     restarts: int = option(0, "Further runs from other weights; the best is kept.", low=0)
-    output: Path | None = option(None, "Write the learned field (.rrf).", flag="-o", cli_only=True)
+    output: Path | None = option(
+        None, "Write the learned field (.rrf).", flag="-o", cli_only=True, is_output=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

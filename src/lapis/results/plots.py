@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.data.atomic_write import whole_path
+from lapis.data.atomic_write import require_writable, save_path
 from lapis.errors import LapisError
 from lapis.runtime.views import escape
 
@@ -51,15 +51,14 @@ def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a picture atomically; the suffix gives its format."""
     check_picture(path)
-    with whole_path(path) as temporary:
-        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+    format = path.suffix[1:].lower()
+    save_path(path, lambda place: figure.savefig(place, dpi=DOTS_PER_INCH, format=format))
 
 
 def check_picture(path: Path) -> None:
     """Raise if a picture cannot be written, before the work that it shows."""
     known = new_figure((1, 1), shown=False).canvas.get_supported_filetypes()
-    if not path.absolute().parent.is_dir():
-        raise LapisError(f"{path}: there is no such folder", code="unwritable")
+    require_writable(path)
     if path.suffix[1:].lower() not in known:
         raise LapisError(
             f"{path}: the suffix must be a format of pictures",

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,6 +43,7 @@ from lapis.circuits.tree_networks.tree_network import (
     join_trees,
 )
 from lapis.errors import LapisError, Source, Span, suggestion
+from lapis.runtime.text_files import read_source
 
 SUFFIX = ".tbn"
 TOKEN = re.compile(
@@ -94,13 +95,7 @@ def quote_name(name: str) -> str:
 def load_tree_network(path: str | Path) -> TreeNetwork:
     """Read a network from a `.tbn` file."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
-    except (OSError, UnicodeDecodeError):
-        raise LapisError(f"{path}: cannot be read as text", code="unreadable-file") from None
-    return parse_network(text, str(path))
+    return parse_network(read_source(path).text, str(path))
 
 
 def parse_network(text: str, name: str = "<tbn>") -> TreeNetwork:
@@ -118,7 +113,7 @@ class TreeReader:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.names: list[str] = []
+        self.names: dict[str, int] = {}
         self.states: list[list[str]] = []
         self.trees: dict[int, DecisionTree] = {}
         self.begin = self.end = 0
@@ -155,7 +150,7 @@ class TreeReader:
         if not self.names:
             self.refuse("the network has no variables")
         trees = [self.trees[own] for own in range(len(self.names))]
-        network = join_trees(self.names, self.states, trees)
+        network = join_trees(list(self.names), self.states, trees)
         if network.is_cyclic():
             self.refuse_at(0, 0, "the parents form a cycle")
         return network
@@ -192,15 +187,15 @@ class TreeReader:
         if str(len(states)) != size or len(set(states)) < len(states):
             self.refuse_at(begin, self.begin, f"{name} should have {size} different states")
         self.expect("}", ";", "}")
-        self.names.append(name)
+        self.names[name] = len(self.names)
         self.states.append(states)
 
-    def read_known(self, what: str, known: Sequence[str]) -> int:
+    def read_known(self, what: str, known: Mapping[str, int]) -> int:
         begin, end = self.begin, self.end
         name = self.read_name(what)
         if name not in known:
             self.refuse_at(begin, end, f"unknown {what} {name!r}", suggestion(name, known))
-        return known.index(name)
+        return known[name]
 
     def read_probability(self) -> None:
         begin = self.begin
@@ -226,7 +221,7 @@ class TreeReader:
         number = UNNUMBERED
         if self.token == "split":
             self.advance()
-            if not self.token.isdecimal():
+            if not re.fullmatch("[0-9]{1,9}", self.token):
                 self.refuse("expected the number of a split")
             number = int(self.advance())
             self.expect(":")

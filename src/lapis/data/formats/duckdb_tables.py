@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lapis.data.database import TRUE, TRUTH_WORDS
-from lapis.data.formats.facts import READ_ERRORS, read_error
 from lapis.errors import LapisError
+from lapis.runtime.text_files import READ_ERRORS, read_error
 
 if TYPE_CHECKING:
     import duckdb
@@ -176,7 +176,7 @@ def csv_header(path: Path) -> list[str]:
     try:
         with opening(path, "rt", encoding="utf-8-sig", newline="") as stream:
             header = next(csv.reader(stream), None)
-    except (*READ_ERRORS, UnicodeDecodeError) as error:
+    except (*READ_ERRORS, UnicodeDecodeError, csv.Error) as error:
         raise read_error(path, error) from None
     if not header:
         raise LapisError(

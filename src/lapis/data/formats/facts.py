@@ -17,14 +17,14 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from lapis.data.database import FALSE, TRUE, UNKNOWN
-from lapis.errors import LapisError, Source, Span
+from lapis.errors import LapisError, Source
 from lapis.language.names import expand_range, parse_constant
+from lapis.runtime.text_files import read_error, read_source
 
 # A file of facts or of a table, or a text of facts.
 Origin = Path | Source
@@ -49,38 +49,13 @@ def open_origin(origin: Origin) -> BinaryIO:
         raise read_error(origin, error) from None
 
 
-def read_error(path: Path, error: Exception) -> LapisError:
-    if isinstance(error, FileNotFoundError):
-        return LapisError(f"{path}: there is no such file or folder", code="no-such-file")
-    reason = getattr(error, "strerror", None) or str(error)
-    return LapisError(f"{path}: cannot be read: {reason}", code="unreadable-file")
-
-
-READ_ERRORS = (OSError, EOFError, zlib.error)
-
-
 def source_text(origin: Origin) -> Source | None:
     """Read the text of an origin for error messages; None if it is a table."""
     if isinstance(origin, Source):
         return origin
     if table_suffix(origin):
         return None
-    try:
-        with open_origin(origin) as stream:
-            content = stream.read()
-    except READ_ERRORS as error:
-        raise read_error(origin, error) from None
-    try:
-        return Source(str(origin), content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        text = content.decode("utf-8-sig", errors="replace")
-        start = len(content[: error.start].decode("utf-8-sig"))
-        raise LapisError(
-            "the file is not UTF-8 text",
-            code="data-encoding",
-            span=Span(Source(str(origin), text), start, start + 1),
-            hint="save the file as UTF-8",
-        ) from None
+    return read_source(origin)
 
 
 SIGNS = {"": TRUE, "!": FALSE, "?": UNKNOWN}

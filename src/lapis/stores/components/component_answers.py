@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.atomic_write import require_writable, whole_path
+from lapis.data.atomic_write import require_writable, save_path
 from lapis.data.keys import contains
 from lapis.errors import LapisError
 from lapis.grounding.blocks import apply_blocks
@@ -264,12 +264,15 @@ def publish_answers(world: World, solution: StoredSolution, target: str) -> int:
     if target.startswith(TABLE):
         store.publish(table.name, target.removeprefix(TABLE))
     elif not is_folder(target):
-        write_parquet(store, table, Path(target))
+        save_path(Path(target), lambda place: write_parquet(store, table, place))
     elif isinstance(store, TaskStore):
         store.write_folder(table, target)
     else:
-        with whole_path(Path(target), folder=True) as folder:
-            write_parquet(store, table, folder / "part-0.parquet")
+        save_path(
+            Path(target),
+            lambda folder: write_parquet(store, table, folder / "part-0.parquet"),
+            folder=True,
+        )
     return table.rows
 
 
@@ -375,17 +378,16 @@ def join_query_answers(
 def write_parquet(store: Store, table: StoredTable, path: Path) -> None:
     """Write a table to a file, batch by batch."""
     arrow, parquet = import_package("pyarrow"), import_package("pyarrow.parquet")
-    with whole_path(path) as place:
-        writer = None
-        for batch in store.fetch(f"SELECT * FROM {table}"):
-            columns = {
-                name: arrow.array(
-                    column, arrow.string() if column.dtype == object else None, from_pandas=True
-                )
-                for name, column in batch.items()
-            }
-            rows = arrow.table(columns)
-            writer = writer or parquet.ParquetWriter(place, rows.schema)
-            writer.write_table(rows)
-        assert writer is not None  # a store gives at least one batch
-        writer.close()
+    writer = None
+    for batch in store.fetch(f"SELECT * FROM {table}"):
+        columns = {
+            name: arrow.array(
+                column, arrow.string() if column.dtype == object else None, from_pandas=True
+            )
+            for name, column in batch.items()
+        }
+        rows = arrow.table(columns)
+        writer = writer or parquet.ParquetWriter(path, rows.schema)
+        writer.write_table(rows)
+    assert writer is not None  # a store gives at least one batch
+    writer.close()
