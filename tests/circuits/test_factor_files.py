@@ -123,7 +123,7 @@ WRONG = {
     "MARKOV 1 2 1 1 0 2 1": (
         "<uai>:1:20: the file ends too early\n    MARKOV 1 2 1 1 0 2 1\n                       ^"
     ),
-    "MARKOV 1 two": ("<uai>:1:10: this is not an integer\n    MARKOV 1 two\n             ^^^"),
+    "MARKOV 1 two": ("<uai>:1:10: expected a number of states\n    MARKOV 1 two\n             ^^^"),
 }
 
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
+from lapis.data.archives import DamagedFile, read_single_array
 from lapis.errors import LapisError, suggestion
 from lapis.registry.options import Header
+from lapis.runtime.text_files import READ_ERRORS, read_error
 
 if TYPE_CHECKING:
     from lapis.data.formats.table_files import Frame
@@ -68,15 +69,13 @@ def read_table(path: str | Path, header: Header = "auto") -> RowTable:
     path = Path(path)
     try:
         if path.name.endswith(".npy"):
-            return from_array(str(path), np.load(path, allow_pickle=False))
+            return from_array(str(path), read_single_array(path))
         if path.name.endswith(".parquet"):
             return read_parquet(path)
         content = path.read_bytes()
         text = gzip.decompress(content) if path.name.endswith(".gz") else content
-    except FileNotFoundError:
-        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise LapisError(f"{path}: cannot be read: {error}", code="unreadable-file") from None
+    except (*READ_ERRORS, DamagedFile) as error:
+        raise read_error(path, error) from None
     return read_digits(path, text, header) or read_csv(path, text, header)
 
 

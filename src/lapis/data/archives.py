@@ -23,7 +23,7 @@ SUFFIX = ".npy"  # of a member of an archive
 # What reading may raise on damaged bytes.
 DAMAGED = (
     EOFError, ValueError, KeyError, TypeError, IndexError, OverflowError, SyntaxError,
-    NotImplementedError, RuntimeError, tokenize.TokenError, struct.error, zlib.error,
+    NotImplementedError, RuntimeError, SystemError, tokenize.TokenError, struct.error, zlib.error,
     zipfile.BadZipFile, MemoryError,
 )  # fmt: skip
 
