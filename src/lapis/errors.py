@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any
 
 MAX_SHOWN = 400  # characters of a source line in an error
+MAX_ERRORS = 20  # shown together
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,9 @@ class LapisErrors(LapisError):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return "\n".join(str(error) for error in self.errors)
+        more = len(self.errors) - MAX_ERRORS
+        rest = [f"and {more:,} more"] if more > 0 else []
+        return "\n".join([*map(str, self.errors[:MAX_ERRORS]), *rest])
 
 
 class TooLarge(LapisError):

@@ -419,6 +419,7 @@ def find_failure(reader: Reader, path: Path) -> str | None:
     size, start = memory("VmRSS"), time.process_time()
     try:
         with patience(), warnings.catch_warnings():
+            warnings.simplefilter("error")
             warnings.simplefilter("ignore", LapisWarning)
             reader.read(path)
     except LapisError as error:

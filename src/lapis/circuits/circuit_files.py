@@ -250,7 +250,7 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
     6
     """
     source = Source(name, text)
-    lines = text.split("\n")
+    lines, mark = text.split("\n"), ""
     sizes = parse_sizes(source, lines[0])
     states = number_states(sizes)
     first = state_starts(states)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -85,7 +86,12 @@ def read_array(content: bytes) -> np.ndarray:
     if count < 0 or count * dtype.itemsize != len(content) - stream.tell():
         raise ValueError("an array of another size than declared")
     stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    array = np.lib.format.read_array(stream, allow_pickle=False)
+    if dtype.kind == "U":
+        code = np.frombuffer(array.tobytes(), np.dtype(np.uint32).newbyteorder(dtype.byteorder))
+        if (code > sys.maxunicode).any():
+            raise ValueError("a text that is not Unicode")
+    return array
 
 
 def read_shape(stream: BinaryIO) -> tuple[int, np.dtype]:

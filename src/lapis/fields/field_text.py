@@ -64,6 +64,8 @@ from lapis.language.syntax import (
 from lapis.results.graph import GraphEdge, GraphNode, Picture
 
 WIDTH = 10  # of the weights' column
+MAX_DEPTH = 150  # of nested parfeatures; converted formulas have up to 100
+MAX_CYCLE = 400  # characters of a cycle in a message
 FieldLike = Field | str | Path
 
 
@@ -429,32 +431,47 @@ def unknown_name(child: Child, features: dict[str, Header], declarations: Model)
 
 
 def find_cycle(features: dict[str, Header]) -> list[LapisError]:
-    """Return an error for the first cycle, located at the child that closes it."""
-    done: set[str] = set()
+    """Return an error for the first cycle, at the child that closes it, or for deep nesting."""
+    done: dict[str, int] = {}  # the depth below each parfeature
+    for start in features:
+        # Parfeatures from `start` on, each with the children that were not visited yet.
+        path = {} if start in done else {start: iter(features[start].children)}
+        while path:
+            name = next(reversed(path))
+            for child in path[name]:
+                if child.target in path:
+                    names = list(path)
+                    cycle = " → ".join((*names[names.index(child.target) :], child.target))
+                    return [
+                        LapisError(
+                            f"parfeatures form a cycle: {shorten_cycle(cycle)}",
+                            code="cycle",
+                            span=child.span,
+                        )
+                    ]
+                if child.target in features and child.target not in done:
+                    path[child.target] = iter(features[child.target].children)
+                    break
+            else:
+                del path[name]
+                below = (done.get(child.target, 0) for child in features[name].children)
+                done[name] = 1 + max(below, default=0)
+    deep = [name for name, depth in done.items() if depth > MAX_DEPTH]
+    return [
+        LapisError(
+            f"parfeatures are nested more than {MAX_DEPTH} deep",
+            code="too-deep",
+            span=features[name].span,
+        )
+        for name in deep[:1]
+    ]
 
-    def visit(name: str, path: tuple[str, ...]) -> LapisError | None:
-        if name in done:
-            return None
-        for child in features[name].children:
-            if child.target in (*path, name):
-                cycle = (*path, name)[(*path, name).index(child.target) :]
-                return LapisError(
-                    f"parfeatures form a cycle: {' → '.join((*cycle, child.target))}",
-                    code="cycle",
-                    span=child.span,
-                )
-            if child.target in features:
-                wrong = visit(child.target, (*path, name))
-                if wrong is not None:
-                    return wrong
-        done.add(name)
-        return None
 
-    for name in features:
-        wrong = visit(name, ())
-        if wrong is not None:
-            return [wrong]
-    return []
+def shorten_cycle(text: str) -> str:
+    """Omit the middle of a long list of names."""
+    return (
+        text if len(text) <= MAX_CYCLE else f"{text[: MAX_CYCLE // 2]} … {text[-MAX_CYCLE // 2 :]}"
+    )
 
 
 def find_unused(features: dict[str, Header]) -> list[LapisError]:
@@ -546,14 +563,29 @@ class TypeTable:
 
     def propagate(self) -> None:
         """Propagate types between parents and children until nothing changes."""
-        before = -1
-        while before != len(self.types):
+        parents: dict[str, set[str]] = {name: set() for name in self.features}
+        for header in self.features.values():
+            for child in header.children:
+                if child.target in parents:
+                    parents[child.target].add(header.name)
+        waiting = dict.fromkeys(self.features)
+        while waiting:
+            name = next(iter(waiting))
+            del waiting[name]
+            header = self.features[name]
             before = len(self.types)
-            for header in self.features.values():
-                for number, child in enumerate(header.children):
-                    self.propagate_child(header, number, child)
+            changed = {
+                found
+                for number, child in enumerate(header.children)
+                for found in self.propagate_child(header, number, child)
+            }
+            if before != len(self.types):  # its own children and parents may learn from it
+                changed |= {name, *parents[name]}
+            waiting |= dict.fromkeys(changed)
 
-    def propagate_child(self, header: Header, number: int, child: Child) -> None:
+    def propagate_child(self, header: Header, number: int, child: Child) -> list[str]:
+        """Propagate types along an edge; return the child if it is a parfeature and changed."""
+        before = len(self.types)
         feature = self.features.get(child.target)
         own = [self.known(header, number, term) for term in child.terms]
         slots: list[str | None]
@@ -570,6 +602,7 @@ class TypeTable:
         for term, slot in zip(child.terms, slots, strict=True):
             if slot is not None and isinstance(term, Variable):
                 self.add(self.key(header, number, term.name), slot, child)
+        return [feature.name] if feature is not None and len(self.types) != before else []
 
     def add(self, key: VariableKey, type_name: str, child: Child) -> None:
         """Set the type of a variable; raise LapisError if it has another type."""

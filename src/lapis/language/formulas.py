@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.lexer import CLOSING, OPENING, Token
-from lapis.language.names import parse_constant
+from lapis.language.names import is_whole, parse_constant
 from lapis.language.syntax import (
     And,
     Application,
@@ -252,7 +252,7 @@ class FormulaParser:
             self.fail("expected '='")
         self.place += 1
         count = self.take("NUMBER", "expected a number")
-        if not count.text.isdecimal() or int(count.text) > MAX_COUNT:
+        if not is_whole(count.text) or int(count.text) > MAX_COUNT:
             raise LapisError(
                 f"a counting quantifier takes a whole number up to {MAX_COUNT:,}",
                 code="counting-quantifier",
@@ -321,7 +321,7 @@ class FormulaParser:
         span = self.span(first)
         if isinstance(name, Constant):
             raise LapisError("arithmetic needs a variable", code="offset-constant", span=span)
-        if not amount.isdigit():
+        if not is_whole(amount):
             raise LapisError(
                 "a variable can be moved by whole numbers only", code="offset", span=span
             )
@@ -396,8 +396,8 @@ def rename_in_term(term: Term, old: str, new: str) -> Term:
 
 
 # [+-] [2 [*]] |P|, a space after each word; a sign stands before every part but the first.
-PART = re.compile(r"(?:^|([+-]) )(?:(\d+) (?:\* )?)?\| (\S+) \| ")
-BOUND = re.compile(r"(- )?(\d+) ")
+PART = re.compile(r"(?:^|([+-]) )(?:([0-9]{1,18}) (?:\* )?)?\| (\S+) \| ")
+BOUND = re.compile(r"(- )?([0-9]{1,18}) ")
 
 
 def is_cardinality(tokens: list[Token]) -> bool:

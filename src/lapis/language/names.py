@@ -41,8 +41,18 @@ def read_number(name: str) -> float:
         return float("nan")
 
 
-INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+WHOLE = re.compile(r"[0-9]{1,18}")
 MAX_RANGE = 10_000_000
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number of at most 18 digits.
+
+    >>> is_whole("12"), is_whole("²"), is_whole("9" * 5000)
+    (True, False, False)
+    """
+    return WHOLE.fullmatch(text) is not None
 
 
 def expand_range(first: str, last: str) -> list[str]:

@@ -216,7 +216,7 @@ def without_factors(predicate: Predicate) -> Predicate:
 
 
 X, Y, Z, W = (Variable(name) for name in "xyzw")
-DISTANCE = re.compile(r"PRED(\d*)")
+DISTANCE = re.compile(r"PRED([0-9]{0,9})")
 
 
 def linear_order(name: str) -> tuple[Formula, ...]:

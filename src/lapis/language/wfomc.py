@@ -28,6 +28,7 @@ from lapis.language.formulas import (
     weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.names import is_whole
 from lapis.language.parser import parse_type
 from lapis.language.sugar import order_axioms
 from lapis.language.syntax import (
@@ -134,7 +135,7 @@ def find_unknown_constants(body: Sequence[Statement], domain: TypeDeclaration) -
 def parse_domain_size(tokens: list[Token], span: Span) -> TypeDeclaration:
     """Parse `d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
     name, size = variable_name(tokens[0].text), tokens[2].text
-    if not size.isdecimal() or int(size) > MAX_SIZE:
+    if not is_whole(size) or int(size) > MAX_SIZE:
         raise LapisError(
             f"a domain size is a whole number up to {MAX_SIZE:,}", code="domain-size", span=span
         )

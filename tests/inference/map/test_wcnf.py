@@ -97,7 +97,7 @@ def test_files_may_be_compressed(tmp_path: Path) -> None:
 def test_unreadable_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.wcnf.gz"
     path.write_bytes(content)
-    with pytest.raises(LapisError, match="cannot be read|no such file") as error:
+    with pytest.raises(LapisError, match="cannot be read") as error:
         read_wcnf(path)
     assert error.value.code == "unreadable-file"
     with pytest.raises(LapisError, match="no such file"):

@@ -51,6 +51,7 @@ TOKEN = re.compile(
 )
 PLAIN = re.compile(r"""(?!//)[^\s{}()\[\]|,;:="]+""")
 TOLERANCE = 1e-6  # of the sum of a distribution
+MAX_DEPTH = 400  # of a tree
 
 
 def format_network(network: TreeNetwork) -> str:
@@ -114,7 +115,9 @@ class TreeReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.names: dict[str, int] = {}
+        self.called: list[str] = []  # the names by number
         self.states: list[list[str]] = []
+        self.codes: list[dict[str, int]] = []  # the states of each variable
         self.trees: dict[int, DecisionTree] = {}
         self.begin = self.end = 0
         self.token = ""
@@ -150,7 +153,7 @@ class TreeReader:
         if not self.names:
             self.refuse("the network has no variables")
         trees = [self.trees[own] for own in range(len(self.names))]
-        network = join_trees(list(self.names), self.states, trees)
+        network = join_trees(self.called, self.states, trees)
         if network.is_cyclic():
             self.refuse_at(0, 0, "the parents form a cycle")
         return network
@@ -188,7 +191,9 @@ class TreeReader:
             self.refuse_at(begin, self.begin, f"{name} should have {size} different states")
         self.expect("}", ";", "}")
         self.names[name] = len(self.names)
+        self.called.append(name)
         self.states.append(states)
+        self.codes.append({state: code for code, state in enumerate(states)})
 
     def read_known(self, what: str, known: Mapping[str, int]) -> int:
         begin, end = self.begin, self.end
@@ -201,21 +206,24 @@ class TreeReader:
         begin = self.begin
         self.expect("(")
         own = self.read_known("variable", self.names)
+        called = self.called[own]
         parents: set[int] = set()
         while self.token == ("," if parents else "|"):
             self.advance()
             parents.add(self.read_known("variable", self.names))
         self.expect(")")
         if own in self.trees:
-            self.refuse_at(begin, self.begin, f"a second distribution of {self.names[own]}")
+            self.refuse_at(begin, self.begin, f"a second distribution of {called}")
         if own in parents:
-            self.refuse_at(begin, self.begin, f"{self.names[own]} is its own parent")
+            self.refuse_at(begin, self.begin, f"{called} is its own parent")
         self.expect("{")
         self.trees[own] = self.read_tree(own, parents)
         self.expect("}")
 
-    def read_tree(self, own: int, open_: set[int]) -> DecisionTree:
+    def read_tree(self, own: int, open_: set[int], depth: int = 0) -> DecisionTree:
         """Read a table, or a tree for each state of one of the open variables."""
+        if depth > MAX_DEPTH:
+            self.refuse(f"decision trees are at most {MAX_DEPTH} splits deep")
         if self.token == "table":
             return DecisionTree(table=self.read_table(len(self.states[own])))
         number = UNNUMBERED
@@ -233,19 +241,19 @@ class TreeReader:
             variable = self.read_known("variable", self.names)
             if variable not in open_:
                 self.refuse_at(
-                    begin, end, f"{self.names[variable]} is no parent, or was split on above",
+                    begin, end, f"{self.called[variable]} is no parent, or was split on above",
                     "parents stand behind the bar in `probability ( x | parents )`",
                 )  # fmt: skip
             if parent not in (-1, variable):
-                self.refuse_at(begin, end, f"expected a case of {self.names[parent]}")
+                self.refuse_at(begin, end, f"expected a case of {self.called[parent]}")
             parent = variable
             self.expect("=")
             begin, end = self.begin, self.end
-            state = self.read_known(f"state of {self.names[parent]}", self.states[parent])
+            state = self.read_known(f"state of {self.called[parent]}", self.codes[parent])
             if state in cases:
                 self.refuse_at(begin, end, "this state has a case already")
             self.expect(":")
-            cases[state] = self.read_tree(own, open_ - {parent})
+            cases[state] = self.read_tree(own, open_ - {parent}, depth + 1)
         return DecisionTree(parent, [cases[state] for state in range(len(cases))], None, number)
 
     def read_table(self, size: int) -> np.ndarray:
@@ -264,7 +272,7 @@ class TreeReader:
         self.expect(";")
         if len(logs) != size:
             self.refuse_at(begin, self.begin, f"{size} numbers expected, not {len(logs)}")
-        if abs(np.exp(logs).sum() - 1) > TOLERANCE:
+        if max(logs) > TOLERANCE or abs(np.exp(logs).sum() - 1) > TOLERANCE:
             self.refuse_at(begin, self.begin, "these probabilities do not sum to 1")
         return np.array(logs)
 

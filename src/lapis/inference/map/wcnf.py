@@ -8,9 +8,9 @@ if WEIGHT ≥ TOP. Since 2022: no header, hard clauses start with `h`. Lines tha
 comments. A clause ends with 0, not necessarily at the end of a line.
 
 Weights are at most 2^63, and may be decimal numbers. They are added as integers. The solvers
-compute with doubles, so weights of more than 11 digits are first replaced by smaller ones with the same
-optimum, if there are any (`WeightLevels`; Argelich, Lynce and Marques-Silva, On Solving Boolean
-Multilevel Optimization Problems, 2009). Otherwise the bound allows for rounding.
+compute with doubles, so weights of more than 11 digits are first replaced by smaller ones with the
+same optimum, if there are any (`WeightLevels`; Argelich, Lynce and Marques-Silva, On Solving
+Boolean Multilevel Optimization Problems, 2009). Otherwise the bound allows for rounding.
 """
 
 from __future__ import annotations
