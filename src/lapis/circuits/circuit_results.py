@@ -68,6 +68,10 @@ class LearnedCircuit(CircuitFigures):
     """A circuit or network learned from rows, and the costs that were tried."""
 
     trials: Sequence[CostTrial] = ()  # empty for one pair of costs
+    notes: Sequence[str] = ()  # what was guessed about the rows
+
+    def remarks(self) -> list[str]:
+        return list(self.notes)
 
     def compile(
         self, *, max_edges: int = MAX_EDGES, random_state: int | np.random.Generator = 0

@@ -177,7 +177,8 @@ def learn(
         "edge_cost": found.edge_cost,
         "parameter_cost": found.parameter_cost,
     }
-    return LearnedCircuit(figures, fit.circuit, fit.network, found.trials)
+    notes = tuple(one.note for one in tables if one.note)
+    return LearnedCircuit(figures, fit.circuit, fit.network, found.trials, notes)
 
 
 @front_door

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RowsLike: TypeAlias = Union[str, Path, np.ndarray, "Frame"]
 MISSING_CELLS = ("", "?", "*")
 BOOLEAN = ("0", "1")
+MAX_SHOWN_NAMES = 6  # of a first row
 
 
 class RowTable(NamedTuple):
@@ -39,6 +40,7 @@ class RowTable(NamedTuple):
     names: tuple[str, ...] | None  # None without a header
     values: list[tuple[str, ...]]  # of each column
     codes: np.ndarray  # int32[num_rows, num_columns], -1 for missing
+    note: str = ""  # how the first row is read, if that is a guess
 
 
 def open_rows(
@@ -108,23 +110,55 @@ def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
                 f"{path}: row {number} has {len(row)} columns, the first has {len(rows[0])}",
                 code="data-table",
             )
+    guess = guess_header(rows) if header == "auto" else HeaderGuess(header == "yes", False)
+    note = describe_guess(path, rows[0], guess) if guess.is_uncertain else ""
     names = None
-    if header == "yes" or (header == "auto" and looks_like_header(rows)):
+    if guess.is_header:
         names, rows = tuple(name.strip() for name in rows[0]), rows[1:]
         if len(set(names)) < len(names):
             raise LapisError(f"{path}: two columns have the same name", code="data-table")
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-    return encode_columns(str(path), names, columns or [[] for _ in names or ()])
+    table = encode_columns(str(path), names, columns or [[] for _ in names or ()])
+    return table._replace(note=note)
 
 
-def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether no cell of the first row is a number, and none is a value of its column."""
-    first = rows[0]
-    if any(is_decimal(cell) for cell in first):
-        return False
-    if len(set(first)) < len(first):  # values, unless all others are numbers
-        return len(rows) > 1 and all(is_decimal(cell) for row in rows[1:] for cell in row)
-    return all(row[column] != cell for row in rows[1:] for column, cell in enumerate(first))
+class HeaderGuess(NamedTuple):
+    """Whether the first row has the names of the columns."""
+
+    is_header: bool
+    is_uncertain: bool
+
+
+def guess_header(rows: Sequence[Sequence[str]]) -> HeaderGuess:
+    """Guess whether the first row has names, from its cells and those below them.
+
+    A number or a missing value is no name, and names are different. A name rarely is a value of its
+    own column, and most values of a row occur in other rows, too.
+
+    >>> guess_header([["rain", "wet"], ["no", "wet"], ["yes", "dry"]])
+    HeaderGuess(is_header=True, is_uncertain=True)
+    >>> guess_header([["no", "wet"], ["no", "wet"], ["yes", "dry"]])
+    HeaderGuess(is_header=False, is_uncertain=False)
+    """
+    first = [cell.strip() for cell in rows[0]]
+    if any(is_decimal(cell) or cell in MISSING_CELLS for cell in first):
+        return HeaderGuess(False, False)
+    if len(rows) > 1 and all(is_decimal(cell) for row in rows[1:] for cell in row):
+        return HeaderGuess(True, False)
+    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ((),) * len(first)
+    known = [cell in map(str.strip, column) for cell, column in zip(first, columns, strict=True)]
+    if len(set(first)) < len(first) or all(known):
+        return HeaderGuess(False, False)
+    return HeaderGuess(2 * sum(known) <= len(known), True)
+
+
+def describe_guess(path: Path, first: Sequence[str], guess: HeaderGuess) -> str:
+    """Return a note on the first row: the choice, and how to make the other."""
+    shown = ", ".join(first[:MAX_SHOWN_NAMES]) + ", …" * (len(first) > MAX_SHOWN_NAMES)
+    read, other, is_other = ("names", "no", "it is data") if guess.is_header else (
+        "data", "yes", "they are names",
+    )  # fmt: skip
+    return f"{path}: first row read as {read}: {shown} (--header {other} if {is_other})"
 
 
 def read_parquet(path: Path) -> RowTable:
