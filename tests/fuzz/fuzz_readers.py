@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import math
 import random
 import re
 import resource
@@ -463,8 +464,9 @@ def main() -> int:
     kept: dict[str, Path] = {}
     for number, name in enumerate(names):
         reader, tried = READERS[name], 0
-        end = time.monotonic() + given.seconds / len(names)
+        end = math.inf  # set by the first file: seeds are made before
         for content, failure in fuzz(reader, folder, f"{seed} {name}"):
+            end = min(end, time.monotonic() + given.seconds / len(names))
             tried += 1
             kind = f"{name}: {failure.splitlines()[-1][:60]}" if failure else ""
             if failure and kind not in kept and len(kept) < MAX_KEPT:

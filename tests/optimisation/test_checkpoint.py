@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.errors import LapisError
+from lapis.data.archives import read_arrays, write_arrays
+from lapis.errors import LapisError, LapisWarning
 from lapis.optimisation.checkpoint import (
     Checkpoint,
     CheckpointFile,
@@ -120,8 +121,60 @@ def test_a_failed_write_leaves_the_old_checkpoint(
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(np, "savez", fail)
+    monkeypatch.setattr("lapis.optimisation.checkpoint.write_arrays", fail)
     with pytest.raises(KeyboardInterrupt):
         write_checkpoint(path, SAVED)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run continues, and writes no more checkpoints."""
+    file = CheckpointFile(tmp_path / "run", "pscg", "rules and data")
+    tried = []
+
+    def full(*_: object, **__: object) -> None:
+        tried.append(1)
+        raise OSError(28, "No space left on device")
+
+    file.schedule_arrays(2.5, SAVED.arrays)
+    monkeypatch.setattr("lapis.optimisation.checkpoint.write_arrays", full)
+    with pytest.warns(LapisWarning, match="run: cannot be written: No space .* continues without"):
+        file.write()
+    file.write()
+    file.schedule_arrays(3.5, SAVED.arrays)
+    file.write()
+    assert tried == [1]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_learning_outlives_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lapis.optimisation.checkpoint.write_arrays", full)
+    monkeypatch.setattr("lapis.optimisation.checkpoint.CHECKPOINT_SECONDS", -1)
+    model = lapis.parse("t = {A, B, C}\nP(t)\nQ(t)\nP(x) => Q(x)")
+    data = lapis.Database.parse("P(A) P(B) Q(A)")
+    with pytest.warns(LapisWarning) as caught:
+        fit = lapis.learn(model, data, checkpoint=tmp_path / "c.npz")
+    assert len(caught) == 1
+    assert fit.converged
+    with pytest.warns(LapisWarning, match=r"s\.npz: cannot be written") as caught:
+        found = lapis.learn_structure(
+            lapis.parse("t = {A, B, C}\nP(t)\nQ(t)"), data, checkpoint=tmp_path / "s.npz"
+        )
+    assert len(caught) == 1
+    assert len(found.rules) >= 2
+
+
+def test_an_archive_whose_arrays_were_exchanged_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    write_checkpoint(path, SAVED)
+    arrays = read_arrays(path)
+    write_arrays(path, {**arrays, "curve": CURVE + 1})
+    with pytest.raises(LapisError) as caught:
+        read_checkpoint(path, "pscg", "rules and data")
+    assert caught.value.code == "damaged-checkpoint"

@@ -68,7 +68,7 @@ def replace_path(path: Path, write: Write, folder: bool = False) -> None:
         if is_stream(path):
             write_stream(path, write)
             return
-        target = Path(os.path.realpath(path))
+        target = follow_links(path)
         with tempfile.TemporaryDirectory(
             prefix=".lapis-", dir=target.parent, ignore_cleanup_errors=True
         ) as place:
@@ -77,6 +77,14 @@ def replace_path(path: Path, write: Write, folder: bool = False) -> None:
             if target.is_file():
                 shutil.copymode(target, content)
             os.replace(content, target)
+
+
+def follow_links(path: Path) -> Path:
+    """Return the path that a symbolic link leads to."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise unwritable(path, "it is a link to itself")
+    return target
 
 
 def new_content(place: Path, path: Path, folder: bool) -> Path:
@@ -124,7 +132,7 @@ def require_writable(path: Path | None) -> None:
     if path is None:
         return
     with refused(path):
-        target = Path(os.path.realpath(path))
+        target = follow_links(path)
         if is_stream(path):
             check_stream(path)
         elif target.is_dir():
