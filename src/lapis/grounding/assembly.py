@@ -20,7 +20,7 @@ import numpy as np
 
 from lapis.errors import LapisError, Note
 from lapis.grounding.blocks import block_shape
-from lapis.grounding.definitions import Auxiliaries
+from lapis.grounding.counters import Auxiliaries
 from lapis.grounding.ground_atoms import PredicateAtoms, build_atom_table
 from lapis.language.model import Predicate, Rule
 from lapis.language.names import format_atom

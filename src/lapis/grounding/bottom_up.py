@@ -30,8 +30,8 @@ from lapis.grounding.assembly import (
 )
 from lapis.grounding.blocks import apply_blocks
 from lapis.grounding.cache import load_grounding, save_grounding
+from lapis.grounding.counters import Auxiliaries, keep_counts
 from lapis.grounding.definitions import (
-    Auxiliaries,
     DefinitionGrounder,
     choose_in_place,
     resolve_references,
@@ -109,7 +109,8 @@ def ground(
             return found
     session = GroundingSession(problem, max_memory, limits)
     rows = session.ground_all(progress)
-    assembled = session.assemble(rows, count_decided(problem, rows), session.distinct)
+    decided = count_decided(session.problem, rows)
+    assembled = session.assemble(rows, decided, session.distinct)
     if check:
         refuse_unsatisfiable(session, rows, assembled)
     network = assembled.network
@@ -153,7 +154,7 @@ class GroundingSession:
         max_memory: int | None = None,
         limits: PlanLimits | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem = problem = keep_counts(problem)
         self.limits = limits if limits is not None else PlanLimits()
         memory = memory_limit(max_memory)
         check_atoms(problem, memory)
@@ -164,7 +165,7 @@ class GroundingSession:
         self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
         self.definitions = DefinitionGrounder(
-            self.world, self.limits, self.budget.admit, self.auxiliaries
+            self.world, self.limits, self.budget, self.auxiliaries
         )
         self.undecided = self.definitions.evaluate_known(problem.normal_form.definitions)
 

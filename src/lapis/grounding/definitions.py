@@ -12,6 +12,8 @@ A disjunction of one literal is that literal. A longer one is either inserted in
 use it positively (the long ground disjunction of an existential) or becomes an auxiliary atom
 a ⇔ ⋁ l. It is inserted unless that repeats many literals.
 
+A definition that counts is ground by `counters`.
+
 Only instances that rows refer to are grounded. Definitions are grounded from the last to the first,
 each joined with the relation of instances that features and later definitions refer to, and
 resolved from the first to the last. Definitions over known relations only are evaluated first and
@@ -21,13 +23,21 @@ become ordinary relations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.data.keys import distinct_keys, pack, unpack
+from lapis.grounding.counters import (
+    Auxiliaries,
+    AuxiliaryGroup,
+    CountedLiterals,
+    Instances,
+    count_instances,
+    is_between,
+)
 from lapis.grounding.ground_atoms import PredicateAtoms
 from lapis.grounding.grounded_world import (
     ClauseRows,
@@ -37,49 +47,15 @@ from lapis.grounding.grounded_world import (
     reference_codes,
     variable_codes,
 )
-from lapis.grounding.templates import GroundingQuery, PlanLimits, cube_templates, plan_template
+from lapis.grounding.limits import QueryBudget
+from lapis.grounding.templates import PlanLimits, cube_templates, plan_template
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.merge import EMPTY, merge_rows
+from lapis.network.merge import EMPTY, MergedRows, merge_rows
 from lapis.relational.conjunction import RelationAtom
 
 MOST_REPEATED = 64  # literals that inserting a disjunction may add, compared to an auxiliary atom
-
-
-class Instances(NamedTuple):
-    """The resolved instances of one derived predicate."""
-
-    code: np.ndarray  # int64[num_instances], sorted
-    value: np.ndarray  # int8[num_instances]: 1 true, 0 false, −1 undecided
-    literal: np.ndarray  # int32[num_instances], of the undecided ones: single literal or auxiliary
-    start: np.ndarray  # int64[num_instances + 1], of the rows of `member`
-    member: np.ndarray  # int32[...], the disjunction of each undecided instance
-
-
-class AuxiliaryGroup(NamedTuple):
-    """Auxiliary atoms of one kind, consecutively numbered."""
-
-    predicate: str
-    tuples: np.ndarray  # int32[num_atoms, arity]
-    start: np.ndarray  # int64[num_atoms + 1], of the rows of `member`
-    member: np.ndarray  # int32[...], the disjunction that each atom is equivalent to
-
-
-@dataclass
-class Auxiliaries:
-    """Auxiliary atoms as they are introduced; unused ones are dropped later."""
-
-    first: int  # number of the first one
-    groups: list[AuxiliaryGroup] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, group: AuxiliaryGroup) -> np.ndarray:
-        """Add a group and return its literals, int32[num_atoms]."""
-        begin = self.first + self.count + 1
-        self.count += len(group.tuples)
-        self.groups.append(group)
-        return np.arange(begin, begin + len(group.tuples), dtype=np.int32)
 
 
 class CubeRows(NamedTuple):
@@ -93,7 +69,7 @@ class CubeRows(NamedTuple):
 class DefinitionGrounder:
     world: GroundedWorld
     limits: PlanLimits
-    guard: Callable[[GroundingQuery, str], None]  # refuses a query that would not fit
+    budget: QueryBudget  # refuses a query that would not fit
     auxiliaries: Auxiliaries
 
     def evaluate_known(self, definitions: Sequence[Definition]) -> list[Definition]:
@@ -108,7 +84,11 @@ class DefinitionGrounder:
             sizes = self._sizes(definition)
             expect_packable(name, sizes)
             true = [cube.instance for cube in self._fetch_cubes(definition, None)]
-            keys = distinct_keys(_concatenate_arrays(true, np.int64), math.prod(sizes))
+            codes = _concatenate_arrays(true, np.int64)
+            keys = distinct_keys(codes, math.prod(sizes))
+            if definition.counts:
+                number = np.bincount(np.searchsorted(keys, codes), minlength=len(keys))
+                keys = keys[is_between(number, definition)]
             tuples, none = unpack(keys, sizes), np.empty(0, np.int64)
             world.atoms[name] = PredicateAtoms(name, sizes, True, tuples, tuples[:0], none, 0)
         return rest
@@ -142,7 +122,7 @@ class DefinitionGrounder:
     ) -> Iterator[CubeRows]:
         for template in cube_templates(definition, demand):
             for query in plan_template(template, self.world, self.limits):
-                self.guard(query, definition.predicate.name)
+                self.budget.admit(query, definition.predicate.name)
                 rows = fetch_rows(query, self.world)
                 codes = variable_codes(definition.variables, query, rows.answer, self.world)
                 yield CubeRows(rows, codes)
@@ -181,13 +161,25 @@ class DefinitionGrounder:
             start, _concatenate_arrays(literals, np.int32), ones, ones.astype(np.float64)
         )
 
-        is_true = np.zeros(len(demanded), bool)
-        is_true[owner[merged.merged == EMPTY]] = True
-        keep = (merged.merged >= 0) & ~is_true[owner]
+        num_true = np.bincount(owner[merged.merged == EMPTY], minlength=len(demanded))
+        is_left = merged.merged >= 0
+        if definition.counts:
+            owner, row = owner[is_left], merged.merged[is_left].astype(np.int64)
+            literal = self._cube_literals(definition, merged, row)
+            counted = CountedLiterals(num_true, owner, literal)
+            return count_instances(definition, demanded, counted, self.auxiliaries, self.budget)
+        is_true = num_true > 0
+        keep = is_left & ~is_true[owner]
         sizes = len(demanded), max(len(merged.weight_id), 1)
         keys = pack((owner[keep], merged.merged[keep]), sizes, int(keep.sum()))
         owner, row = unpack(distinct_keys(keys, math.prod(sizes)), sizes).T
+        literal = self._cube_literals(definition, merged, row)
+        return self._disjunctions(definition, demanded, is_true, owner, literal)
 
+    def _cube_literals(
+        self, definition: Definition, merged: MergedRows, row: np.ndarray
+    ) -> np.ndarray:
+        """Return the literal of the cube in each of these rows, int32[num_rows]."""
         length = np.diff(merged.start)
         used, row = np.unique(row, return_inverse=True)
         failing = used[length[used] > 1]  # cubes of two literals or more: b ⇔ the cube fails
@@ -198,7 +190,7 @@ class DefinitionGrounder:
         literal_of[length[used] > 1] = -self.auxiliaries.add(
             AuxiliaryGroup(f"{definition.predicate.name} fails", numbers, *group)
         )
-        return self._disjunctions(definition, demanded, is_true, owner, literal_of[row])
+        return literal_of[row]
 
     def _disjunctions(
         self,

@@ -49,8 +49,15 @@ class QueryBudget:
 
     def check(self, query: GroundingQuery, text: str, span: Span | None = None) -> float:
         """Return the bytes of all admitted queries and this one; refuse it beyond the limit."""
-        rows = query.plan.rows
-        width = len(query.literals) + len(query.plan.keep)
+        return self._check_rows(
+            query.plan.rows, len(query.literals) + len(query.plan.keep), text, span
+        )
+
+    def admit_rows(self, rows: float, width: float, text: str) -> None:
+        """Add clauses of `width` literals on average to the sum."""
+        self._bytes = self._check_rows(rows, width, text, None)
+
+    def _check_rows(self, rows: float, width: float, text: str, span: Span | None) -> float:
         needed = self._bytes + rows * (64 + 16 * width)
         if needed > self._max_memory:
             raise TooLarge(

@@ -118,6 +118,8 @@ def clause_template(clause: Clause, feature: Feature) -> Template:
 def cube_templates(definition: Definition, demand: RelationAtom | None) -> Iterator[Template]:
     """Yield the clauses ¬cube: their undecided groundings are the cubes not false by evidence."""
     outputs = tuple(name for name, _ in definition.variables)
+    if definition.counts:
+        outputs += tuple(name for name, _ in definition.bound)
     for cube in definition.cubes:
         literals = tuple(literal.negate() for literal in cube.literals)
         tests = tuple(make_test(condition, True) for condition in cube.conditions)

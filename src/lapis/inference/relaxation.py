@@ -62,7 +62,7 @@ def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxatio
     session = GroundingSession(soft.problem, max_memory=options.max_memory)
     rows = session.ground_all(options.progress)
     network, clause_of_row = session.assemble(
-        rows, count_decided(soft.problem, rows), session.distinct
+        rows, count_decided(session.problem, rows), session.distinct
     )
     weight, gain = dominating_weight(network)
     network = network.with_weights(np.where(soft.is_hard, weight, network.weights))

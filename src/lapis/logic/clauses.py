@@ -11,7 +11,12 @@ predicate with a `Definition`:
 
     derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …
 
-Each definition uses only base predicates and earlier definitions.
+or, if it counts,
+
+    derived(x) ⇔ low ≤ Σ_{bound, j} 1[cube_j] ≤ high      (disjoint cubes)
+
+Only grounding reads definitions that count (`normalize(…, keep=…)`). Each definition uses only base
+predicates and earlier definitions.
 """
 
 from __future__ import annotations
@@ -93,12 +98,19 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """predicate(variables) ⇔ ∃ bound: some cube is true."""
+    """predicate(variables) ⇔ ∃ bound: some cube is true; or as many as from `low` to `high` are."""
 
     predicate: Predicate  # derived; its types are those of `variables`
     variables: tuple[TypedVariable, ...]
     bound: tuple[TypedVariable, ...]
     cubes: tuple[Cube, ...]
+    low: int = 1  # at least 1
+    high: int | None = None  # None: no upper bound
+
+    @property
+    def counts(self) -> bool:
+        """Whether true cubes are counted, so that they must be disjoint."""
+        return self.low > 1 or self.high is not None
 
 
 @dataclass(frozen=True, slots=True)

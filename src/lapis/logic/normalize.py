@@ -16,7 +16,7 @@ Thousands of ground rules share a form, which is expanded once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ from lapis.logic.clauses import (
 )
 from lapis.logic.passes import is_leaf, name_copies, rewrite, simplify, split_hard
 
+KeepTypedCount = Callable[[CountExists, str], bool]  # given the type of the variable
 Form = Any  # number of an atom, or (connective, form, …)
 ClauseForm = tuple[tuple[int, bool], ...]  # (number of an atom, sign)
 
@@ -134,8 +135,11 @@ def build_formula(form: Form, number: dict[Formula, int]) -> Formula:
     return kind(parts) if kind is And or kind is Or else kind(*parts)
 
 
-def normalize(model: Model) -> NormalForm:
+def normalize(model: Model, keep: KeepTypedCount | None = None) -> NormalForm:
     """Return the features of all rules and the definitions that they use.
+
+    Counting quantifiers are expanded, except those that `keep` accepts, given the quantifier and
+    the type of its variable: they become definitions that count.
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("P(t)\\nQ(t)\\n1 P(x) ^ Q(x)")
@@ -143,7 +147,7 @@ def normalize(model: Model) -> NormalForm:
     >>> feature.constant, len(feature.clauses)
     (-1, 2)
     """
-    normalizer = Normalizer(set(model.predicates))
+    normalizer = Normalizer(set(model.predicates), keep)
     features = [f for i, rule in enumerate(model.rules) for f in normalizer.features(i, rule)]
     return NormalForm(tuple(features), tuple(normalizer.definitions))
 
@@ -151,6 +155,7 @@ def normalize(model: Model) -> NormalForm:
 @dataclass
 class Normalizer:
     taken: set[str]  # names of predicates
+    keep: KeepTypedCount | None = None
     definitions: list[Definition] = field(default_factory=list)
     known: dict[tuple[Formula, tuple[TypedVariable, ...]], Predicate] = field(default_factory=dict)
     forms: FormTable = field(default_factory=FormTable)
@@ -177,10 +182,14 @@ class Normalizer:
             return [(rule.variables, clauses) for clauses in found]
         types = dict(rule.variables + rule.bound)
         for node in subformulas(rule.formula):
-            if isinstance(node, CountExists):
+            if isinstance(node, CountExists) and not self.is_kept(node, types):
                 name = node.variables[0]
                 types |= dict.fromkeys(name_copies(name, node.bound + 1), types[name])
-        formula = rewrite(rule.formula)
+
+        def keep(node: CountExists) -> bool:
+            return self.is_kept(node, types)
+
+        formula = rewrite(rule.formula, keep)
         return [
             (
                 rule.variables + tuple((name, types[name]) for name in names),
@@ -188,6 +197,9 @@ class Normalizer:
             )
             for names, part in (split_hard(formula) if rule.hard else (((), formula),))
         ]
+
+    def is_kept(self, node: CountExists, types: dict[str, str]) -> bool:
+        return self.keep is not None and self.keep(node, types[node.variables[0]])
 
     def clause(self, cube: tuple[SignedLeaf, ...], types: dict[str, str]) -> Clause:
         """Return the negation of a cube."""
@@ -203,23 +215,27 @@ class Normalizer:
                     literals.append(Literal(predicate, tuple(map(simple_term, terms)), sign))
                 case Comparison():
                     conditions.append(make_condition(leaf, sign))
-                case Exists():
+                case Exists() | CountExists():
                     literals.append(self.derived(leaf, sign, types))
         return Cube(tuple(literals), tuple(conditions))
 
-    def derived(self, formula: Exists, sign: bool, types: dict[str, str]) -> Literal:
+    def derived(self, formula: Exists | CountExists, sign: bool, types: dict[str, str]) -> Literal:
         """Return the literal of a quantified part; define its predicate at its first occurrence."""
         variables = tuple((name, types[name]) for name in free_variables(formula))
         terms = tuple(Variable(name) for name, _ in variables)
         predicate = self.known.get((formula, variables))
         if predicate is None:
             bound = tuple((name, types[name]) for name in formula.variables)
+            low, high = 1, None
             parts = formula.body.parts if isinstance(formula.body, Or) else (formula.body,)
+            if isinstance(formula, CountExists):
+                low, high = formula.bound, formula.bound if formula.operator == "=" else None
+                parts = (formula.body,)  # its cubes are disjoint
             cubes = tuple(
                 self.cube(cube, types) for part in parts for cube in disjoint_cubes(part, True)
             )
             predicate = Predicate(self.fresh_name(), tuple(t for _, t in variables))
-            self.definitions.append(Definition(predicate, variables, bound, cubes))
+            self.definitions.append(Definition(predicate, variables, bound, cubes, low, high))
             self.known[formula, variables] = predicate
         return Literal(predicate.name, terms, sign)
 

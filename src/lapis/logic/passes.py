@@ -209,10 +209,20 @@ def narrow_scopes(formula: Formula) -> Formula:
     return conjunction((*outside, replace(formula, body=conjunction(inside))))
 
 
-def expand_counts(formula: Formula) -> Formula:
-    """Expand ∃≥k y F to ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k is ¬∃≥k+1, ∃=k both."""
-    formula = map_children(formula, expand_counts)
+KeepCount = Callable[[CountExists], bool]  # whether a counting quantifier is not expanded
+
+
+def expand_counts(formula: Formula, keep: KeepCount | None = None) -> Formula:
+    """Expand ∃≥k y F to ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k is ¬∃≥k+1, ∃=k both.
+
+    Quantifiers to `keep` become ∃≥k, ¬∃≥k+1 or ∃=k.
+    """
+    formula = map_children(formula, lambda child: expand_counts(child, keep))
     if not isinstance(formula, CountExists):
+        return formula
+    if keep is not None and keep(formula):
+        if formula.operator == "<=":
+            return Not(replace(formula, operator=">=", bound=formula.bound + 1))
         return formula
     at_least, beyond = at_least_count(formula, formula.bound), formula.bound + 1
     if formula.operator == ">=":
@@ -255,9 +265,9 @@ PASSES: tuple[Callable[[Formula], Formula], ...] = (
 )
 
 
-def rewrite(formula: Formula) -> Formula:
-    """Apply all passes in order."""
-    return reduce(lambda current, apply: apply(current), PASSES, formula)
+def rewrite(formula: Formula, keep: KeepCount | None = None) -> Formula:
+    """Apply all passes in order; `keep` chooses counting quantifiers that stay."""
+    return tidy(expand_counts(formula, keep))
 
 
 def tidy(formula: Formula) -> Formula:
@@ -275,11 +285,11 @@ def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
         case And(parts):
             return tuple(found for part in parts for found in split_hard(part))
         case Not(Exists(variables, body)):
-            inner = split_hard(rewrite(negate(body)))
+            inner = split_hard(tidy(negate(body)))
             return tuple((variables + names, part) for names, part in inner)
         case _:
             return (((), formula),)
 
 
 def is_leaf(formula: Formula) -> bool:
-    return isinstance(formula, Atom | Comparison | Exists)
+    return isinstance(formula, Atom | Comparison | Exists | CountExists)

@@ -120,7 +120,7 @@ class LazyGrounding:
         limits: PlanLimits | None = None,
     ) -> None:
         self.session = GroundingSession(problem, max_memory, limits)
-        self.problem = problem
+        self.problem = problem = self.session.problem
         self.num_added = 0  # clauses that the last `extend` added
         known = self.session.world.atoms
         plain: list[PlannedClause] = []
