@@ -206,6 +206,7 @@ PROGRAMS = {
         2.5 -1 E
         1 |Head| <= 2
         """,
+    "probcog": "A(t)\nB(t)\n0 A(x) => B(x)\nP(A(x) => B(x)) = .4\nR(A(X) ^ B(Y)) = 0.25\n",
     "unicode": "P(t)\nQ(t)\n1 ∀x (P(x) ∧ ¬Q(x) ⇒ ∃y (P(y) ∨ Q(y) ⇔ x ≠ y))\n",
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from lapis.errors import Span, Warning
-from lapis.language.syntax import Cardinality, Formula
+from lapis.language.syntax import Cardinality, Formula, ProbabilityConstraint
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr, shorten
 
 
@@ -72,6 +72,8 @@ class Model:
     predicates: Mapping[str, Predicate]
     rules: tuple[Rule, ...]
     constraints: tuple[Cardinality, ...] = ()
+    # Their formulas are as written: `with_statements` makes rules of them.
+    probability_constraints: tuple[ProbabilityConstraint, ...] = ()
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
     name: str = field(default="<model>", compare=False)
 

@@ -16,7 +16,7 @@ from lapis.language.formulas import (
     weight_and_period_error,
     weight_length,
 )
-from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.lexer import CLOSING, OPENING, Token, split_statements, tokenize
 from lapis.language.names import expand_range, lower_first_letter, parse_constant
 from lapis.language.syntax import (
     Formula,
@@ -24,6 +24,7 @@ from lapis.language.syntax import (
     Include,
     Parameter,
     PredicateDeclaration,
+    ProbabilityConstraint,
     Program,
     Setting,
     Statement,
@@ -54,7 +55,7 @@ def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]
     statements: list[Statement] = []
     errors: list[LapisError] = []
     groups = list(split_statements(list(tokenize(source))))
-    declared = Declared(listed_types(groups))
+    declared = Declared(listed_types(groups), declared_functions(groups))
     for found in groups:
         unreadable = [token for token in found if isinstance(token, LapisError)]
         if unreadable:
@@ -71,9 +72,13 @@ def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]
 
 @dataclass
 class Declared:
-    """What the statements so far declare, and the types whose constants any statement lists."""
+    """What the statements so far declare, and what can be seen of the others before.
+
+    `listed` are the types whose constants any statement lists, `functions` all functions.
+    """
 
     listed: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
     predicates: dict[str, PredicateDeclaration | FunctionDeclaration] = field(default_factory=dict)
 
 
@@ -87,6 +92,16 @@ def lists_constants(tokens: list[Token]) -> bool:
     """Return whether a statement begins with `type = {`."""
     named = bool(tokens) and (tokens[0].kind == "NAME" or tokens[0].text == "v")
     return named and [token.kind for token in tokens[1:3]] == ["EQ", "LBRACE"]
+
+
+def declared_functions(statements: Sequence[Sequence[Token | LapisError]]) -> frozenset[str]:
+    """Return the functions that statements of the form `type f(types)` declare."""
+    starts = [keep_tokens(statement[:3]) for statement in statements]
+    return frozenset(
+        start[1].text
+        for start in starts
+        if [token.kind for token in start] == ["NAME", "NAME", "LPAR"]
+    )
 
 
 def parse_formula(text: str, name: str = "<formula>") -> Formula:
@@ -205,6 +220,8 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
         return parse_function(tokens, span)
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
+    if is_probability(tokens, declared):
+        return parse_probability(tokens, source, span)
     declaration = parse_predicate(tokens, span)
     if declaration is None:
         return None
@@ -220,6 +237,48 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
             notes=[Note("it was first declared here", earlier.span)],
         )
     return declaration if earlier in (None, declaration) else None
+
+
+# P(F) = 0.4 of ProbCog; SE is an older word for R.
+PROBABILITY_WORDS = {"P": False, "R": True, "SE": True}
+
+
+def is_probability(tokens: list[Token], declared: Declared) -> bool:
+    """Return whether a statement is `P(F) = 0.4`, and P is not a function of the file."""
+    kinds = [token.kind for token in tokens]
+    name = tokens[0].text
+    return (
+        name in PROBABILITY_WORDS
+        and name not in declared.functions
+        and kinds[1:2] == ["LPAR"]
+        and kinds[-3:] == ["RPAR", "EQ", "NUMBER"]
+        and closing_place(tokens, 1) == len(tokens) - 3
+    )
+
+
+def closing_place(tokens: Sequence[Token], first: int) -> int:
+    """Return the place of the bracket that closes the one at `first`, or the last place."""
+    depth = 0
+    for place in range(first, len(tokens)):
+        depth += (tokens[place].kind in OPENING) - (tokens[place].kind in CLOSING)
+        if depth == 0:
+            return place
+    return len(tokens) - 1
+
+
+def parse_probability(tokens: list[Token], source: Source, span: Span) -> ProbabilityConstraint:
+    """Parse `P(F) = 0.4` or `R(F) = 0.4`."""
+    value = float(tokens[-1].text)
+    if value > 1:
+        raise LapisError(
+            f"a probability is between 0 and 1, not {tokens[-1].text}",
+            code="probability",
+            span=Span(source, tokens[-1].start, tokens[-1].end),
+        )
+    if len(tokens) < 6:
+        raise LapisError("there is no formula here", code="empty-formula", span=span)
+    formula = parse_formula_tokens(tokens[2:-3], source)
+    return ProbabilityConstraint(formula, value, PROBABILITY_WORDS[tokens[0].text], span=span)
 
 
 def check_types(declaration: PredicateDeclaration, listed: Container[str]) -> None:

@@ -34,6 +34,7 @@ from lapis.language.syntax import (
     Or,
     Parameter,
     PredicateDeclaration,
+    ProbabilityConstraint,
     Program,
     Quantifier,
     Statement,
@@ -89,6 +90,8 @@ def print_statement(statement: Statement) -> str:
             return text if factors is None else f"{text} {factors[0]!r} {factors[1]!r}"
         case FunctionDeclaration(value, name, parameters):
             return f"{value} {name}({', '.join(parameters)})"
+        case ProbabilityConstraint(formula, probability, posterior):
+            return f"{'R' if posterior else 'P'}({print_formula(formula)}) = {probability!r}"
         case Cardinality(parts, operator, bound):
             return f"{print_cardinalities(parts)} {operator} {bound}"
         case WeightedFormula():
@@ -242,7 +245,10 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
         if constants or name[0].isupper()  # an upper-case type is listed
     ]
     predicates = [print_statement(declare_predicate(p)) for p in model.predicates.values()]
-    constraints = [print_statement(constraint) for constraint in model.constraints]
+    constraints = [
+        print_statement(constraint)
+        for constraint in (*model.constraints, *model.probability_constraints)
+    ]
     rules = [
         line
         for number, rule in enumerate(model.rules)

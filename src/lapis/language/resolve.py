@@ -49,6 +49,7 @@ from lapis.language.syntax import (
     ForAll,
     Formula,
     Not,
+    ProbabilityConstraint,
     Statement,
     Term,
     TypeDeclaration,
@@ -147,6 +148,8 @@ def resolve_statements(
             pending += resolver.prepare(statement)
         elif isinstance(statement, Cardinality):
             declared.check_cardinality(statement)
+        elif isinstance(statement, ProbabilityConstraint):
+            resolver.check_probability(statement)
     raise_all(sorted(declared.errors, key=error_position))
     predicates = inference.finish_predicates()
     rules = [finish() for finish in pending]
@@ -156,6 +159,9 @@ def resolve_statements(
         predicates={p.name: without_factors(p) for p in predicates.values()},
         rules=tuple(rules),
         constraints=tuple(s for s in statements if isinstance(s, Cardinality)),
+        probability_constraints=tuple(
+            s for s in statements if isinstance(s, ProbabilityConstraint)
+        ),
         warnings=tuple(declared.warnings),
         name=name,
     )
@@ -196,6 +202,13 @@ class Resolver:
             text = print_formula(formula if len(expanded) > 1 else original)
             finished.append(self.make_finisher(statement, formula, scope, text))
         return finished if len(self.declared.errors) == before else []
+
+    def check_probability(self, statement: ProbabilityConstraint) -> None:
+        """Check the formula of a probability constraint, which becomes no rule."""
+        for variable in plus_variables(statement.formula):
+            problem = "a probability is stated for one formula, which takes no '+'"
+            self.declared.fail(problem, "probability-plus", variable.span)
+        self.prepare(WeightedFormula(statement.formula, 0.0, span=statement.span))
 
     def without_sugar(self, formula: Formula) -> list[Formula]:
         """Return formulas without stars, functions and offsets, with unique quantified names."""
@@ -343,6 +356,7 @@ def with_statements(model: Model, *added: Statement) -> Model:
         predicates=predicates,
         rules=model.rules + extended.rules,
         constraints=model.constraints,
+        probability_constraints=model.probability_constraints,
         warnings=model.warnings,
     )
 

@@ -2,7 +2,7 @@
 
     program     = statement*
     statement   = Include | TypeDeclaration | PredicateDeclaration | FunctionDeclaration
-                | WeightedFormula | Cardinality
+                | WeightedFormula | Cardinality | ProbabilityConstraint
     formula     = Atom | Comparison | Truth | Not | And | Or | Implies | Iff
                 | Exists | ForAll | CountExists
     term        = Variable | Constant | Application | Offset
@@ -197,6 +197,19 @@ class Cardinality(SyntaxNode):
     bound: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProbabilityConstraint(SyntaxNode):
+    """A probability that is stated for a formula, as in files of ProbCog.
+
+    `P(F) = 0.4`: the marginal probability of F without evidence; the weight of F is fitted to it.
+    `R(F) = 0.4`, or `SE(F) = 0.4`: the marginal probability of F after all evidence.
+    """
+
+    formula: Formula
+    probability: float  # in [0, 1]
+    posterior: bool  # R(F): with the evidence
+
+
 Statement = (
     Include
     | TypeDeclaration
@@ -204,6 +217,7 @@ Statement = (
     | FunctionDeclaration
     | WeightedFormula
     | Cardinality
+    | ProbabilityConstraint
 )
 
 
