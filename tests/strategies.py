@@ -36,6 +36,8 @@ from lapis.language.syntax import (
     Truth,
     Variable,
     free_variables,
+    map_children,
+    map_terms,
 )
 from oracle import Facts, GroundAtom, constant_text, render_database
 
@@ -220,8 +222,8 @@ def rules_over(draw: st.DrawFn, predicates: Mapping[str, Predicate], pools: Pool
     kind = draw(st.sampled_from(("soft", "soft", "soft", "soft", "fixed", "hard", "learned")))
     if kind == "hard":
         return DrawnRule(f"{show(formula)}.", formula, None, True, False, frozenset())
-    free = free_variables(formula)
-    plus = frozenset(draw(st.lists(st.sampled_from(free), max_size=2)) if free else ())
+    markable = sorted(plain_variables(formula))
+    plus = frozenset(draw(st.lists(st.sampled_from(markable), max_size=2)) if markable else ())
     if kind == "learned":
         # A bare atom over variables would read as a declaration.
         return DrawnRule(f"({show(formula, plus)})", formula, None, False, False, plus)
@@ -229,6 +231,20 @@ def rules_over(draw: st.DrawFn, predicates: Mapping[str, Predicate], pools: Pool
     fixed = kind == "fixed"
     text = f"{'@fixed ' * fixed}{weight} {show(formula, plus)}"
     return DrawnRule(text, formula, WEIGHTS[weight], False, fixed, plus)
+
+
+def plain_variables(formula: Formula) -> set[str]:
+    """The free variables that stand somewhere without an offset: there they can have a plus."""
+
+    def fixed(node: Formula) -> Formula:
+        return map_terms(map_children(node, fixed), plain)
+
+    def plain(term: Term) -> Term:
+        if isinstance(term, Application):
+            return Application(term.function, tuple(map(plain, term.terms)))
+        return Constant("1") if isinstance(term, Offset) else term
+
+    return set(free_variables(fixed(formula)))
 
 
 @st.composite
@@ -290,6 +306,8 @@ def atoms_over(
         variables = [Variable(name) for name, of_type in allowed if of_type == type_name]
         choices: list[Term] = [*variables, *map(Constant, pools[type_name])]
         term = draw(st.sampled_from(choices or [Variable(VARIABLES[type_name][0])]))
+        if type_name == "number" and isinstance(term, Variable) and draw(st.integers(0, 3)) == 3:
+            return Offset(term, draw(st.sampled_from((1, -1, 8))))
         functions = [p for p in predicates.values() if p.function and p.types[-1] == type_name]
         if nest and functions and draw(st.integers(0, 3)) == 3:
             function = draw(st.sampled_from(functions))

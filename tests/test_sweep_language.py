@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,15 +18,21 @@ from lapis.language.syntax import (
     Atom,
     Comparison,
     Exists,
+    ForAll,
     Formula,
+    Implies,
+    Offset,
     Term,
     Variable,
     free_variables,
     map_children,
+    map_terms,
+    terms_of,
 )
 from strategies import TYPE_OF, VARIABLES, Case, cases
 
 FRESH = {f"value_{kind}_{i}": kind for kind in VARIABLES for i in range(3)}
+MOVED = [f"moved_{i}" for i in range(100)]
 
 
 def without_functions(formula: Formula, predicates: dict[str, Predicate]) -> Formula:
@@ -53,13 +60,50 @@ def without_functions(formula: Formula, predicates: dict[str, Predicate]) -> For
             return map_children(formula, lambda child: without_functions(child, predicates))
 
 
+def without_offsets(formula: Formula, fresh: Iterator[str]) -> Formula:
+    """P(i+1) as ∀j (j = i+1 ⇒ P(j)) around the scope of i; inner scopes come first."""
+
+    def visit(node: Formula) -> Formula:
+        node = map_children(node, visit)
+        if isinstance(node, Exists | ForAll):
+            return replace(node, body=move_scope(node.body, node.variables, fresh))
+        return node
+
+    return move_scope(visit(formula), free_variables(formula), fresh)
+
+
+def move_scope(body: Formula, names: Sequence[str], fresh: Iterator[str]) -> Formula:
+    found: dict[Offset, Variable] = {}
+
+    def plain(term: Term) -> Term:
+        if isinstance(term, Application):
+            return Application(term.function, tuple(map(plain, term.terms)))
+        if isinstance(term, Offset) and term.variable.name in names:
+            if term not in found:
+                found[term] = Variable(next(fresh))
+            return found[term]
+        return term
+
+    def visit(node: Formula) -> Formula:
+        is_graph = any(isinstance(term, Application) for term in terms_of(node))
+        if isinstance(node, Atom) or is_graph:
+            return map_terms(node, plain)
+        return map_children(node, visit)
+
+    body = visit(body)
+    for offset, variable in found.items():
+        body = ForAll((variable.name,), Implies(Comparison("=", variable, offset), body))
+    return body
+
+
 def as_drawn(case: Case, model: Model) -> Model:
     """The model with the formulas that were drawn in place of those that were read."""
     rules: list[Rule] = []
     for drawn, rule in zip(case.rules, model.rules, strict=True):
-        formula = without_functions(drawn.formula, dict(model.predicates))
+        moved = without_offsets(drawn.formula, iter(MOVED))
+        formula = without_functions(moved, dict(model.predicates))
         free = tuple((name, TYPE_OF[name]) for name in free_variables(formula))
-        bound = tuple((TYPE_OF | FRESH).items())
+        bound = tuple((TYPE_OF | FRESH | dict.fromkeys(MOVED, "number")).items())
         rules.append(replace(rule, formula=formula, variables=free, bound=bound))
     return model.with_rules(tuple(rules))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import FUNCTIONS, Stated, databases, functions, stated, writings
 from lapis.data import Database
-from lapis.data.binding import bind
+from lapis.data.binding import bind, merge
 from lapis.data.files import read_fact_text
 from lapis.errors import LapisError, Source
 from lapis.language import parse_model
@@ -170,3 +170,11 @@ def test_a_range_means_the_same_in_a_model_and_in_data(
     bare = parse_model("P(n)\n1 P(x)")
     for data in (f"{text}\n", f"P({first})\n{text}", f"/* */ {text} // {text}"):
         assert list(bind(Database.parse(data), bare).domains["n"].constants) == expected
+
+
+def test_declared_types_are_domains_of_the_data() -> None:
+    data = Database.parse("n = {-3, ..., 3}\nt = {A}\nP(2)")
+    found = {name: domain.constants for name, domain in data.domains.items()}
+    assert found == {"n": tuple(map(str, range(-3, 4))), "t": ("A",), "P.0": ("2",)}
+    merged = merge([data, Database.parse("t = {B}")])
+    assert merged.domains["t"].constants == ("A", "B")

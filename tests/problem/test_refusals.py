@@ -22,6 +22,7 @@ class Refusal(NamedTuple):
     data: str = DATA
     query: str = "Q"
     needs: str = "probabilities"  # what must be wanted for this to matter
+    code: int = 1  # of the command
 
 
 REFUSALS = {
@@ -47,6 +48,14 @@ REFUSALS = {
     ),
     "type": Refusal(
         "d.db:2:1: data for an unknown type 'T'", data=f"{DATA}T = {{C}}\n", needs="data"
+    ),
+    "weights": Refusal(
+        "m.mln:5:1: 'R(+a, +b, +c, +d, +e)' has 10,000,000,000 weights, one for each combination "
+        "of constants of +a, +b, +c, +d, +e: 80.0 GB for each array of them; at most 50,000,000 "
+        "are possible",
+        model=f"{MODEL}n = {{1, ..., 100}}\n1 R(+a,+b,+c,+d,+e)\nR(n, n, n, n, n)\n",
+        needs="data",
+        code=3,
     ),
     "model": Refusal(
         "m.mln:4:3: 'P' takes 1 argument, here it has 2", model=f"{MODEL}1 P(x, y)\n", needs="data"
@@ -113,7 +122,7 @@ def test_commands(name: str, refusal: str, run: Run) -> None:
     if case.needs not in door.wants:
         assert code == 0
         return
-    assert (code, out) == (1, "")
+    assert (code, out) == (case.code, "")
     assert err.split("\n")[0].removeprefix("error: ") == case.message
 
 
@@ -203,3 +212,14 @@ def test_few_warnings_are_told_before_an_answer(run: Run) -> None:
     assert len(told) == 6
     assert told[-1] == "warning: and 4 more (lapis check w.mln lists them)"
     assert run("check", "w.mln")[2].count("warning: ") == 9
+
+
+def test_the_weights_of_all_worlds_are_counted_together() -> None:
+    """Each world has few constants, all together have many."""
+    model = lapis.parse("P(t, t, t, t, t, t)\n1 P(+a, +b, +c, +d, +e, +f)\n")
+    worlds = [
+        lapis.Database.parse(f"P({','.join(f'A{world}{i}' for i in range(6))})")
+        for world in range(20)
+    ]
+    with pytest.raises(lapis.TooLarge, match="2,985,984,000,000 weights"):
+        lapis.learn(model, worlds)

@@ -69,7 +69,14 @@ def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]
 
 
 def moved_by_offset(node: Formula, names: Sequence[str]) -> bool:
-    return any(isinstance(t, Offset) and t.variable.name in names for t in terms_of(node))
+    """Return whether an atom or comparison contains one of the variables plus a number."""
+    return any(is_moved(term, names) for term in terms_of(node))
+
+
+def is_moved(term: Term, names: Sequence[str]) -> bool:
+    if isinstance(term, Application):
+        return any(is_moved(inner, names) for inner in term.terms)
+    return isinstance(term, Offset) and term.variable.name in names
 
 
 def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:

@@ -16,7 +16,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.language.instances import print_instances
 from lapis.language.model import InstanceWeights, Model
-from lapis.problem.problem import Problem, weights_of_rule
+from lapis.problem.problem import Problem, count_weights, weights_of_rule
 
 WeightKey = tuple[int, tuple[str, ...]]  # a rule, and the constants of its plus variables
 
@@ -108,7 +108,7 @@ def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:
                 unions[types[name]] = union_domain(types[name], problems)
         own = tuple(unions[types[name]] for name in rule.plus)
         domains.append(own)
-        sizes.append(0 if rule.hard else int(np.prod([len(d) for d in own], dtype=np.int64)))
+        sizes.append(count_weights(rule, unions))
     offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
     index = tuple(world_index(model, problem, domains, offset) for problem in problems)
     initial = [weights_of_rule(r, own) for r, own in zip(model.rules, domains, strict=True)]

@@ -7,6 +7,10 @@ every H(i) and every S(o), however many pairs there are. It is for comparisons w
 
 A variable of ∀ outside of ∃ becomes a variable of the clauses. An ∃ stays one literal, where
 Alchemy writes out its constants; both mean the same if its body is a disjunction of literals.
+
+A weighted clause of comparisons only is the same in every world: it has its share of the weight
+and is dropped. Any other clause with a variable that only comparisons mention is written with a
+false part that gives the variable its type, as in `R(z) v x != y v (P(x, y) ^ !P(x, y))`.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from lapis.language.printer import print_formula
 from lapis.language.sugar import bound_variables
 from lapis.language.syntax import (
     And,
+    Atom,
+    Comparison,
     Exists,
     Formula,
     Iff,
@@ -28,6 +34,7 @@ from lapis.language.syntax import (
     Or,
     Truth,
     Variable,
+    atoms,
     free_variables,
     map_children,
     map_terms,
@@ -71,17 +78,47 @@ def split_rule(rule: Rule) -> list[Rule]:
         return [rule]
     try:
         clauses = [clause for clause in to_clauses(rule.formula) if clause != Truth(True)]
+        number = len(clauses)
+        if not rule.hard:
+            clauses = [clause for clause in clauses if has_atoms(clause)]
     except TooLarge as error:
         raise TooLarge(
             f"the formula {rule.text!r} {error.message}", code=error.code, span=rule.span
         ) from None
     own = [name for name, _ in rule.variables]
-    is_clause = len(clauses) < 2 and all(set(free_variables(c)) <= set(own) for c in clauses)
-    return (
-        [rule]
-        if is_clause
-        else [make_clause_rule(rule, clause, len(clauses)) for clause in clauses]
-    )
+    is_clause = number < 2 and all(set(free_variables(c)) <= set(own) for c in clauses)
+    return [rule] if is_clause else [make_clause_rule(rule, c, number) for c in clauses]
+
+
+def has_atoms(formula: Formula) -> bool:
+    return any(isinstance(node, Atom) for node in subformulas(formula))
+
+
+def add_types(clause: Formula, whole: Formula) -> Formula:
+    """Add false parts for variables that the clause only compares, from atoms of the formula."""
+    parts: list[Formula] = [*clause.parts] if isinstance(clause, Or) else [clause]
+    missing = set(free_variables(clause)) - typed_variables(clause)
+    for atom in atoms(whole):
+        mentioned = free_variables(atom)
+        if missing.intersection(mentioned):
+            others = tuple(name for name in mentioned if name not in free_variables(clause))
+            nothing = And((atom, Not(atom)))
+            parts.append(Exists(others, nothing) if others else nothing)
+            missing -= typed_variables(And((clause, atom)))
+    return Or(tuple(parts)) if len(parts) > 1 else clause
+
+
+def typed_variables(formula: Formula) -> set[str]:
+    """Return the variables that atoms mention, and those compared with them."""
+    found = {name for atom in atoms(formula) for name in free_variables(atom)}
+    compared = [
+        set(free_variables(node)) for node in subformulas(formula) if isinstance(node, Comparison)
+    ]
+    for _ in compared:
+        for names in compared:
+            if found & names:
+                found |= names
+    return found
 
 
 def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
@@ -103,7 +140,7 @@ def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
         variables=tuple((name, types[name]) for name in free),
         bound=tuple((name, types[name]) for name in bound),
         weight=None if rule.weight is None else rule.weight / number,
-        text=print_formula(mark_plus(clause, rule.plus)),
+        text=print_formula(mark_plus(add_types(clause, rule.formula), rule.plus)),
         plus=tuple(name for name in free if name in rule.plus),
         instance_weights=table and replace(table, value=tuple(w / number for w in table.value)),
     )

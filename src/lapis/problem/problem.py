@@ -18,12 +18,13 @@ import numpy as np
 from lapis.data.database import Database, Domain, empty_tuples
 from lapis.data.keys import sorted_unique
 from lapis.data.lazy_database import LazyRelation, LazyRows
-from lapis.errors import LapisError, issue_warnings, raise_all, suggestion
+from lapis.errors import LapisError, TooLarge, issue_warnings, raise_all, suggestion
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
 from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
+from lapis.runtime.limits import format_bytes
 from lapis.runtime.processes import pause_collector
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr
 
@@ -161,7 +162,7 @@ class Problem:
     def weight_table(self) -> WeightTable:
         rules = self.model.rules
         shapes = tuple(self._plus_shape(rule) for rule in rules)
-        sizes = [0 if r.hard else math.prod(s) for r, s in zip(rules, shapes, strict=True)]
+        sizes = [count_weights(rule, self.domains) for rule in rules]
         offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         soft = [0.0 if rule.weight is None else rule.weight for rule in rules if not rule.hard]
         value = np.repeat(soft, [s for r, s in zip(rules, sizes, strict=True) if not r.hard])
@@ -213,6 +214,33 @@ class Problem:
 
         types = dict(rule.variables)
         return print_instances(rule, [self.domains[types[name]].constants for name in rule.plus])
+
+
+MAX_WEIGHTS = 50_000_000  # of a rule: every method has several arrays over them
+
+
+def count_weights(rule: Rule, domains: Mapping[str, Domain]) -> int:
+    """Return the number of weights of a rule: Π |domain| over its plus variables, 0 if it is hard.
+
+    Raises
+    ------
+    TooLarge
+        If they are more than `MAX_WEIGHTS`.
+    """
+    if rule.hard:
+        return 0
+    types = dict(rule.variables)
+    number = math.prod(len(domains[types[name]]) for name in rule.plus)
+    if number > MAX_WEIGHTS:
+        raise TooLarge(
+            f"{rule.text!r} has {number:,} weights, one for each combination of constants of "
+            f"{', '.join('+' + name for name in rule.plus)}: {format_bytes(8 * number)} for each "
+            f"array of them; at most {MAX_WEIGHTS:,} are possible",
+            code="too-many-weights",
+            span=rule.span,
+            hint="mark fewer variables with +, or give types fewer constants",
+        )
+    return number
 
 
 def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
@@ -308,6 +336,8 @@ def problem_on(
     )
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, bound.domains))
+    for rule in model.rules:
+        count_weights(rule, bound.domains)
     evidence = {
         name: predicate_evidence(predicate, bound, name in names, (unknown or {}).get(name))
         for name, predicate in model.predicates.items()

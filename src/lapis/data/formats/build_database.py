@@ -65,7 +65,7 @@ def build_database(
     """Build relations in the order of the groups, constants in the order of first occurrence."""
     check_uniform(((group.shape, len(group.rows)) for group in groups), origins)
     table = np.array(names, object)
-    domains: dict[str, Domain] = {}
+    domains = {name: Domain(name, constants) for name, constants in declared.items()}
     first_seen: dict[str, np.ndarray] = {}
     relations: dict[str, Relation] = {}
     for predicate in dict.fromkeys(group.predicate for group in groups):

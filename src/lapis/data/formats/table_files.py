@@ -249,7 +249,7 @@ def encode_database(
                 f"{table.predicate} is used both as a function and as a predicate",
                 code="data-function",
             )
-    domains: dict[str, Domain] = {}
+    domains = {name: Domain(name, constants) for name, constants in (declared or {}).items()}
     relations: dict[str, Relation] = {}
     first_seen: dict[str, np.ndarray] = {}
     num_cells = 0
