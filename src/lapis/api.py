@@ -26,6 +26,7 @@ from lapis.registry.options import (
     MapOptions,
     PlanOptions,
     ScoreOptions,
+    SoftAs,
     StructureOptions,
 )
 from lapis.results.answer import Answer, Counts, MostLikelyWorld
@@ -52,6 +53,7 @@ def infer(
     *,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -85,7 +87,10 @@ def infer(
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
     method
         Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
@@ -146,6 +151,7 @@ def infer(
         query=query,
         open_predicates=open_predicates,
         soft_evidence=soft_evidence,
+        soft_as=soft_as,
         method=method,
         precision=precision,
         time_limit=time_limit,
@@ -174,6 +180,7 @@ def plan(
     *,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -200,7 +207,10 @@ def plan(
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
     method
         Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
@@ -246,6 +256,7 @@ def plan(
         query=query,
         open_predicates=open_predicates,
         soft_evidence=soft_evidence,
+        soft_as=soft_as,
         method=method,
         precision=precision,
         time_limit=time_limit,
@@ -269,6 +280,7 @@ def infer_to_store(
     output: str,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -299,7 +311,10 @@ def infer_to_store(
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
     method
         Name of a method (`lapis.methods`); "auto" is exact if affordable and samples the rest.
     precision
@@ -343,6 +358,7 @@ def infer_to_store(
         query=query,
         open_predicates=open_predicates,
         soft_evidence=soft_evidence,
+        soft_as=soft_as,
         method=method,
         precision=precision,
         time_limit=time_limit,
@@ -367,6 +383,7 @@ def map(
     *,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     method: str = "auto",
     time_limit: float | None = None,
     random_state: int | np.random.Generator = 0,
@@ -392,7 +409,10 @@ def map(
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
     method
         Name of a method (`lapis.methods`); "auto" proves the world if affordable.
     time_limit
@@ -440,6 +460,7 @@ def map(
         query=query,
         open_predicates=open_predicates,
         soft_evidence=soft_evidence,
+        soft_as=soft_as,
         method=method,
         time_limit=time_limit,
         random_state=seed_of(random_state),
@@ -463,6 +484,7 @@ def map_to_store(
     output: str,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     method: str = "auto",
     time_limit: float | None = None,
     random_state: int | np.random.Generator = 0,
@@ -490,7 +512,10 @@ def map_to_store(
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
     soft_evidence
-        Probabilities of atoms from an uncertain observation, as in {"Smokes(Anna)": 0.7}.
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
     method
         Name of a method (`lapis.methods`).
     time_limit
@@ -528,6 +553,7 @@ def map_to_store(
         query=query,
         open_predicates=open_predicates,
         soft_evidence=soft_evidence,
+        soft_as=soft_as,
         method=method,
         time_limit=time_limit,
         random_state=seed_of(random_state),

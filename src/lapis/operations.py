@@ -70,6 +70,7 @@ def infer(
         if isinstance(model, WeightPosterior):
             check_average_options(options)
             task = open_task(model.model, data, options)
+            refuse_constraints(task, "a posterior has many sets of weights")
             return infer_average(model, task, options.method, limits, options.num_draws)
     refuse_draws(options)
 
@@ -185,6 +186,7 @@ def solve_task(
     def build_and_solve(model: ModelLike, data: DataLike, engine: str | None) -> T:
         task = open_task(model, data, options)
         if engine is not None or has_lazy_facts(task):
+            refuse_constraints(task, "an engine solves each component once")
             return solve_on_store(task, engine)
         if options.jobs is not None:
             raise needs_engine("jobs")
@@ -209,7 +211,9 @@ def open_task(
         options.query,
         open_predicates=options.open_predicates,
         soft_evidence=options.soft_evidence,
+        soft_as=options.soft_as,
         strict=options.strict,
+        fits=True,
     )
 
 
@@ -232,6 +236,19 @@ def needs_engine(name: str) -> LapisError:
         code="no-engine",
         hint="name one, as in engine='duckdb' (--engine duckdb)",
     )
+
+
+def refuse_constraints(task: Task, reason: str) -> None:
+    """Raise if weights of the task are to be fitted to probabilities."""
+    stated = [constraint for world in task.worlds for constraint in world.constraints]
+    if stated:
+        raise LapisError(
+            f"the probability stated for {stated[0].name} cannot be fitted here: {reason}",
+            code="stated-probability",
+            span=stated[0].span,
+            hint="infer in this process with a single set of weights, or read soft evidence as "
+            "virtual",
+        )
 
 
 def refuse_draws(options: InferOptions) -> None:
@@ -364,7 +381,10 @@ def open_worlds(
 ) -> Iterator[tuple[Inputs, Store | None]]:
     """Read a model and its data in memory, or on an engine; yield the inputs and the store."""
     if options.engine is None and options.tables is None:
-        yield open_inputs(model, data, strict=options.strict, probabilities=probabilities), None
+        inputs = open_inputs(
+            model, data, strict=options.strict, probabilities=probabilities, fits=not probabilities
+        )
+        yield inputs, None
         return
     from lapis.stores.mapped_tables import open_on_engine
 

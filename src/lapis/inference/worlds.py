@@ -19,6 +19,7 @@ import numpy as np
 from lapis.data.keys import contains
 from lapis.errors import LapisError
 from lapis.grounding.blocks import apply_blocks
+from lapis.inference.fitting import fit_world
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -67,7 +68,9 @@ def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
     """Return the marginals of the queried atoms of one world."""
     if method == "count-gibbs":
         refuse_formulas(world)
-    network, found = infer_problem(world.problem, method, options)
+    world, answered, notes = fit_world(world, method, options)
+    network, found = answered or infer_problem(world.problem, method, options)
+    found = replace(found, diagnostics=found.diagnostics | notes)
     answer = answer_world(world, network, found)
     return add_bounds(answer, world, network, found, options) if options.bounds else answer
 
@@ -146,7 +149,9 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
 
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
+        world, _, notes = fit_world(world, "auto", options)
         network, found = map_problem(world.problem, method, options)
+        found = replace(found, diagnostics=found.diagnostics | notes)
         if found.interrupted and options.stop is not None:
             options.stop.request()
         parts.append(answer_map_world(world, network, found))

@@ -1,8 +1,14 @@
 """Soft evidence: ground atoms with a probability p.
 
-It is virtual evidence (Pearl 1988, Probabilistic Reasoning in Intelligent Systems, section 2.2.2):
-the atom is unknown, as if the data marked it ?, and has a unit rule of weight log p/(1 − p). For
-probabilities 0 and 1 the rule is hard.
+**Virtual evidence** (Pearl 1988, Probabilistic Reasoning in Intelligent Systems, section 2.2.2) is
+the report of an uncertain sensor: the atom is unknown, as if the data marked it ?, and has a unit
+rule of weight log p/(1 − p).
+
+**Posterior constraints** (Jeffrey's rule; the soft facts of ProbCog and pracmln): given all
+evidence, the probability of the atom is p. The atom has a unit rule whose weight is fitted
+(`problem.stated_probabilities`).
+
+For probabilities 0 and 1 the rule is hard in both readings.
 """
 
 from __future__ import annotations
@@ -166,6 +172,7 @@ def with_beliefs(model: Model, beliefs: Sequence[Belief]) -> Model:
 
 
 def belief_rule(belief: Belief) -> Rule:
+    """Return the unit rule of virtual evidence."""
     formula: Formula = Atom(belief.predicate, tuple(map(Constant, belief.constants)))
     p = belief.probability
     if p in (0.0, 1.0):

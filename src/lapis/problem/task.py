@@ -51,6 +51,16 @@ from lapis.problem.soft_evidence import (
     unknown_rows,
     with_beliefs,
 )
+from lapis.problem.stated_probabilities import (
+    Constraint,
+    StatedRule,
+    find_constraints,
+    stated_beliefs,
+    stated_rules,
+    with_stated,
+    without_evidence,
+)
+from lapis.registry.options import SoftAs
 from lapis.runtime.processes import pause_collector
 
 ModelLike = Model | str | Path
@@ -76,6 +86,8 @@ class World(NamedTuple):
     problem: Problem
     queries: tuple[Query, ...]  # those whose constants it has; all predicates if none are given
     weight_ids: np.ndarray  # int64[num_weights_written], in the problem's weight table
+    constraints: tuple[Constraint, ...] = ()  # weights that inference fits
+    prior: Problem | None = None  # without evidence, if constraints hold there
 
 
 @dataclass(frozen=True)
@@ -94,11 +106,13 @@ def open_inputs(
     *,
     strict: bool = False,
     probabilities: bool = True,
+    fits: bool = False,
     quiet: bool = False,
 ) -> Inputs:
     """Read model and data. `probabilities` raises for a model that defines none.
 
-    Each database is a world; equal names get numbers. Warnings are issued unless `quiet`.
+    Unless `fits`, a model that states probabilities of formulas is refused. Each database is a
+    world; equal names get numbers. Warnings are issued unless `quiet`.
     """
     if not isinstance(model, Model | str | Path):
         raise LapisError(
@@ -109,6 +123,8 @@ def open_inputs(
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
         refuse_unsupported(resolved)
+    if not fits:
+        refuse_stated(resolved)
     worlds = [Database({}, {})] if data is None else list_worlds(data)
     if not worlds:
         raise LapisError(
@@ -121,6 +137,17 @@ def open_inputs(
         # The caller had access to the warnings of a Model, but not to those of a file.
         issue_warnings([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
     return Inputs(resolved, tuple(make_names_unique(known)), tuple(warnings))
+
+
+def refuse_stated(model: Model) -> None:
+    """Raise if the model states probabilities of formulas."""
+    for constraint in model.probability_constraints:
+        raise LapisError(
+            "stated probabilities of formulas, as in P(F) = 0.4, are fitted by infer and map only",
+            code="stated-probability",
+            span=constraint.span,
+            hint="give the formula a weight instead; infer reports the weight that it fits",
+        )
 
 
 def first_warnings(model: Model) -> list[Warning]:
@@ -167,10 +194,14 @@ def build_task(
     *,
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
     strict: bool = False,
     gather: bool = True,
+    fits: bool = False,
 ) -> Task:
     """Build the problem of each world, with its queries.
+
+    `fits` promises that stated probabilities are fitted; a model with some is refused otherwise.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nperson = {Anna, Bob}\\n1 Smokes(x)")
@@ -178,7 +209,7 @@ def build_task(
     >>> [query.predicate for query in task.queries], task.worlds[0].weight_ids
     (['Smokes', '_query_2'], array([0]))
     """
-    inputs = open_inputs(model, data, strict=strict)
+    inputs = open_inputs(model, data, strict=strict, fits=fits)
     bound = [bind(database, inputs.model) for database in inputs.databases]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
@@ -192,7 +223,17 @@ def build_task(
         gathered = gather_instances(
             inputs.model, type_sizes(inputs.model, bound), over_constants=False
         )
-    worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, open_predicates)
+    as_virtual = soft_as == "virtual"
+    worlds = build_worlds(
+        inputs.model,
+        gathered,
+        bound,
+        queries,
+        beliefs,
+        open_predicates,
+        as_virtual=as_virtual,
+        stated=stated_rules(inputs.model),
+    )
     if not queries and not any(has_unknown(world.problem) for world in worlds):
         raise LapisError(
             "there is no query, and every atom is known",
@@ -222,7 +263,16 @@ def build_worlds(
     queries: Sequence[Query],
     beliefs: Sequence[Belief],
     open_predicates: Sequence[str],
+    *,
+    as_virtual: bool,
+    stated: Sequence[StatedRule],
 ) -> tuple[World, ...]:
+    """Build the problem of each database.
+
+    Its rules are those of the model, of queries, of constraints without evidence, of virtual
+    evidence, and of constraints given the evidence.
+    """
+    prior_stated = [each for each in stated if not each.posterior]
     worlds: list[World] = []
     extended = normal_form = last = None
     for database in bound:
@@ -230,7 +280,12 @@ def build_worlds(
         believed = tuple(belief for belief in beliefs if row_of(belief, database) is not None)
         if (asked, believed) != last:
             last = asked, believed
-            extended = with_beliefs(with_queries(gathered.model, asked), believed)
+            extended = with_stated(with_queries(gathered.model, asked), prior_stated)
+            num_prior = len(extended.rules)
+            extended = with_beliefs(extended, believed if as_virtual else ())
+            fitted = [each for each in stated if each.posterior]
+            fitted += [] if as_virtual else stated_beliefs(believed)
+            extended = with_stated(extended, fitted)
             normal_form = normalize(extended)
         assert extended is not None
         names = list(dict.fromkeys(q.predicate for q in queries if q.rule is None or q in asked))
@@ -244,7 +299,12 @@ def build_worlds(
         )
         ids = written_weights(gathered, problem)
         everything = tuple(Query(name) for name in model.predicates)
-        worlds.append(World(database.name, problem, asked if queries else everything, ids))
+        constraints = find_constraints(problem, num_prior - len(prior_stated), prior_stated)
+        prior = without_evidence(problem, num_prior) if constraints else None
+        constraints += find_constraints(problem, len(extended.rules) - len(fitted), fitted)
+        worlds.append(
+            World(database.name, problem, asked if queries else everything, ids, constraints, prior)
+        )
     return tuple(worlds)
 
 

@@ -13,6 +13,7 @@ from lapis.registry.option_field import NumberPairs, PriorLike, option
 
 CountKind = Literal["exact", "ijgp"]
 CountDifferences = Literal["substituted", "subtracted"]
+SoftAs = Literal["virtual", "posterior"]
 ChainStart = Literal["data", "last", "random"]
 
 # Groups that commands share.
@@ -189,6 +190,10 @@ class SoftOptions:
         None,
         'A probability for an atom, as in "Smokes(Anna)=0.7".',
         pairs=NumberPairs("soft evidence", 'as in "Smokes(Anna)=0.7"', "ATOM=P"),
+    )
+    soft_as: SoftAs = option(
+        "virtual",
+        "What soft evidence states: virtual (odds are multiplied), or the posterior probability.",
     )
 
 

@@ -383,6 +383,7 @@ def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     """Return caveats of a sampled or searched answer."""
     return [
         *average_remarks(diagnostics),
+        *fitted_remarks(diagnostics),
         *relaxed_remarks(diagnostics),
         *convergence_remarks(diagnostics),
     ]
@@ -400,6 +401,21 @@ def average_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
         "those of the average",
         *(f"caveat of the posterior: {caveat}" for caveat in diagnostics["caveats"]),
     ]
+
+
+def fitted_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
+    """Describe how well stated probabilities are fitted."""
+    lines: list[str] = []
+    for name in ("prior", "posterior"):
+        if f"{name}_rounds" not in diagnostics:
+            continue
+        rounds, deviation = diagnostics[f"{name}_rounds"], diagnostics[f"{name}_deviation"]
+        how = "" if diagnostics[f"{name}_fitted"] else "not "
+        lines.append(
+            f"{name} constraints {how}fitted in {rounds:,} round{'' if rounds == 1 else 's'}, "
+            f"largest deviation {deviation:.0e}"
+        )
+    return lines
 
 
 def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
