@@ -87,7 +87,7 @@ def test_missing_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A,B\n0,1\n0\n", "t.csv: row 3 has 1 columns, the first has 2"),
+        ("A,B\n0,1\n0\n", "t.csv: row 3 has 1 column, the first has 2"),
         ("", "t.csv: the file is empty"),
         ("A,A\n0,1\n", "t.csv: two columns have the same name"),
         ("A,C\n0,1\n", "t.csv: the circuit has no variable 'C'"),

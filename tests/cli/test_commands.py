@@ -316,7 +316,7 @@ def test_demo(run: Run) -> None:
         (["circuit", "lern"], 2, "did you mean learn?"),
         (["infer", "m.mln", "--precison", "0.1"], 2, "did you mean --precision?"),
         (["infer", "m.mln", "--jobs", "two"], 2, "--jobs must be a whole number, not 'two'"),
-        (["infer", "m.mln", "--precision"], 2, "--precision: expected one argument"),
+        (["infer", "m.mln", "--precision"], 2, "error: --precision needs a value"),
         (["demo", "m.mln"], 2, "unexpected argument 'm.mln'"),
     ],
 )

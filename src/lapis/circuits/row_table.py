@@ -107,7 +107,8 @@ def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise LapisError(
-                f"{path}: row {number} has {len(row)} columns, the first has {len(rows[0])}",
+                f"{path}: row {number} has {len(row)} column{'s' * (len(row) != 1)}, "
+                f"the first has {len(rows[0])}",
                 code="data-table",
             )
     guess = guess_header(rows) if header == "auto" else HeaderGuess(header == "yes", False)

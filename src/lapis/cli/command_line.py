@@ -275,6 +275,9 @@ class CommandParser(argparse.ArgumentParser):
         if wrong is not None:
             wanted = "a whole number" if wrong[2] == "int" else "a number"
             message = f"{wrong[1].rpartition('/')[2]} must be {wanted}, not {wrong[3]}"
+        without = re.fullmatch(r"argument (.*): expected one argument", message)
+        if without is not None:
+            message = f"{without[1].rpartition('/')[2]} needs a value"
         usage_error(self.prog, message.replace("the following arguments are required:", "missing"))
 
 

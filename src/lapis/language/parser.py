@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from lapis.language.syntax import (
     TypeDeclaration,
     WeightedFormula,
 )
+from lapis.runtime.text_files import decode_source
 
 SETTINGS = {f"NAME EQ {kinds}" for kinds in ("NAME", "NUMBER", "STRING", "MINUS NUMBER")}
 
@@ -126,14 +128,11 @@ def keep_tokens(tokens: Sequence[Token | LapisError]) -> list[Token]:
 def read_model_text(path: Path) -> str:
     """Read a model file; raise LapisError if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise LapisError(f"cannot read {path}: {reason}", code="unreadable-file") from None
-    except UnicodeDecodeError as error:
-        raise LapisError(
-            f"cannot read {path}: not UTF-8 text (byte {error.start})", code="unreadable-file"
-        ) from None
+    return io.StringIO(decode_source(str(path), content).text, newline=None).read()
 
 
 def expand_includes(

@@ -395,11 +395,12 @@ def factor_errors(model: Model) -> list[LapisError]:
 
 
 def unknown_predicate_error(name: str, model: Model, where: str = "the query") -> LapisError:
-    known = ", ".join(model.predicates) or "none"
+    known = ", ".join(model.predicates)
+    otherwise = f"the model has: {known}" if known else "the model declares no predicates"
     return LapisError(
         f"unknown predicate {name!r} in {where}",
         code="unknown-query",
-        hint=suggestion(name, model.predicates, f"the model has: {known}"),
+        hint=suggestion(name, model.predicates, otherwise),
     )
 
 

@@ -192,11 +192,12 @@ def unknown_constant(
     name: str, type_name: str, worlds: Sequence[Domains], where: str, span: Span | None = None
 ) -> LapisError:
     known = dict.fromkeys(constant for world in worlds for constant in world[type_name].constants)
+    no_constants = f"{type_name!r} has no constants: name some in the data or the model"
     return LapisError(
         f"unknown constant {name!r} of type {type_name!r} in {where}",
         code="unknown-constant",
         span=span,
-        hint=suggestion(name, known),
+        hint=suggestion(name, known, None if known else no_constants),
     )
 
 
