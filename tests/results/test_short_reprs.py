@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 import lapis
 import strategies
 from lapis.data.binding import bind
+from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.network.network import Network
-from lapis.runtime.views import short_repr
+from lapis.results.atom_groups import Atoms, predicate_group
+from lapis.runtime.views import MAX_ROWS, short_repr
 from lapis.stores.store import open_store
 from lapis.stores.stored_database import open_tables
 
@@ -119,3 +122,43 @@ def test_facts_on_an_engine_are_counted_without_reading_them() -> None:
         data = open_tables(store, {"P": "SELECT range AS a FROM range(5)"})
         assert repr(data).split("\n")[1] == "  P: 5 true>"
         assert "<td style='text-align:right'>5</td>" in data._repr_html_()
+
+
+def test_parts_and_other_models_are_shown_in_a_line() -> None:
+    """Dataclasses of arrays and trees would fill pages."""
+    model = lapis.parse("Smokes(p)\nCancer(p)\n1.5 Smokes(x) => Cancer(x)")
+    data = lapis.Database.parse("Smokes(A) !Smokes(B) ?Smokes(C)")
+    circuit = lapis.circuits.learn(np.array([[0, 1], [1, 1], [0, 0]]), edge_costs=[0.1])
+    assert [repr(each) for each in (
+        data.relations["Smokes"],
+        data.domains["Smokes.0"],
+        lapis.fields.from_model(model),
+        lapis.infer(model, data, "Cancer").asked,
+    )] == [
+        "<Relation Smokes(Smokes.0): 1 true, 1 false, 1 unknown>",
+        "<Domain Smokes.0: 3 constants>",
+        "<Field <text>: 2 predicates, 2 parfeatures, 3 weights>",
+        "<Atoms: 3 atoms>",
+    ]  # fmt: skip
+    assert circuit.circuit is not None
+    for each in (circuit, circuit.network, circuit.circuit, lapis.circuits.draw(circuit.circuit)):
+        assert re.fullmatch(r"<[^\n]{10,250}>", repr(each))
+    assert "yes converged" not in repr(circuit)
+
+
+def test_a_million_atoms_are_shown_on_a_screen() -> None:
+    """Only the rows that are shown are named."""
+    domain = Domain("t", tuple(f"<b>{number}</b>" for number in range(1000)))
+    codes = np.indices((1000, 1000), np.int32).reshape(2, -1).T
+    atoms = Atoms((predicate_group("P", codes, (domain, domain), ("t", "t")),))
+    chance = np.linspace(0.0, 1.0, 10**6)
+    answer = lapis.Answer(("exact",), True, None, atoms, chance, None, np.empty(0))
+    world = lapis.MostLikelyWorld("exact", True, 0.0, atoms, chance > 0.5)
+    for result in (answer, world):
+        text, page = str(result), result._repr_html_()
+        assert text.count("\n") < MAX_ROWS + 4
+        assert len(page) < 50_000
+        assert "<b>" not in page
+        assert "&lt;b&gt;" in page
+        assert len(repr(result)) < 200
+        assert not {"names", "marginals"} & set(vars(result))

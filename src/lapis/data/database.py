@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from lapis.data.formats.table_files import Frame, RemoteConnection, RemoteFrame
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Domain:
     """The constants of one type; a constant's code is its position."""
 
     name: str
     constants: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr("Domain", self.name, [count_noun(len(self), "constant")])
 
     def __len__(self) -> int:
         return len(self.constants)
@@ -57,7 +60,7 @@ def empty_tuples(arity: int) -> np.ndarray:
     return np.empty((0, arity), np.int32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Relation:
     """The facts of one predicate. Rows are unique and sorted lexicographically."""
 
@@ -67,6 +70,10 @@ class Relation:
     false: np.ndarray  # int32[num_false, arity], explicitly negated facts
     unknown: np.ndarray  # int32[num_unknown, arity], facts marked ?
     function: bool = False  # given as Value = f(arguments)
+
+    def __repr__(self) -> str:
+        counts = (f"{len(rows):,} {TRUTH_WORDS[truth]}" for truth, rows in self.stated())
+        return short_repr("Relation", f"{self.predicate}({', '.join(self.types)})", list(counts))
 
     @property
     def arity(self) -> int:

@@ -30,6 +30,7 @@ import numpy as np
 from lapis.errors import Span, Warning
 from lapis.language.model import Model
 from lapis.language.syntax import Constant, Variable
+from lapis.runtime.views import count_noun, short_repr
 
 ROOT = "root"
 COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")
@@ -86,7 +87,7 @@ class Parfeature:
         return tuple(name for name in child.variables if name not in self.parameters)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Field:
     """Declarations as in a Markov logic file, and parfeatures; the last of `order` is the root."""
 
@@ -94,6 +95,15 @@ class Field:
     parfeatures: tuple[Parfeature, ...]
     name: str = field(default="<field>", compare=False)
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        size = sum(len(parfeature.children) for parfeature in self.parfeatures)
+        counts = [
+            count_noun(len(self.declarations.predicates), "predicate"),
+            count_noun(len(self.parfeatures), "parfeature"),
+            count_noun(size, "weight"),
+        ]
+        return short_repr("Field", self.name, counts)
 
     @cached_property
     def by_name(self) -> dict[str, Parfeature]:

@@ -97,12 +97,15 @@ def format_constants(domain: Domain, codes: np.ndarray) -> np.ndarray:
     return texts[codes]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Atoms:
     """The atoms of a result, group by group."""
 
     groups: tuple[AtomGroup, ...]
     asked_of: tuple[str, ...] = ()  # worlds, also those without atoms
+
+    def __repr__(self) -> str:
+        return f"<Atoms: {len(self):,} atoms>"
 
     @cached_property
     def offset(self) -> np.ndarray:

@@ -54,13 +54,16 @@ class GraphEdge(NamedTuple):
     title: str = ""  # tooltip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """A graph to draw; without cycles unless its nodes have layers."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     direction: Literal["down", "right"] = "down"
+
+    def __repr__(self) -> str:
+        return f"<Picture: {len(self.nodes):,} nodes, {len(self.edges):,} edges>"
 
     def dot(self) -> str:
         """Return the graph in the DOT language of Graphviz.

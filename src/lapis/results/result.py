@@ -163,8 +163,12 @@ class Figures(Result):
         return [new_view(["measure", "value"], rows, numbers=["value"])]
 
     def summary(self) -> str:
-        shown = (f"{format_figure(v)} {name.replace('_', ' ')}" for name, v in self.values.items())
-        return ", ".join(shown)
+        """Return the figures that there are: counts before their names, others after them."""
+        named = [(n.replace("_", " "), v) for n, v in self.values.items() if v is not None]
+        return ", ".join(
+            f"{value:,} {name}" if type(value) is int else f"{name} {format_figure(value)}"
+            for name, value in named
+        )
 
     def caption(self) -> str:
         return ""

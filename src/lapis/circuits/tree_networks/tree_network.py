@@ -25,9 +25,10 @@ from lapis.inference.exact.elimination_order import min_fill_width
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
 from lapis.runtime.kernels import allocating_entry, entry, inner
+from lapis.runtime.views import count_noun, short_repr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TreeNetwork:
     names: tuple[str, ...]  # of variables
     states: tuple[tuple[str, ...], ...]  # of each variable
@@ -36,6 +37,13 @@ class TreeNetwork:
     first_child: np.ndarray  # int32[num_distributions], that of state 0; -1 for a leaf
     first_parameter: np.ndarray  # int64[num_distributions], -1 unless it is a leaf
     log_parameter: np.ndarray  # float64[num_parameters]
+
+    def __repr__(self) -> str:
+        counts = [
+            count_noun(len(self.names), "variable"),
+            count_noun(self.num_leaves, "distribution"),
+        ]
+        return short_repr("TreeNetwork", "", counts)
 
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
         """Score complete rows.
