@@ -113,7 +113,7 @@ def check_depth(tokens: Sequence[Token], source: Source) -> None:
     depth = negations = 0
     for token in tokens:
         depth += token.kind in ("LPAR", "IMPLIES", "IFF", "EXISTS", "FORALL", "LSQB")
-        depth -= token.kind in CLOSING
+        depth -= token.kind in ("RPAR", "RSQB")
         negations = negations + 1 if token.kind == "NOT" else 0
         if depth + negations > MAX_DEPTH:
             raise LapisError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lapis.errors import LapisError, Source, Span
@@ -58,7 +59,8 @@ TOKEN = re.compile(
     | (?P<SYMBOL>"""
     + "|".join(re.escape(symbol) for symbol in sorted(SYMBOLS, key=len, reverse=True))
     + r""")
-    | (?P<OTHER>.))
+    | (?P<OTHER>.)
+    | (?P<END>\Z))
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -73,7 +75,7 @@ def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token |
     """Yield the tokens of a text, newlines included, and errors in their places."""
     for match in TOKEN.finditer(source.text):
         kind = match.lastgroup or "OTHER"
-        if kind == "COMMENT" or (kind == "HASH" and hash_comments):
+        if kind in ("COMMENT", "END") or (kind == "HASH" and hash_comments):
             continue
         piece = match[kind]
         start, end = match.span(kind)
@@ -115,9 +117,15 @@ def split_statements(
     If a bracket is never closed, the statement ends with its first line, so that the rest of the
     file is still read.
     """
+    tokens = [
+        token
+        for token, following in pairwise([*tokens, None])
+        if not (kind_of(token) == kind_of(following) == "NEWLINE")
+    ]
+    closed = closed_starts(tokens)
     first = 0
     while first < len(tokens):
-        end = statement_end(tokens, first)
+        end = statement_end(tokens, first) if closed[first] else None
         if end is None:
             end = line_end(tokens, first)
         statement = [
@@ -128,12 +136,27 @@ def split_statements(
         first = end + 1
 
 
+def closed_starts(tokens: Sequence[Token | LapisError]) -> list[bool]:
+    """Return for each token whether the brackets from it on are closed at the end of some line."""
+    kinds = [kind_of(token) for token in tokens]
+    depths = [0, *accumulate((kind in OPENING) - (kind in CLOSING) for kind in kinds)]
+    lowest, found = depths[-1], [False] * len(kinds)
+    for place in range(len(kinds) - 1, -1, -1):
+        if kinds[place] == "NEWLINE":
+            lowest = min(lowest, depths[place])
+        found[place] = lowest <= depths[place]
+    return found
+
+
+def kind_of(token: Token | LapisError | None) -> str:
+    return token.kind if isinstance(token, Token) else "ERROR" if token else ""
+
+
 def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | None:
     """Return the index of the newline that closes the statement, None if brackets are open."""
     depth, last = 0, "NEWLINE"
     for index in range(first, len(tokens)):
-        token = tokens[index]
-        kind = token.kind if isinstance(token, Token) else "ERROR"
+        kind = kind_of(tokens[index])
         if kind != "NEWLINE":
             depth += (kind in OPENING) - (kind in CLOSING)
             last = kind
@@ -146,8 +169,7 @@ def continues_statement(tokens: Sequence[Token | LapisError], index: int) -> boo
     """Return whether the line after a newline continues the statement."""
     following: list[str] = []
     while index < len(tokens) and len(following) < 3:
-        token = tokens[index]
-        kind = token.kind if isinstance(token, Token) else "ERROR"
+        kind = kind_of(tokens[index])
         if kind != "NEWLINE":
             following.append(kind)
         index += 1
@@ -158,7 +180,6 @@ def continues_statement(tokens: Sequence[Token | LapisError], index: int) -> boo
 
 def line_end(tokens: Sequence[Token | LapisError], first: int) -> int:
     for index in range(first, len(tokens)):
-        token = tokens[index]
-        if isinstance(token, Token) and token.kind == "NEWLINE":
+        if kind_of(tokens[index]) == "NEWLINE":
             return index
     return len(tokens)

@@ -45,8 +45,9 @@ from lapis.language.syntax import (
     terms_of,
 )
 
-SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*((#|//).*)?$", re.MULTILINE)
-QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}]*\})?|forall)\s+[A-Z]\w*\s*:")
+SPACE = r"[^\S\n]*+"
+SIZE = re.compile(rf"^{SPACE}[^\W\d_]\w*{SPACE}={SPACE}\d+{SPACE}((#|//).*)?$", re.MULTILINE)
+QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}\n]{0,40}\})?|forall)\s+[A-Z]\w*\s*:")
 MAX_SIZE = 10_000_000
 
 
