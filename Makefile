@@ -5,6 +5,8 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 SPARK := $(VENV)/.installed-spark
 LAPIS_DATA ?= ../shared/data
+# Of make fuzz:
+SECONDS ?= 60
 export LAPIS_DATA
 
 .PHONY: demo test test-all test-spark java lint format bench docs fuzz clean
@@ -40,7 +42,7 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 
 fuzz: $(DEV)
-	$(BIN)/python tests/fuzz/fuzz_parser.py --seconds 60
+	$(BIN)/python tests/fuzz/fuzz_readers.py --seconds $(SECONDS)
 
 bench: $(DEV)
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -31,6 +31,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from lapis.circuits.row_table import read_table
 from lapis.data.database import Database
 from lapis.errors import LapisError, LapisWarning
 from lapis.inference.map.wcnf import network_of_clauses, read_wcnf, split_levels
-from lapis.language import parse_program, print_program, read_model
+from lapis.language import names, parse_program, print_program, read_model, wfomc
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -52,6 +53,7 @@ MAX_GROWTH = 100 * 2**20  # bytes
 PATIENCE = 10.0  # seconds of processor time after which a reader is ended
 ADDRESS_SPACE = 8 * 2**30  # bytes beyond those at the start, when run as a program
 MAX_KEPT = 20  # files
+MAX_RANGE = 100_000  # constants
 
 
 class Reader(NamedTuple):
@@ -235,7 +237,7 @@ PIECES = (
     "'", "\ufeff", "\u2028", "\x1c", "case rain = no:\n", "probability ( a | a ) {", "table ",
     "split 1:\n", "root:\n", "h ", "p wcnf 1 1\n", "EOF\n", "v 0 0\n", "a,b\n",
 )  # fmt: skip
-MAX_REPEATED = 100_000  # characters
+MUCH_AT_ONCE = 50_000  # characters
 NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
@@ -310,7 +312,7 @@ def change_lines(text: str, rng: random.Random) -> str:
 
 
 def repetitions(piece: str, rng: random.Random) -> int:
-    return rng.choice((2, 3, 300, MAX_REPEATED)) // max(1, len(piece)) or 2
+    return rng.choice((2, 3, 300, MUCH_AT_ONCE)) // max(1, len(piece)) or 2
 
 
 def insert_piece(text: str, rng: random.Random) -> str:
@@ -406,6 +408,13 @@ def patience() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+@contextmanager
+def small_ranges() -> Iterator[None]:
+    """Limit the constants that a range declares: ten million are legal, and take a gigabyte."""
+    with patch.object(names, "MAX_RANGE", MAX_RANGE), patch.object(wfomc, "MAX_SIZE", MAX_RANGE):
+        yield
+
+
 def memory(field: str) -> int:
     """Return bytes of this process: VmRSS, or VmHWM since the last reset."""
     status = Path("/proc/self/status").read_text()
@@ -419,7 +428,7 @@ def find_failure(reader: Reader, path: Path) -> str | None:
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     size, start = memory("VmRSS"), time.process_time()
     try:
-        with patience(), warnings.catch_warnings():
+        with patience(), small_ranges(), warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", LapisWarning)
             reader.read(path)
@@ -460,13 +469,13 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (memory("VmSize") + ADDRESS_SPACE, hard))
     folder = Path(tempfile.mkdtemp(prefix="lapis-fuzz-"))
     print(f"seed {seed}, files in {folder}", flush=True)
-    names = given.reader or [*READERS]
+    chosen = given.reader or [*READERS]
     kept: dict[str, Path] = {}
-    for number, name in enumerate(names):
+    for number, name in enumerate(chosen):
         reader, tried = READERS[name], 0
         end = math.inf  # set by the first file: seeds are made before
         for content, failure in fuzz(reader, folder, f"{seed} {name}"):
-            end = min(end, time.monotonic() + given.seconds / len(names))
+            end = min(end, time.monotonic() + given.seconds / len(chosen))
             tried += 1
             kind = f"{name}: {failure.splitlines()[-1][:60]}" if failure else ""
             if failure and kind not in kept and len(kept) < MAX_KEPT:
@@ -475,7 +484,7 @@ def main() -> int:
                 print(f"\n{kept[kind]}\n{failure}", file=sys.stderr, flush=True)
             if time.monotonic() > end:
                 break
-        print(f"{name}: {tried:,} files ({number + 1} of {len(names)})", flush=True)
+        print(f"{name}: {tried:,} files ({number + 1} of {len(chosen)})", flush=True)
     print(f"{len(kept)} kinds of failures (seed {seed})")
     return 1 if kept else 0
 

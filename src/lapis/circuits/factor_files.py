@@ -134,7 +134,9 @@ class BifReader:
         states = [state.strip().strip('"') for state in kind.group(2).split(",")]
         if str(len(states)) != kind.group(1).lstrip("0") or len(set(states)) < len(states):
             self.refuse(
-                f"{name} should have {kind.group(1)} different states", kind.start(2), kind.end(2)
+                f"{name} should have {kind.group(1):.20} different states",
+                kind.start(2),
+                kind.end(2),
             )
         if name in self.number:
             self.refuse(f"a second variable {name}", at + 1, at + 1 + len(name))

@@ -188,7 +188,7 @@ class TreeReader:
             self.advance()
             states.append(self.read_name("a state"))
         if str(len(states)) != size or len(set(states)) < len(states):
-            self.refuse_at(begin, self.begin, f"{name} should have {size} different states")
+            self.refuse_at(begin, self.begin, f"{name} should have {size:.20} different states")
         self.expect("}", ";", "}")
         self.names[name] = len(self.names)
         self.called.append(name)
