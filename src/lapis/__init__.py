@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from lapis.grounding.bottom_up import ground
     from lapis.language.model import Model
     from lapis.language.resolve import parse_model as parse
-    from lapis.language.resolve import read_model as read
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.lifted_answer import Lifted
     from lapis.logic.clausal import clausal
+    from lapis.model_files import read
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer, MostLikelyWorld
     from lapis.results.graph import Picture
@@ -89,7 +89,7 @@ _HOMES = {
     "map_to_store": "lapis.api",
     "parse": "lapis.language.resolve:parse_model",
     "plan": "lapis.api",
-    "read": "lapis.language.resolve:read_model",
+    "read": "lapis.model_files",
     "score": "lapis.api",
     "warm": "lapis.cli.precompile",
 }

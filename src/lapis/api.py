@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lapis import operations
+from lapis.problem.state_names import StatesLike, list_states
 from lapis.problem.task import DataLike, ModelLike
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
@@ -52,6 +53,7 @@ def infer(
     query: Sequence[str] | str = (),
     *,
     open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -86,6 +88,9 @@ def infer(
         Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
+        network: {"smoke": "yes"} or "smoke=yes".
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -150,6 +155,7 @@ def infer(
     options = InferOptions(
         query=query,
         open_predicates=open_predicates,
+        evidence=list_states(evidence),
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -179,6 +185,7 @@ def plan(
     query: Sequence[str] | str = (),
     *,
     open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -206,6 +213,9 @@ def plan(
         Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
+        network: {"smoke": "yes"} or "smoke=yes".
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -255,6 +265,7 @@ def plan(
     options = PlanOptions(
         query=query,
         open_predicates=open_predicates,
+        evidence=list_states(evidence),
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -279,6 +290,7 @@ def infer_to_store(
     *,
     output: str,
     open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -310,6 +322,9 @@ def infer_to_store(
         ("FOLDER/").
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
+        network: {"smoke": "yes"} or "smoke=yes".
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -357,6 +372,7 @@ def infer_to_store(
     options = InferOptions(
         query=query,
         open_predicates=open_predicates,
+        evidence=list_states(evidence),
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -382,6 +398,7 @@ def map(
     query: Sequence[str] | str = (),
     *,
     open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -408,6 +425,9 @@ def map(
         Predicates, atoms or formulas ("P(x) ^ Q(x)"); if empty, the atoms marked unknown (?).
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
+        network: {"smoke": "yes"} or "smoke=yes".
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -459,6 +479,7 @@ def map(
     options = MapOptions(
         query=query,
         open_predicates=open_predicates,
+        evidence=list_states(evidence),
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -483,6 +504,7 @@ def map_to_store(
     *,
     output: str,
     open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -511,6 +533,9 @@ def map_to_store(
         ("FOLDER/").
     open_predicates
         Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
+        network: {"smoke": "yes"} or "smoke=yes".
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -552,6 +577,7 @@ def map_to_store(
     options = MapOptions(
         query=query,
         open_predicates=open_predicates,
+        evidence=list_states(evidence),
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lapis.errors import LapisError
 from lapis.language.model import Model
+from lapis.model_files import open_network
 from lapis.problem.problem import Problem
 from lapis.problem.query import query_predicates
+from lapis.problem.state_names import list_states
 from lapis.problem.task import (
     DataLike,
     Inputs,
@@ -21,7 +23,9 @@ from lapis.problem.task import (
     Task,
     build_task,
     has_lazy_facts,
+    list_worlds,
     open_inputs,
+    refuse_network,
 )
 from lapis.registry.options import (
     CountOptions,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
 
+EVIDENCE = ".evid"  # suffix of the states that are observed in a network
 T = TypeVar("T")
 StopLike = StopCallback | threading.Event | None
 
@@ -187,11 +192,13 @@ def solve_task(
         task = open_task(model, data, options)
         if engine is not None or has_lazy_facts(task):
             refuse_constraints(task, "an engine solves each component once")
+            refuse_network(task.model)
             return solve_on_store(task, engine)
         if options.jobs is not None:
             raise needs_engine("jobs")
         return solve(task)
 
+    model = open_network(model)
     if options.engine is None and options.tables is None:
         return build_and_solve(model, data, None)
     from lapis.stores.mapped_tables import call_on_engine
@@ -205,6 +212,7 @@ def open_task(
     model: ModelLike, data: DataLike, options: InferOptions | MapOptions | PlanOptions
 ) -> Task:
     """Read the model and its data, with the query and the evidence of the options."""
+    model, data, observed = open_evidence(model, data)
     return build_task(
         model,
         data,
@@ -212,9 +220,23 @@ def open_task(
         open_predicates=options.open_predicates,
         soft_evidence=options.soft_evidence,
         soft_as=options.soft_as,
+        evidence=[*observed, *list_states(options.evidence)],
         strict=options.strict,
         fits=True,
     )
+
+
+def open_evidence(model: ModelLike, data: DataLike) -> tuple[ModelLike, DataLike, list[str]]:
+    """Read a network and the states in its .evid files; return other models as they are."""
+    opened = open_network(model)
+    worlds = list_worlds(data)
+    evid = [w for w in worlds if isinstance(w, str | Path) and str(w).lower().endswith(EVIDENCE)]
+    if not evid or not isinstance(opened, Model) or not opened.tables:
+        return opened, data, []
+    from lapis.circuits.inputs import read_observed
+
+    observed = read_observed(opened, evid)
+    return opened, [world for world in worlds if world not in evid] or None, observed
 
 
 def inference_limits(
@@ -263,7 +285,7 @@ def refuse_draws(options: InferOptions) -> None:
 def lift(model: ModelLike, data: DataLike, options: LiftOptions) -> Lifted:
     from lapis.lifted.lifted_answer import lift_worlds
 
-    inputs = open_inputs(model, data, strict=options.strict, probabilities=False)
+    inputs = open_inputs(open_network(model), data, strict=options.strict, probabilities=False)
     return lift_worlds(
         inputs.model,
         inputs.databases,
@@ -304,7 +326,7 @@ def score(
 ) -> Score:
     from lapis.evaluation.score import score_worlds
 
-    inputs = open_inputs(model, data, strict=options.strict)
+    inputs = open_inputs(open_network(model), data, strict=options.strict)
     return score_worlds(
         inputs.model,
         inputs.databases,
@@ -380,6 +402,7 @@ def open_worlds(
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
     """Read a model and its data in memory, or on an engine; yield the inputs and the store."""
+    model = open_network(model)
     if options.engine is None and options.tables is None:
         inputs = open_inputs(
             model, data, strict=options.strict, probabilities=probabilities, fits=not probabilities
@@ -426,7 +449,7 @@ def ground_network(
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
     # The file keeps the weights of the model, so rules are not gathered.
     task = build_task(
-        model,
+        open_network(model),
         worlds,
         options.query,
         open_predicates=options.open_predicates,
@@ -467,7 +490,7 @@ def draw_clusters(
     from lapis.structure.training_data import join_worlds
 
     check_drawing(path)
-    inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
+    inputs = open_inputs(open_network(model), worlds, strict=options.strict, quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())
     draw_cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)

@@ -1,13 +1,11 @@
 """Inputs of the functions of `lapis.circuits`: circuits, networks and models by value or path.
 
-States of variables are given by name, or as on the command line: `smoke=yes,cancer`. The names of
-variables may be atoms, and contain commas and equality signs (`Friends(Anna,Bob)=true`). So a text
-is matched against all known names and states, the longest first.
+States of variables are given by name, or as on the command line: `smoke=yes,cancer`
+(`problem.state_names`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +15,16 @@ import numpy as np
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.circuit_files import load_circuit, load_stored_network
 from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factor_file
-from lapis.circuits.factor_graph import FactorGraph
+from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.tree_networks.compile_network import tables_of
 from lapis.circuits.tree_networks.tbn_files import SUFFIX, load_tree_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.errors import LapisError, check_word
+from lapis.errors import LapisError
+from lapis.language.names import format_state
+from lapis.problem.state_names import Named, StatesLike, no_state, read_states
 
 if TYPE_CHECKING:
+    from lapis.language.model import Model
     from lapis.problem.task import DataLike, ModelLike
 
 
@@ -159,51 +160,6 @@ def observed_row(graph: FactorGraph, data: DataLike, evidence: StatesLike) -> np
     return row_of_states(graph.names, graph.states, given, observed)
 
 
-Named = tuple[str, str | None]  # a variable, and a state if one is given
-StatesLike = Mapping[str, str | int | bool] | Sequence[str] | str
-
-
-def read_states(
-    names: Sequence[str], states: Sequence[Sequence[str]], given: StatesLike
-) -> list[Named]:
-    """Parse the variables and states that texts or a dictionary name, in order.
-
-    >>> read_states(["F(A,B)", "rain"], [["no", "yes"]] * 2, ["rain, F(A, B) = yes"])
-    [('rain', None), ('F(A,B)', 'yes')]
-    >>> read_states(["coin", "rain"], [["0", "1"], ["no", "yes"]], {"coin": 1, "rain": "no"})
-    [('coin', '1'), ('rain', 'no')]
-    """
-    if isinstance(given, Mapping):
-        return [name_state(names, states, name, state) for name, state in given.items()]
-    texts = [given] if isinstance(given, str) else given
-    known: dict[str, Named] = {strip_spaces(name): (name, None) for name in names}
-    for name, own in zip(names, states, strict=True):
-        known |= {strip_spaces(f"{name}={state}"): (name, state) for state in own}
-    found: list[Named] = []
-    for text in texts:
-        parts = [part for part in strip_spaces(text).split(",") if part]
-        while parts:
-            ends = range(len(parts), 0, -1)
-            end = next((end for end in ends if ",".join(parts[:end]) in known), None)
-            if end is None:
-                raise unknown_state(names, states, first_name(parts))
-            found.append(known[",".join(parts[:end])])
-            parts = parts[end:]
-    return found
-
-
-def name_state(
-    names: Sequence[str], states: Sequence[Sequence[str]], name: str, state: str | int | bool
-) -> Named:
-    """Check a state of a variable; numbers and Booleans become names of states."""
-    check_word("variable", name, names, code="unknown-variable")
-    own = states[names.index(name)]
-    text = str(state).lower() if isinstance(state, bool) and "true" in own else state
-    text = str(int(text)) if isinstance(text, bool) else str(text)
-    check_word(f"state of {name}", text, own, code="unknown-state")
-    return name, text
-
-
 def row_of_states(
     names: Sequence[str],
     states: Sequence[Sequence[str]],
@@ -229,36 +185,10 @@ def row_of_states(
     return row
 
 
-def strip_spaces(text: str) -> str:
-    """Remove spaces around commas and equality signs."""
-    return re.sub(r"\s*([,=])\s*", r"\1", text.strip())
-
-
-def first_name(parts: Sequence[str]) -> str:
-    """Join parts up to the first comma outside of parentheses."""
-    piece = ""
-    for part in parts:
-        piece = f"{piece},{part}" if piece else part
-        if piece.count("(") <= piece.count(")"):
-            break
-    return piece
-
-
-def unknown_state(names: Sequence[str], states: Sequence[Sequence[str]], text: str) -> LapisError:
-    """Return the error of a text that is no variable and no state of one."""
-    fitting = [name for name in names if text.startswith(f"{strip_spaces(name)}=")]
-    name = max(fitting, key=len, default=text.partition("=")[0])
-    try:
-        check_word("variable", name, names, code="unknown-variable")
-        state = text.removeprefix(f"{strip_spaces(name)}=")
-        check_word(f"state of {name}", state, states[names.index(name)], code="unknown-state")
-    except LapisError as error:
-        return error
-    return no_state(text)
-
-
-def no_state(text: str) -> LapisError:
-    """Return the error of a text without a state."""
-    return LapisError(
-        f"{text!r} is not a state of a variable", code="option-value", hint="as in smoke=yes"
-    )
+def read_observed(network: Model, paths: Sequence[str | Path]) -> list[str]:
+    """Read the observed states of a network from .evid files, whose variables are numbers."""
+    names = list(network.predicates)
+    states = [network.types[name] for name in names]
+    graph = graph_of_tables(names, states, [])
+    row = observed_row(graph, list(paths), ())
+    return [format_state(names[v], [states[v][row[v]]]) for v in np.flatnonzero(row >= 0).tolist()]

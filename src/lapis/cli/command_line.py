@@ -62,6 +62,11 @@ class Argument:
 
 
 MODEL = Argument("model", "MODEL", "A Markov logic file (.mln).")
+OPEN_MODEL = Argument(
+    "model",
+    "MODEL",
+    "Markov logic (.mln), a network (.bif, .uai, .tbn) or a ProbLog program (.pl).",
+)
 FIELD = Argument("field", "FIELD", "A recursive random field (.rrf).")
 WORLDS = Argument(
     "worlds", "DATA", "Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are "
@@ -173,21 +178,24 @@ def shown_if_unsaved(result: Result, as_json: bool) -> Iterator[None]:
 def read_clauses(path: Path, quiet: bool) -> Model:
     """Read a model and split it into clauses; announce its warnings unless `quiet`."""
     from lapis.errors import issue_warnings
-    from lapis.language.resolve import read_model
     from lapis.logic.clausal import clausal
+    from lapis.model_files import read
     from lapis.problem.task import first_warnings
 
-    model = read_model(path)
+    model = read(path)
     issue_warnings([] if quiet else first_warnings(model))
     return clausal(model)
 
 
-def read_databases(paths: Sequence[Path] | None, merge: bool) -> list[Database] | None:
+def read_databases(paths: Sequence[Path] | None, merge: bool) -> Sequence[Database | Path] | None:
     """Read the databases named on the command line; None if there are none."""
     if not paths:
         return None
     from lapis.data.database import Database
 
+    observed = [path for path in paths if path.name.lower().endswith(".evid")]
+    if observed:  # of a network
+        return list(paths)
     if merge:
         return [Database.read(*paths)]
     worlds: list[Database] = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lapis.cli import circuit_commands, field_commands  # noqa: F401  (their commands)
 from lapis.cli.command_line import (
     MODEL,
+    OPEN_MODEL,
     WORLDS,
     Argument,
     command,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from lapis.results.result import Result
     from lapis.runtime.progress import Report
 
-    Worlds = Sequence[Database] | None
+    Worlds = Sequence[Database | Path] | None
 
 __all__ = ["run"]
 
@@ -101,13 +102,14 @@ def warm(options: WarmOptions, progress: Report | None) -> None:
         print_json({"jobs": list(JOBS), "seconds": time.monotonic() - began})
 
 
-@command("check", CheckOptions, MODEL, WORLDS)
+@command("check", CheckOptions, OPEN_MODEL, WORLDS)
 def check(model: Path, worlds: Worlds, options: CheckOptions) -> None:
     """Parse and type-check a model and its data, warn, and explain each formula."""
     from lapis.cli.render import print_json, show_check
+    from lapis.model_files import open_network
     from lapis.problem.check import check as check_model
 
-    report = check_model(model, worlds, strict=options.strict)
+    report = check_model(open_network(model), worlds, strict=options.strict)
     if options.as_json:
         print_json(report.document())
     else:
@@ -143,7 +145,7 @@ def print_count_plans(model: Path, worlds: Worlds, options: CountOptions) -> Non
         print(explain_counts(inputs.model, inputs.databases, placed))
 
 
-@command("ground", GroundOptions, MODEL, WORLDS, bar="grounding")
+@command("ground", GroundOptions, OPEN_MODEL, WORLDS, bar="grounding")
 def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report | None) -> Result:
     """Ground a model: the size of the network, and a file of it (.wcnf, .uai or .json)."""
     from lapis import operations
@@ -151,7 +153,7 @@ def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report
     return operations.ground_network(model, worlds, options, progress)
 
 
-@command("infer", InferOptions, MODEL, WORLDS, bar="sampling")
+@command("infer", InferOptions, OPEN_MODEL, WORLDS, bar="sampling")
 def infer(
     model: Path | Model, worlds: Worlds, options: InferOptions, progress: Report | None
 ) -> Result:
@@ -171,7 +173,7 @@ def infer(
     return replace(found, with_plan=options.plan)
 
 
-@command("plan", PlanOptions, MODEL, WORLDS, bar="planning")
+@command("plan", PlanOptions, OPEN_MODEL, WORLDS, bar="planning")
 def plan(
     model: Path | Model, worlds: Worlds, options: PlanOptions, progress: Report | None
 ) -> Result:
@@ -181,7 +183,7 @@ def plan(
     return operations.plan(model, worlds, options, progress)
 
 
-@command("map", MapOptions, MODEL, WORLDS, bar="most likely world")
+@command("map", MapOptions, OPEN_MODEL, WORLDS, bar="most likely world")
 def map_(
     model: Path | Model, worlds: Worlds, options: MapOptions, progress: Report | None
 ) -> Result:

@@ -89,6 +89,7 @@ def count_all_groundings(problem: Problem) -> np.ndarray:
         if last > first:
             groundings = problem.num_groundings(feature.variables) // (last - first)
             total[first:last] += (feature.constant + len(feature.clauses)) * groundings
+    total[offset[-1] :] = [grounded.log_scale for grounded in problem.model.tables]
     return total
 
 

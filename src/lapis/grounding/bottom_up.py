@@ -40,6 +40,7 @@ from lapis.grounding.ground_atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_falsified, refuse_unsatisfiable
 from lapis.grounding.limits import QueryBudget, check_atoms
+from lapis.grounding.tables import TableRows, ground_tables, impossible_evidence
 from lapis.grounding.templates import (
     GroundingQuery,
     PlanLimits,
@@ -103,6 +104,8 @@ def ground(
         If the network is estimated not to fit `max_memory`.
     """
     refuse_unsupported(problem.model)
+    if problem.model.tables:
+        cache_dir = None  # a cache is found by clauses
     if cache_dir is not None:
         found = load_grounding(problem, Path(cache_dir))
         if found is not None:
@@ -147,6 +150,8 @@ class GroundingSession:
     base: Mapping[str, PredicateAtoms]
     undecided: list[Definition]
     alone: list[tuple[Feature, Clause]]
+    tables: TableRows
+    num_rule_rows: int  # rows of rules, before those of tables
 
     def __init__(
         self,
@@ -180,7 +185,26 @@ class GroundingSession:
         """Ground all clauses: first those over constants (`alone`), then the others by joins."""
         over_constants, others = split_ground(self.problem)
         rows, self.alone = ground_rows(over_constants, self.problem, self.base)
-        return concatenate_rows([rows, self.ground_clauses(self.clauses(others), progress)])
+        grounded = self.ground_clauses(self.clauses(others), progress)
+        self.num_rule_rows = len(rows.length) + len(grounded.length)
+        return concatenate_rows([rows, grounded, self.ground_tables()])
+
+    def ground_tables(self) -> FlatRows:
+        """Ground the tables of a network; refuse evidence that they exclude."""
+        model, found = self.problem.model, ground_tables(self.problem.model, self.base)
+        self.tables = found
+        first = int(self.problem.weight_table.offset[-1])
+        is_hard = np.isinf(found.cost)
+        owner = np.repeat(np.arange(len(found.length)), found.length)
+        left = np.bincount(owner, found.literal != 0, len(found.length))
+        decided = np.flatnonzero(is_hard & (left == 0))
+        if len(decided):
+            entries = zip(found.table[decided].tolist(), found.entry[decided].tolist(), strict=True)
+            raise impossible_evidence(model, list(entries))
+        self.distinct[first:] = True
+        weight_id = np.where(is_hard, HARD, first + found.table).astype(np.int32)
+        cost = np.where(is_hard, 1.0, found.cost)
+        return FlatRows(found.length, found.literal, weight_id, cost)
 
     def ground_clauses(
         self, clauses: Iterable[PlannedClause], progress: Report | None = None

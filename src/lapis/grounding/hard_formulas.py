@@ -15,6 +15,7 @@ import numpy as np
 from lapis.data.keys import contains
 from lapis.errors import LapisError, Note
 from lapis.grounding.assembly import HARD, HINT, Assembled, FlatRows, hard_contradiction
+from lapis.grounding.tables import impossible_evidence
 from lapis.language.instances import substitute
 from lapis.language.model import Rule
 from lapis.language.names import format_atom, format_constant
@@ -87,6 +88,7 @@ def refuse_unsatisfiable(session: GroundingSession, rows: FlatRows, assembled: A
     if core is None:
         return
     clauses = core[core < network.num_clauses]
+    refuse_impossible(session, rows, assembled, clauses)
     notes = [
         Note(str(found), found.rule.span)
         for found in describe_clauses(session, assembled, clauses, rows.weight_id == HARD)
@@ -102,6 +104,18 @@ def refuse_unsatisfiable(session: GroundingSession, rows: FlatRows, assembled: A
         hint=HINT,
         notes=shown,
     )
+
+
+def refuse_impossible(
+    session: GroundingSession, rows: FlatRows, assembled: Assembled, clauses: np.ndarray
+) -> None:
+    """Raise if entries of a network's tables are among the contradictory clauses."""
+    chosen = (rows.weight_id == HARD) & np.isin(assembled.clause_of_row, clauses)
+    found = np.flatnonzero(chosen[session.num_rule_rows :])
+    if len(found):
+        tables = session.tables
+        entries = zip(tables.table[found].tolist(), tables.entry[found].tolist(), strict=True)
+        raise impossible_evidence(session.problem.model, list(entries))
 
 
 def refuse_relaxing(method: str, relaxing: bool) -> None:

@@ -176,7 +176,7 @@ def plan_inference(
         row = PlanRow(solvers=names, reason=BY_NAME)
         step = ProblemStep(problem=problem, method=method, row=row, may_refuse=False)
         return InferencePlan(options=options.begin_exact(), steps=[step])
-    may_lift = method == "auto" and not options.relax
+    may_lift = method == "auto" and not options.relax and not problem.model.tables
     if may_lift and (reason := reason_to_lift_first(problem)):
         row = PlanRow(solvers=("ground",), reason="if lifting refuses; then by components")
         ground_step = GroundStep(problem=problem, row=row)

@@ -34,7 +34,7 @@ from lapis.logic.normalize import normalize
 from lapis.network.csr import take_rows
 from lapis.network.merge import EMPTY, TAUTOLOGY
 from lapis.network.network import Network
-from lapis.problem.problem import Evidence, Problem
+from lapis.problem.problem import Evidence, Problem, refuse_network
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Relaxation:
 
 def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxation:
     """Drop the fewest hard ground formulas; proven fewest if `best.optimal`."""
+    refuse_network(problem.model)
     soft = weight_hard_rules(problem)
     session = GroundingSession(soft.problem, max_memory=options.max_memory)
     rows = session.ground_all(options.progress)

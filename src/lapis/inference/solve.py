@@ -50,7 +50,7 @@ from lapis.inference.plan import (
 )
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
-from lapis.problem.problem import Problem
+from lapis.problem.problem import Problem, refuse_network
 from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanRow
 from lapis.runtime.progress import STOPPED, deadline_in, limit_within_call, work_clock
@@ -199,6 +199,7 @@ def answered_row(
 
 def solve_problem(step: ProblemStep, options: InferenceOptions) -> Answered | None:
     """Answer a whole problem without its network; None if an optional attempt is refused."""
+    refuse_network(step.problem.model)
     solver = find_method("infer", step.method).load()
     if not step.may_refuse:
         answered: Answered = solver(step.problem, options)

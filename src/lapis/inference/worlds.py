@@ -36,7 +36,7 @@ from lapis.network.network import Network
 from lapis.problem.query import Query
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer, MostLikelyWorld
-from lapis.results.atom_groups import AtomGroup, Atoms, join_atoms, predicate_group
+from lapis.results.atom_groups import AtomGroup, Atoms, join_atoms, predicate_group, variable_group
 from lapis.results.plan_report import PlanReport, join_plans
 from lapis.runtime.progress import Progress, report_progress
 
@@ -70,7 +70,7 @@ def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
         refuse_formulas(world)
     world, answered, notes = fit_world(world, method, options)
     network, found = answered or infer_problem(world.problem, method, options)
-    found = replace(found, diagnostics=found.diagnostics | notes)
+    found = replace(found, diagnostics={**found.diagnostics, **notes})
     answer = answer_world(world, network, found)
     return add_bounds(answer, world, network, found, options) if options.bounds else answer
 
@@ -151,7 +151,7 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
     for world in task.worlds:
         world, _, notes = fit_world(world, "auto", options)
         network, found = map_problem(world.problem, method, options)
-        found = replace(found, diagnostics=found.diagnostics | notes)
+        found = replace(found, diagnostics={**found.diagnostics, **notes})
         if found.interrupted and options.stop is not None:
             options.stop.request()
         parts.append(answer_map_world(world, network, found))
@@ -342,6 +342,8 @@ def group_atoms(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
     domains = tuple(problem.domains[name] for name in predicate.types)
+    if predicate.variable:
+        return variable_group(predicate.name, codes, domains, world=world.name)
     if query.formula is None or query.rule is None:
         return predicate_group(
             predicate.name, codes, domains, predicate.types,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from lapis.errors import Span, Warning
 from lapis.language.syntax import Cardinality, Formula, ProbabilityConstraint
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr, shorten
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +25,24 @@ class Predicate:
     exactly_one: bool = True  # a block has exactly one true atom (!), or at most one (?)
     closed: bool = False  # declared *P(t): evidence unless queried
     function: bool = False  # written Value = f(arguments)
+    # A variable of a network or a ground program: always open, its states are fixed, its name may
+    # be any text. It has one argument, its state, or none: true or false.
+    variable: bool = False
     factors: tuple[float, float] | None = None  # WFOMC weights of a true and a false atom
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def arity(self) -> int:
         return len(self.types)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateTable:
+    """A factor over variables of a network: the table of a Bayesian or Markov network."""
+
+    variables: tuple[str, ...]
+    log_value: np.ndarray  # float64[states of each variable], at most 0; −inf: impossible
+    log_scale: float  # added to every entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,8 @@ class Model:
     constraints: tuple[Cardinality, ...] = ()
     # Their formulas are as written: `with_statements` makes rules of them.
     probability_constraints: tuple[ProbabilityConstraint, ...] = ()
+    tables: tuple[StateTable, ...] = ()  # of a network
+    queries: tuple[str, ...] = ()  # predicates that are queried if nothing else is
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
     name: str = field(default="<model>", compare=False)
 
@@ -92,7 +110,15 @@ class Model:
         """
         return replace(self, rules=rules)
 
+    @property
+    def has_variables(self) -> bool:
+        """Whether this is a network or a ground program, whose predicates are variables."""
+        return any(predicate.variable for predicate in self.predicates.values())
+
     def __repr__(self) -> str:
+        if self.tables:
+            lines = [f"{name}: {states}" for name, states in self._first_states()]
+            return short_repr("Model", self.name, self._counts(), lines, len(self.predicates))
         from lapis.language.printer import declare_predicate, print_statement
 
         declared = [print_statement(declare_predicate(p)) for p in self._first_predicates()]
@@ -104,7 +130,17 @@ class Model:
         lines = [", ".join([*declared, *rest]), *rules]
         return short_repr("Model", self.name, self._counts(), lines, 1 + len(self.rules))
 
+    def _first_states(self) -> list[tuple[str, str]]:
+        """Return the first variables of a network with their states."""
+        names = [predicate.name for predicate in self._first_predicates()]
+        return [(name, shorten(", ".join(self.types[name]), 80)) for name in names]
+
     def _repr_html_(self) -> str:
+        if self.tables:
+            view = new_view(
+                ["variable", "states"], self._first_states(), num_rows=len(self.predicates)
+            )
+            return draw_html([view], [f"{self.name}: {', '.join(self._counts())}"])
         predicates = new_view(
             ["predicate", "types"],
             [(p.name, ", ".join(p.types)) for p in self._first_predicates()],
@@ -122,6 +158,10 @@ class Model:
         return list(islice(self.predicates.values(), REPR_ROWS))
 
     def _counts(self) -> list[str]:
+        if self.tables:
+            variables = count_noun(len(self.predicates), "variable")
+            size = sum(table.log_value.size for table in self.tables)
+            return [variables, f"{count_noun(len(self.tables), 'table')} of {size:,} numbers"]
         hard = sum(rule.hard for rule in self.rules)
         rules = count_noun(len(self.rules), "rule") + (f" ({hard:,} hard)" if hard else "")
         constants = sum(map(len, self.types.values()))

@@ -121,6 +121,15 @@ def atom_pattern(predicate: str, arity: int, function: bool = False) -> AtomPatt
     return AtomPattern(f"{name}({','.join(['%s'] * arity)})" if arity else name, tuple(places))
 
 
+def format_state(variable: str, states: Sequence[str]) -> str:
+    """Format a state of a variable; one without states is true.
+
+    >>> format_state("dysp", ["yes"]), format_state("path(1,2)", [])
+    ('dysp=yes', 'path(1,2)')
+    """
+    return "=".join((variable, *states))
+
+
 def lower_first_letter(name: str) -> str:
     """Return a name that starts with a lower-case letter, as variables and types do."""
     found = name[0].lower() + name[1:]

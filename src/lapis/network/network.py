@@ -20,7 +20,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
-from lapis.results.atom_groups import AtomGroup, Atoms, predicate_group
+from lapis.results.atom_groups import AtomGroup, Atoms, predicate_group, variable_group
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
@@ -270,6 +270,8 @@ def label_group(network: Network, owner: int, atoms: np.ndarray, world: str) -> 
         columns = (numbers,) * codes.shape[1]
         return predicate_group(predicate, codes, columns, ("number",) * codes.shape[1], world=world)
     domains = [network.domains[name] for name in signature.types]
+    if signature.variable:
+        return variable_group(predicate, codes, domains, world=world)
     return predicate_group(
         predicate, codes, domains, signature.types, function=signature.function, world=world
     )

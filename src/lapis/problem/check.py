@@ -99,7 +99,9 @@ def number_of(things: Sequence[object], noun: str) -> str:
 
 def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> CheckReport:
     """Collect warnings and explain each formula; raise the errors of the model and its data."""
-    inputs = open_inputs(model, data, strict=strict, probabilities=False, fits=True, quiet=True)
+    inputs = open_inputs(
+        model, data, strict=strict, probabilities=False, fits=True, tables=True, quiet=True
+    )
     model, worlds = inputs.model, [] if data is None else inputs.databases
     problems = [build_problem(model, world) for world in inputs.databases]
     warnings = [*model.warnings, *inputs.warnings]

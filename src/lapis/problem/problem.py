@@ -77,7 +77,8 @@ class WeightTable:
 
     offset: np.ndarray  # int64[num_rules + 1]
     shape: tuple[tuple[int, ...], ...]  # for each rule, the sizes of its plus variables' domains
-    value: np.ndarray  # float64[num_weights]; 0 where the weight is to be learned
+    # float64[num_weights + num_tables]; 0 where the weight is to be learned, 1 for each table
+    value: np.ndarray
 
     def __len__(self) -> int:
         return int(self.offset[-1])
@@ -170,6 +171,7 @@ class Problem:
             if rule.instance_weights is not None:
                 domains = [self.domains[dict(rule.variables)[name]] for name in rule.plus]
                 value[offset[number] : offset[number + 1]] = weights_of_rule(rule, domains)
+        value = np.concatenate([value, np.ones(len(self.model.tables))])
         return WeightTable(offset, shapes, value if self.weights is None else self.weights)
 
     def _plus_shape(self, rule: Rule) -> tuple[int, ...]:
@@ -339,7 +341,9 @@ def problem_on(
     for rule in model.rules:
         count_weights(rule, bound.domains)
     evidence = {
-        name: predicate_evidence(predicate, bound, name in names, (unknown or {}).get(name))
+        name: predicate_evidence(
+            predicate, bound, predicate.variable or name in names, (unknown or {}).get(name)
+        )
         for name, predicate in model.predicates.items()
     }
     return Problem(model, normal_form, bound.domains, evidence, tuple(query), bound.name)
@@ -379,6 +383,16 @@ def refuse_unsupported(model: Model) -> None:
 def refuse_factors(model: Model) -> None:
     """Raise if a predicate has factors that are not positive: they define no probabilities."""
     raise_all(factor_errors(model))
+
+
+def refuse_network(model: Model) -> None:
+    """Raise if the model is a Bayesian or Markov network."""
+    if model.tables:
+        raise LapisError(
+            f"{model.name} is a network: it has tables, and no formulas",
+            code="network",
+            hint="infer, map, plan, check and ground take networks; so does lapis circuit",
+        )
 
 
 def factor_errors(model: Model) -> list[LapisError]:

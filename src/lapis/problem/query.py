@@ -27,14 +27,17 @@ from lapis.language.syntax import (
     Constant,
     Formula,
     Iff,
+    Not,
     Term,
     Variable,
     WeightedFormula,
     atoms,
+    map_children,
     subformulas,
     terms_of,
 )
 from lapis.problem.problem import unknown_predicate_error
+from lapis.problem.state_names import FALSE_STATE, read_states, variable_states
 
 PLAIN_VARIABLE = re.compile(r"[a-z][0-9]*'*")
 
@@ -64,6 +67,59 @@ def parse_queries(texts: Sequence[str] | str) -> list[Formula]:
             found.append(formula)
             pieces = pieces[used:]
     return found
+
+
+def read_queries(model: Model, texts: Sequence[str] | str) -> list[Formula]:
+    """Parse queries; those of a network or a ground program are names of variables or states.
+
+    A variable queries all its states. In a ground program, `path` queries all atoms `path(…)`.
+    """
+    if not model.has_variables:
+        return parse_queries(texts)
+    found: list[Formula] = []
+    for text in [texts] if isinstance(texts, str) else list(texts) or model.queries:
+        try:
+            named = read_states(*variable_states(model), text)
+        except LapisError as error:
+            prefix = [n for n in model.predicates if n.startswith(f"{text.strip()}(")]
+            named = [(name, None) for name in prefix]
+            if not named:
+                try:
+                    found += [name_states(formula, model) for formula in parse_queries(text)]
+                    continue
+                except LapisError:
+                    raise error from None
+        found += [atom for name, state in named for atom in state_atoms(model, name, state)]
+    return found
+
+
+def name_states(formula: Formula, model: Model) -> Formula:
+    """Replace `smoke = yes` by the atom, and names that are states by constants."""
+    if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
+        name, value = formula.left, formula.right
+        if isinstance(name, Variable | Constant) and name.name in model.predicates:
+            atom = Atom(name.name, (value,), span=formula.span)
+            return name_states(atom if formula.operator == "=" else Not(atom), model)
+    if isinstance(formula, Atom) and formula.predicate in model.predicates:
+        types = model.predicates[formula.predicate].types
+        terms = [
+            Constant(term.name, span=term.span)
+            if isinstance(term, Variable) and term.name in model.types[kind]
+            else term
+            for term, kind in zip(formula.terms, types, strict=False)
+        ]
+        return replace(formula, terms=(*terms, *formula.terms[len(terms) :]))
+    return map_children(formula, lambda part: name_states(part, model))
+
+
+def state_atoms(model: Model, name: str, state: str | None) -> list[Formula]:
+    """Return the atoms that a variable, or one of its states, queries."""
+    predicate = model.predicates[name]
+    if predicate.arity == 0:
+        atom: Formula = Atom(name, ())
+        return [Not(atom) if state == FALSE_STATE else atom]
+    states = model.types[predicate.types[0]] if state is None else (state,)
+    return [Atom(name, (Constant(each),)) for each in states]
 
 
 def parse_first(pieces: Sequence[str]) -> tuple[Formula, int]:
@@ -142,6 +198,8 @@ def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Q
     if predicate is None:
         raise unknown_predicate_error(atom.predicate, model)
     names = [term.name for term in atom.terms if isinstance(term, Variable | Constant)]
+    if predicate.variable and predicate.arity == 0:
+        return Query(predicate.name, ())
     if not atom.terms or is_whole_function(predicate, atom):
         return Query(predicate.name)
     check_arity(predicate, atom, formula)

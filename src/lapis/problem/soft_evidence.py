@@ -26,11 +26,12 @@ from lapis.data.keys import contains, union
 from lapis.errors import LapisError
 from lapis.language.instances import as_atom
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.names import format_atom
+from lapis.language.names import format_atom, format_state
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
 from lapis.problem.problem import unknown_predicate_error
 from lapis.problem.query import check_arity, is_known, unknown_constant
+from lapis.problem.state_names import FALSE_STATE, no_state, read_states, variable_states
 
 
 class Belief(NamedTuple):
@@ -60,9 +61,8 @@ def resolve_beliefs(
     for belief in beliefs.values():
         predicate = model.predicates[belief.predicate]
         for world in worlds if predicate.block else ():
-            refuse_decided(
-                belief, predicate, world, beliefs.values(), predicate.name in open_predicates
-            )
+            is_open = predicate.variable or predicate.name in open_predicates
+            refuse_decided(belief, predicate, world, beliefs.values(), is_open)
     return tuple(beliefs.values())
 
 
@@ -81,6 +81,8 @@ def check_probability(text: str, probability: object) -> float:
 def resolve_belief(
     model: Model, worlds: Sequence[Database], text: str, probability: float
 ) -> Belief:
+    if model.has_variables:
+        return variable_belief(model, text, probability)
     formula = parse_formula(text, "<soft evidence>")
     atom = as_atom(formula)
     terms = () if atom is None else atom.terms
@@ -102,6 +104,20 @@ def resolve_belief(
             raise unknown_constant(name, type_name, domains, f"the soft evidence {text}")
     name = format_atom(predicate.name, names, predicate.function)
     return Belief(predicate.name, names, name, probability)
+
+
+def variable_belief(model: Model, text: str, probability: float) -> Belief:
+    """Resolve soft evidence for a state of a variable."""
+    found = read_states(*variable_states(model), text)
+    if len(found) != 1:
+        raise no_state(text)
+    (name, state), types = found[0], model.predicates[found[0][0]].types
+    if state is None and types:
+        raise no_state(text)
+    constants = () if state is None or not types else (state,)
+    if state == FALSE_STATE and not types:
+        probability = 1.0 - probability
+    return Belief(name, constants, format_state(name, constants), probability)
 
 
 def refuse_known(belief: Belief, world: Database) -> None:

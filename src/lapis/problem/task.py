@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.binding import bind, keep_known
+from lapis.data.binding import bind, keep_known, merge
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.instances import Gathered, gather_instances
@@ -33,13 +33,14 @@ from lapis.problem.problem import (
     LazyEvidence,
     Problem,
     problem_on,
+    refuse_network,
     refuse_unsupported,
 )
 from lapis.problem.query import (
     Query,
     has_constants,
     opened_by_formulas,
-    parse_queries,
+    read_queries,
     resolve_queries,
     warn_closed_queries,
     with_queries,
@@ -51,6 +52,7 @@ from lapis.problem.soft_evidence import (
     unknown_rows,
     with_beliefs,
 )
+from lapis.problem.state_names import observe_states, refuse_new_states
 from lapis.problem.stated_probabilities import (
     Constraint,
     StatedRule,
@@ -107,11 +109,13 @@ def open_inputs(
     strict: bool = False,
     probabilities: bool = True,
     fits: bool = False,
+    tables: bool = False,
     quiet: bool = False,
 ) -> Inputs:
     """Read model and data. `probabilities` raises for a model that defines none.
 
-    Unless `fits`, a model that states probabilities of formulas is refused. Each database is a
+    Unless `fits`, a model that states probabilities of formulas is refused; unless `tables`, a
+    network. Each database is a
     world; equal names get numbers. Warnings are issued unless `quiet`.
     """
     if not isinstance(model, Model | str | Path):
@@ -125,6 +129,8 @@ def open_inputs(
         refuse_unsupported(resolved)
     if not fits:
         refuse_stated(resolved)
+    if not tables:
+        refuse_network(resolved)
     worlds = [Database({}, {})] if data is None else list_worlds(data)
     if not worlds:
         raise LapisError(
@@ -148,6 +154,23 @@ def refuse_stated(model: Model) -> None:
             span=constraint.span,
             hint="give the formula a weight instead; infer reports the weight that it fits",
         )
+
+
+def bind_known(database: Database, model: Model, evidence: Sequence[str]) -> Database:
+    """Bind data to the model, with the facts of the evidence of a model without variables."""
+    if evidence and not model.has_variables:
+        facts = Database.parse("\n".join(evidence), "<evidence>")
+        [facts], _ = keep_known([facts], model, strict=True)
+        database = replace(merge([database, facts]), name=database.name)
+    return bind(database, model)
+
+
+def observe(bound: Database, model: Model, evidence: Sequence[str]) -> Database:
+    """Return the data with observed states of variables; raise for unknown states."""
+    if not model.has_variables:
+        return bound
+    refuse_new_states(model, bound)
+    return observe_states(model, bound, evidence)
 
 
 def first_warnings(model: Model) -> list[Warning]:
@@ -195,6 +218,7 @@ def build_task(
     open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
+    evidence: Sequence[str] = (),
     strict: bool = False,
     gather: bool = True,
     fits: bool = False,
@@ -209,10 +233,13 @@ def build_task(
     >>> [query.predicate for query in task.queries], task.worlds[0].weight_ids
     (['Smokes', '_query_2'], array([0]))
     """
-    inputs = open_inputs(model, data, strict=strict, fits=fits)
-    bound = [bind(database, inputs.model) for database in inputs.databases]
+    inputs = open_inputs(model, data, strict=strict, fits=fits, tables=True)
+    bound = [
+        observe(bind_known(database, inputs.model, evidence), inputs.model, evidence)
+        for database in inputs.databases
+    ]
     domains = [database.domains for database in bound]
-    queries = resolve_queries(inputs.model, domains, parse_queries(query))
+    queries = resolve_queries(inputs.model, domains, read_queries(inputs.model, query))
     open_predicates = [*open_predicates, *opened_by_formulas(inputs.model, queries)]
     unknown = {*open_predicates, *(query.predicate for query in queries)}
     warnings = warn_closed_queries(inputs.model, [query.predicate for query in queries])

@@ -183,9 +183,12 @@ class RelaxOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftOptions:
+class ObservationOptions:
     """Query."""
 
+    evidence: Sequence[str] | str = option(
+        (), "Facts beside the data: Smokes(Anna), !Cancer(Bob), or smoke=yes for a network."
+    )
     soft_evidence: Mapping[str, float] | None = option(
         None,
         'A probability for an atom, as in "Smokes(Anna)=0.7".',
@@ -339,7 +342,7 @@ class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpt
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(
-    OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, CnfOptions,
+    OpenOptions, ObservationOptions, InferringOptions, SamplingOptions, RelaxOptions, CnfOptions,
     MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
@@ -347,7 +350,7 @@ class PlanOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(
-    OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
+    OpenOptions, ObservationOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
@@ -367,7 +370,7 @@ class InferOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
-    OpenOptions, SoftOptions, MapLimitOptions, RelaxOptions, EngineOptions,
+    OpenOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""

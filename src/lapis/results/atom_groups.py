@@ -16,7 +16,13 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import LapisError, suggestion
 from lapis.language.instances import as_atom, canonical_name
-from lapis.language.names import AtomPattern, atom_pattern, format_atom, format_constant
+from lapis.language.names import (
+    AtomPattern,
+    atom_pattern,
+    format_atom,
+    format_constant,
+    format_state,
+)
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Constant, Variable
 
@@ -36,6 +42,7 @@ class AtomGroup:
     is_atom: bool = True  # False: instances of a formula
     world: str = ""
     pattern: AtomPattern | None = None  # template of the names, if there is one
+    is_variable: bool = False  # states of a variable, looked up by their names
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -79,6 +86,17 @@ def predicate_group(
     pattern = atom_pattern(predicate, len(domains), function)
     return AtomGroup(
         predicate, codes, tuple(domains), tuple(types), format_name, world=world, pattern=pattern
+    )
+
+
+def variable_group(
+    variable: str, codes: np.ndarray, domains: Sequence[Domain], *, world: str = ""
+) -> AtomGroup:
+    """Group states of a variable of a network or a ground program."""
+    format_name = partial(format_state, variable)
+    arguments = ("state",) * len(domains)
+    return AtomGroup(
+        variable, codes, tuple(domains), arguments, format_name, world=world, is_variable=True
     )
 
 
@@ -181,12 +199,16 @@ class Atoms:
                 code="not-asked",
                 hint='as in answer["P(A)"], or answer["data.db", "P(A)"]; `names` lists them',
             )
-        predicate, constants = parse_name(text)
+        plain = re.sub(r"\s*([,=])\s*", r"\1", text.strip())
+        named = all(group.is_variable for group in self.groups)  # by any text
+        predicate, constants = (None, ()) if named else parse_name(text)
         found: dict[str, int] = {}
         for number, group in enumerate(self.groups):
             if world is not None and group.world != world:
                 continue
-            if group.is_atom:
+            if group.is_variable:
+                row = group.row_of_name.get(text, group.row_of_name.get(plain))
+            elif group.is_atom:
                 row = group.find(constants) if group.predicate == predicate else None
             else:
                 row = group.row_of_name.get(canonical_name(text))

@@ -39,7 +39,7 @@ from lapis.inference.map.map_objective import (
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.plan import is_tiny
 from lapis.network.network import Network
-from lapis.problem.problem import Problem
+from lapis.problem.problem import Problem, refuse_network
 from lapis.registry.method_table import find_method
 from lapis.runtime.progress import Progress, Report, Stop, report_progress, work_clock
 
@@ -398,6 +398,7 @@ def map_problem(
     found: MapResult
     if chosen.takes == "problem":
         refuse_relaxing(method, options.relax)
+        refuse_network(problem.model)
         network, found = chosen.load()(problem, options)
     else:
         from lapis.grounding.bottom_up import ground
