@@ -40,7 +40,7 @@ MESSAGES: dict[str, tuple[int, str]] = {
         "        ^\n    save the file as UTF-8\n"),
     "circuit learn rows.csv": (1, "error: rows.csv: row 3 has 1 column, the first has 2\n"),
     "circuit info d.db": (
-        1, f"error: d.db: this is not a circuit\n    {NO_CIRCUIT}\n"),
+        1, f"error: d.db: this is not a circuit, or a damaged one\n    {NO_CIRCUIT}\n"),
     # Queries.
     "infer m.mln d.db -q Smoks": (1, UNKNOWN.format("Smoks")),
     "infer m.mln d.db -q smokes": (1, UNKNOWN.format("smokes")),
