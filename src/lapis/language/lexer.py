@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 from lapis.errors import LapisError, Source, Span
@@ -119,8 +119,8 @@ def split_statements(
     """
     tokens = [
         token
-        for token, following in pairwise([*tokens, None])
-        if not (kind_of(token) == kind_of(following) == "NEWLINE")
+        for token, before in zip(tokens, [None, *tokens], strict=False)
+        if before is None or not (kind_of(token) == kind_of(before) == "NEWLINE")
     ]
     closed = closed_starts(tokens)
     first = 0
@@ -148,8 +148,8 @@ def closed_starts(tokens: Sequence[Token | LapisError]) -> list[bool]:
     return found
 
 
-def kind_of(token: Token | LapisError | None) -> str:
-    return token.kind if isinstance(token, Token) else "ERROR" if token else ""
+def kind_of(token: Token | LapisError) -> str:
+    return token.kind if isinstance(token, Token) else "ERROR"
 
 
 def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | None:

@@ -337,10 +337,10 @@ class WcnfReader:
                 end,
                 end,
             )
-        num_variables, *place = self.largest
+        num_variables, start, end = self.largest
         if num_variables > len(self.literals) + MAX_UNUSED:
             self.refuse(
-                f"{num_variables:,} variables, and only {len(self.literals):,} literals", *place
+                f"{num_variables:,} variables, and only {len(self.literals):,} literals", start, end
             )
         weight, scale = self.scale_weights()
         return WeightedClauses(
