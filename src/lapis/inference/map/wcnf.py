@@ -314,7 +314,7 @@ class WcnfReader:
                 "this is not a literal",
                 start,
                 start + len(word),
-                "a literal is the number of a variable, negative if it is negated",
+                "a literal is the number of a variable (at most 9 digits), negative if negated",
             )
         literal = int(word)
         if abs(literal) > self.largest[0]:
