@@ -255,7 +255,7 @@ def hard_colours(folder: Path) -> None:
     write(
         folder,
         "colours.db",
-        (f"E(N{numbers.randrange(400)},N{numbers.randrange(400)})" for _ in range(1500)),
+        (f"E(N{first},N{numbers.randrange(first)})" for first in range(1, 400) for _ in range(4)),
     )
 
 

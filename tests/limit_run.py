@@ -12,8 +12,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 REPORT = "limit-run:"
+NUM_LOOKS, SECONDS_BETWEEN_LOOKS = 40, 0.05
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,14 @@ def run_command(words: list[str], folder: Path, timeout: float) -> Outcome:
     report = next((line for line in reversed(lines) if line.startswith(REPORT)), None)
     seconds, peak = json.loads(report.removeprefix(REPORT)) if report else (0.0, 0)
     shown = "\n".join(line for line in lines if not line.startswith(REPORT))
-    return Outcome(process.returncode, seconds, peak, out, shown, not has_processes(process.pid))
+    return Outcome(process.returncode, seconds, peak, out, shown, ends_alone(process.pid))
+
+
+def ends_alone(group: int) -> bool:
+    """Return whether all processes of the group end soon after their parent."""
+    return any(
+        not has_processes(group) or Event().wait(SECONDS_BETWEEN_LOOKS) for _ in range(NUM_LOOKS)
+    )
 
 
 def has_processes(group: int) -> bool:

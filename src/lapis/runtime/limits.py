@@ -32,6 +32,7 @@ SECONDS_BETWEEN_ERRORS = 1.0  # an exception may be lost, in a destructor for ex
 GRACE_SECONDS, GRACE_SHARE = 0.6, 0.05  # after the time limit, before the signal
 MIN_GROWTH = 1 << 28  # bytes that a call may always take: modules and kernels are loaded
 LOADERS = ("importlib._bootstrap", "numba.core")  # their frames show what is being loaded
+CONTEXTS = (__name__, "contextlib")
 MEMORY = "memory"  # the code of the error
 SIGNAL = getattr(signal, "SIGVTALRM", None)  # hardly used otherwise; None on Windows
 
@@ -125,7 +126,7 @@ class LimitWatch:
     def interrupt(self, frame: FrameType | None) -> None:
         """Raise `LimitExceeded` in the main thread, unless the work must not be cut there."""
         error, now = self.find_exceeded(), work_clock()
-        if error is None or now < self.raised_at + SECONDS_BETWEEN_ERRORS or is_loading(frame):
+        if error is None or now < self.raised_at + SECONDS_BETWEEN_ERRORS or not is_cuttable(frame):
             return
         self.raised_at = now
         raise LimitExceeded("memory limit" if error.code == MEMORY else "time limit")
@@ -146,14 +147,19 @@ class LimitWatch:
         return None
 
 
-def is_loading(frame: FrameType | None) -> bool:
-    """Return whether a module or kernel is being loaded: cut short, it is broken in later calls."""
+def is_cuttable(frame: FrameType | None) -> bool:
+    """Return whether work may end here.
+
+    Modules and kernels that are cut while they load are broken in later calls. A context that is
+    cut while it begins or ends is not closed.
+    """
+    if frame is not None and frame.f_globals.get("__name__") in CONTEXTS:
+        return False
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.startswith(LOADERS):
-            return True
+        if frame.f_globals.get("__name__", "").startswith(LOADERS):
+            return False
         frame = frame.f_back
-    return False
+    return True
 
 
 @contextmanager
