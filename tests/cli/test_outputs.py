@@ -47,9 +47,9 @@ def test_all_paths_are_inputs_or_outputs() -> None:
 @pytest.mark.parametrize(("name", "flag"), OUTPUTS)
 def test_outputs_are_checked_before_files_are_read(name: str, flag: str, run: Run) -> None:
     """The model does not exist either: nothing was read before."""
-    code, out, err = run(*name.split(), "no-model.mln", *needed(name), flag, "nowhere/x.svg")
+    code, out, err = run(*name.split(), "no-model.mln", *needed(name), flag, "nowhere/x.parquet")
     assert (code, out) == (1, "")
-    assert err == "error: nowhere/x.svg: cannot be written: no folder nowhere\n"
+    assert err == "error: nowhere/x.parquet: cannot be written: no folder nowhere\n"
 
 
 def needed(name: str) -> list[str]:

@@ -158,8 +158,13 @@ def check_outputs(options: DataclassInstance) -> None:
     from lapis.data.atomic_write import require_writable
 
     for option in options_of(type(options)):
-        if option.is_output:
-            require_writable(getattr(options, option.name))
+        value = getattr(options, option.name) if option.is_output else None
+        if isinstance(value, str):
+            from lapis.stores.components.component_answers import check_target
+
+            check_target(value)
+        else:
+            require_writable(value)
 
 
 @contextmanager

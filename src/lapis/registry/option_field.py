@@ -174,7 +174,7 @@ class Option:
     pairs: NumberPairs | None
     is_size: bool
     cli_only: bool  # no keyword of a function
-    is_output: bool  # a path that the command writes
+    is_output: bool  # a path, or a target of answers, that the command writes
     # Read from the field:
     name: str = ""
     kind: Kind = "word"

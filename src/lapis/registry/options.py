@@ -205,7 +205,11 @@ class StoreOutputOptions:
     """Engine."""
 
     output: str | None = option(
-        None, "Leave answers in table:NAME, X.parquet or FOLDER/.", flag="-o", cli_only=True
+        None,
+        "Leave answers in table:NAME, X.parquet or FOLDER/.",
+        flag="-o",
+        cli_only=True,
+        is_output=True,
     )
 
 
