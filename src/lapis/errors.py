@@ -190,13 +190,14 @@ def rebuild_error(
 class LapisErrors(LapisError):
     """All errors of an input, reported together."""
 
-    def __init__(self, errors: Sequence[LapisError]) -> None:
+    def __init__(self, errors: Sequence[LapisError], num_omitted: int = 0) -> None:
         super().__init__(errors[0].message, code=errors[0].code, span=errors[0].span)
         self.errors = tuple(errors)
+        self.num_omitted = num_omitted  # errors that were counted only
 
     def __str__(self) -> str:
-        more = len(self.errors) - MAX_ERRORS
-        rest = [f"and {more:,} more"] if more > 0 else []
+        more = max(0, len(self.errors) - MAX_ERRORS) + self.num_omitted
+        rest = [f"and {more:,} more"] if more else []
         return "\n".join([*map(str, self.errors[:MAX_ERRORS]), *rest])
 
 
@@ -249,12 +250,12 @@ def issue_warnings(found: Iterable[Warning]) -> None:
         warnings.warn(LapisWarning(warning), stacklevel=outside + 1)
 
 
-def raise_all(errors: Sequence[LapisError]) -> None:
+def raise_all(errors: Sequence[LapisError], num_omitted: int = 0) -> None:
     """Raise the errors together, if there are any."""
-    if len(errors) == 1:
+    if len(errors) == 1 and not num_omitted:
         raise errors[0]
     if errors:
-        raise LapisErrors(errors)
+        raise LapisErrors(errors, num_omitted)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -304,7 +304,7 @@ def test_files_of_another_encoding_or_cut_ones(suffix: str, tmp_path: Path) -> N
         ("t.csv", b"a,b\n" + b'"' + b"x" * 200_000 + b'",1\n', "this is not a table: field larger"),
         ("t.csv", b"\n\n", "the file is empty"),
         ("t.csv", b"", "the file is empty"),
-        ("t.csv", b"a,b\n1\n", "row 2 has 1 columns, the first has 2"),
+        ("t.csv", b"a,b\n1\n", "row 2 has 1 column, the first has 2"),
         ("t.parquet", b"PAR1", "Invalid Input Error|too small"),
     ],
 )

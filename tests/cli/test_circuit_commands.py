@@ -234,8 +234,8 @@ def test_info_and_other_forms(learned: Run) -> None:
          "variables has no equivalent Bayesian network over its variables\n    write the circuit, "
          "or learn without num_components, num_starts and method tree"),
         (("score", "none.tbn", "t.csv"), "none.tbn: there is no such file"),
-        (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
-         "as `lapis circuit learn -o` writes them, or .ac files"),
+        (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit, or a damaged one\n    "
+         "circuits are .npz files, as `lapis circuit learn -o` writes them, or .ac files"),
         (("query", "c.npz", "-q", "smoks"), "unknown variable 'smoks'\n    did you mean 'smokes'?"),
         (("query", "c.npz", "-q", "smokes=y"), "unknown state of smokes 'y'\n    choose one of no, "
          "yes"),

@@ -75,7 +75,7 @@ def read_fact_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES) -> Databas
         with open_origin(origin) as stream:
             _collect_stream(found, stream, chunk_bytes)
     except READ_ERRORS as error:
-        raise read_error(Path(str(origin)), error) from None
+        raise read_error(Path(str(origin)), error, "file or folder") from None
     except (_Malformed, UnicodeDecodeError):
         if (source := source_text(origin)) is not None:
             raise_syntax_errors(source)

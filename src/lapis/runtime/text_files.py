@@ -12,10 +12,10 @@ from lapis.errors import LapisError, Source, Span
 READ_ERRORS = (OSError, EOFError, zlib.error)
 
 
-def read_error(path: Path, error: Exception) -> LapisError:
+def read_error(path: Path, error: Exception, what: str = "file") -> LapisError:
     """Return the error of a path that cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return LapisError(f"{path}: there is no such file or folder", code="no-such-file")
+        return LapisError(f"{path}: there is no such {what}", code="no-such-file")
     reason = getattr(error, "strerror", None) or str(error)
     return LapisError(f"{path}: cannot be read: {reason}", code="unreadable-file")
 

@@ -26,10 +26,8 @@ from lapis.data.formats.facts import (
     scan_facts,
     source_text,
 )
-from lapis.errors import LapisError, Note, Source, Span, raise_all
+from lapis.errors import MAX_ERRORS, LapisError, Note, Source, Span, raise_all
 from lapis.language.names import format_atom
-
-MAX_ERRORS = 20
 
 _SPACE = re.compile(SPACE)
 _NAME = re.compile(NAME)
@@ -62,13 +60,7 @@ def raise_syntax_errors(source: Source) -> None:
         reason = explain_mistake(source.text, item)
         span = Span(source, reason.start, reason.end)
         errors.append(LapisError(reason.message, code="data-syntax", span=span, hint=reason.hint))
-    raise_all(with_remainder(errors, more))
-
-
-def with_remainder(errors: Sequence[LapisError], more: int) -> list[LapisError]:
-    """Return the errors, and one more with the number of those omitted."""
-    rest = [LapisError(f"and {more} more", code=errors[0].code)] if more else []
-    return [*errors, *rest]
+    raise_all(errors, more)
 
 
 def explain_mistake(text: str, mistake: Mistake | Unfinished) -> Reason:
@@ -272,7 +264,7 @@ def raise_contradictions(origins: Sequence[Origin], found: Sequence[Contradictio
     sides = ((c.predicate, *side) for c in shown for side in (c.first, c.second))
     places = find_statements(origins, set(sides))
     errors = [_contradiction_error(contradiction, places) for contradiction in shown]
-    raise_all(with_remainder(errors, len(found) - len(shown)))
+    raise_all(errors, len(found) - len(shown))
 
 
 def _contradiction_error(found: Contradiction, places: dict[Stated, Span]) -> LapisError:

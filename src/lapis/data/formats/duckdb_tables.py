@@ -177,7 +177,7 @@ def csv_header(path: Path) -> list[str]:
         with opening(path, "rt", encoding="utf-8-sig", newline="") as stream:
             header = next(csv.reader(stream), None)
     except (*READ_ERRORS, UnicodeDecodeError, csv.Error) as error:
-        raise read_error(path, error) from None
+        raise read_error(path, error, "file or folder") from None
     if not header:
         raise LapisError(
             f"{path}: a CSV file needs a header row that names its columns", code="data-table"

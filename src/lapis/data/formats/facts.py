@@ -46,7 +46,7 @@ def open_origin(origin: Origin) -> BinaryIO:
             return gzip.open(origin, "rb")  # type: ignore[return-value]
         return origin.open("rb")
     except OSError as error:
-        raise read_error(origin, error) from None
+        raise read_error(origin, error, "file or folder") from None
 
 
 def source_text(origin: Origin) -> Source | None:
