@@ -178,3 +178,9 @@ def test_unreadable_files(tmp_path: Path):
     (tmp_path / "not.db.gz").write_bytes(b"P(a)\n")
     with pytest.raises(LapisError, match="cannot be read"):
         Database.read(tmp_path / "not.db.gz")
+
+
+@pytest.mark.parametrize("last", ["9" * 5000, "²", "1e9", "99999999999999999999"])
+def test_a_range_needs_two_whole_numbers(last):
+    with pytest.raises(LapisError, match=r"needs two whole numbers|not a list of constants"):
+        Database.parse(f"n = {{1, ..., {last}}}\n")

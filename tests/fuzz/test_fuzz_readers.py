@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.fuzz_readers import MUCH_AT_ONCE, READERS, damage, fuzz
+from fuzz.fuzz_readers import MUCH_AT_ONCE, PIECES, READERS, damage, find_failure, fuzz
 
+BINARY = (".gz", ".npz", ".npy", ".parquet")
 SLOW = {"csv", "csv.gz", "parquet", "rows.parquet"}  # DuckDB is opened for each file
 
 
@@ -28,3 +29,19 @@ def test_files_are_damaged() -> None:
         found = [damage(reader, seed, rng) for _ in range(200)]
         assert sum(content != seed for content in found) > 180
         assert max(map(len, found)) < 20 * MUCH_AT_ONCE
+
+
+TEXTS = [name for name, reader in READERS.items() if not reader.suffix.endswith(BINARY)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TEXTS)
+def test_readers_are_linear_in_repeated_pieces(name: str, tmp_path: Path) -> None:
+    """Each piece of the format many times over, between the lines of a valid file."""
+    reader = READERS[name]
+    path = tmp_path / f"long{reader.suffix}"
+    head, *rest = reader.seeds()[0].decode().splitlines(keepends=True)
+    for piece in PIECES:
+        path.write_text(head + piece * (MUCH_AT_ONCE // len(piece)) + "".join(rest), "utf-8")
+        failure = find_failure(reader, path)
+        assert failure is None, f"{piece!r}: {failure}"
