@@ -157,7 +157,7 @@ def test_printing_then_parsing_a_counting_file_gives_it_back(
 ) -> None:
     text = "\n".join([*lines[:place], f"{domain} = {size}", *lines[place:]])
     # Some formulas have constants that are not in the domain.
-    statements, errors = parse_statements(Source("m.mln", text))
+    statements, errors, _ = parse_statements(Source("m.mln", text))
     assert {error.code for error in errors} <= {"outside-domain"}
     program = Program(tuple(statements))
     assert parse_program(print_program(program)) == program

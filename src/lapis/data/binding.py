@@ -8,7 +8,8 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from lapis.language.model import Model, Predicate
 def bind(database: Database, model: Model) -> Database:
     """Return the database over the model's types, with a relation for each predicate."""
     if isinstance(database, LazyDatabase):
+        raise_all([_unsupported_size(name) for name in model.sizes])
         return database.bind(model)
     raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
     domains = {name: _domain(database, model, name) for name in model.types}
@@ -116,7 +118,28 @@ def _domain(database: Database, model: Model, type_name: str) -> Domain:
         names = np.concatenate([database.domains[name].names for name in sources])
         seen = np.concatenate([seen_order(database, name) for name in sources])
         known |= dict.fromkeys(names[np.argsort(seen, kind="stable")].tolist())
-    return Domain(type_name, tuple(known))
+    return Domain(type_name, fill_type(type_name, known, model.sizes.get(type_name, 0)))
+
+
+def fill_type(name: str, known: Mapping[str, None], size: int) -> tuple[str, ...]:
+    """Return the known constants, and made-up ones if they are fewer than the size.
+
+    >>> fill_type("person", {"Ann": None, "person0": None}, 3)
+    ('Ann', 'person0', 'person1')
+    """
+    found = dict(known)
+    candidates = (f"{name}{number}" for number in itertools.count())
+    while len(found) < size:
+        found.setdefault(next(candidates))
+    return tuple(found)
+
+
+def _unsupported_size(name: str) -> LapisError:
+    return LapisError(
+        f"the size of type {name!r} is not supported on an engine",
+        code="domain-size",
+        hint="list its constants in the model",
+    )
 
 
 def _bind_relation(

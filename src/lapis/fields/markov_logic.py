@@ -184,6 +184,12 @@ def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Fo
     """Yield each formula with its weight; a rule with plus variables once for each constant."""
     for rule in model.rules:
         weight = UNLEARNED if rule.weight is None else rule.weight
+        if rule.weight_by is not None:
+            raise LapisError(
+                f"fields do not support weights from data: {rule.text!r}",
+                code="weight-by",
+                span=rule.span,
+            )
         if rule.hard:
             yield rule, rule.formula, 2 * sharpness
         elif not rule.plus:

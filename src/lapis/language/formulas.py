@@ -1,13 +1,14 @@
 """Parse the tokens of formulas (by precedence climbing), cardinality constraints and weights.
 
-    formula     operands joined by ^ (tightest), v, =>, <=>, all left-associative as in Alchemy
+    formula     operands joined by ^ (tightest), v, =>, <=>, all left-associative as in Alchemy;
+                q <= F, the implication F => q of Forclift, is right-associative
     operand     ! operand
               | EXIST x, y formula | FORALL x, y formula      as far right as possible
               | EXIST{>= 3} x formula
               | * P(terms) | P(terms) | P() | P
               | term = term, and with != < > <= >=
               | ( formula ) | [ formula ]
-    term        x | +x | x + 1 | x - 1 | A | 12 | -12 | "a string" | F(terms)
+    term        x | +x | x + 1 | x - 1 | x++ | x-- | A | 12 | -12 | "a string" | F(terms) | [ term ]
 
 The weight, marks and final period of a statement are removed before. A cardinality constraint is
 hard and compares numbers of true atoms, as in |Boss| - 2 |Works| = 3. A weight is a number, or
@@ -18,7 +19,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from lapis.errors import LapisError, Source, Span
@@ -52,8 +54,9 @@ from lapis.language.syntax import (
 MAX_DEPTH = 100
 MAX_COUNT = 1_000_000
 
-PRECEDENCE = {"IFF": 1, "IMPLIES": 2, "OR": 3, "BAR": 3, "AND": 4}
-CONNECTIVES = {1: Iff, 2: Implies, 3: Or, 4: And}
+PRECEDENCE = {"IFF": 1, "IMPLIES": 2, "LE": 2, "OR": 3, "BAR": 3, "AND": 4}
+OR_FIRST = {**PRECEDENCE, "OR": 4, "BAR": 4, "AND": 3}
+CONNECTIVES = {"IFF": Iff, "IMPLIES": Implies, "OR": Or, "BAR": Or, "AND": And}
 COMPARISONS: dict[str, ComparisonOperator] = {
     "EQ": "=", "NE": "!=", "LT": "<", "GT": ">", "LE": "<=", "GE": ">=",
 }  # fmt: skip
@@ -66,6 +69,9 @@ NAME = "expected a name"
 TERM = "expected a name or a number or a string"
 CONNECT = "connect formulas with ^, v, => or <=>; or start a new line"
 
+# What begins a formula and no term.
+STARTS_FORMULA = {"NOT", "LPAR", "LSQB", "EXISTS", "FORALL", "STAR"}
+
 IsVariable = Callable[[str], bool]
 
 
@@ -74,13 +80,26 @@ def starts_lower(name: str) -> bool:
     return not (name[0].isupper() or name[0].isdigit())
 
 
+@dataclass(frozen=True)
+class Grammar:
+    """How the formulas of a file are read."""
+
+    is_variable: IsVariable = starts_lower
+    predicates: Container[str] = frozenset()  # declared so far: p <= q is an implication
+    or_first: bool = False  # v binds tighter than ^
+    short_quantifiers: bool = False  # EXIST x F ends with the operand F
+
+
+USUAL = Grammar()
+
+
 def parse_formula_tokens(
-    tokens: Sequence[Token], source: Source, is_variable: IsVariable = starts_lower
+    tokens: Sequence[Token], source: Source, grammar: Grammar = USUAL
 ) -> Formula:
     """Parse the tokens of a formula; raise a LapisError with the span of a syntax error."""
     check_brackets(tokens, source)
     check_depth(tokens, source)
-    parser = FormulaParser(tokens, source, is_variable)
+    parser = FormulaParser(tokens, source, grammar)
     formula = parser.formula()
     if parser.place < len(tokens):
         parser.fail(None)
@@ -127,11 +146,12 @@ def check_depth(tokens: Sequence[Token], source: Source) -> None:
 class FormulaParser:
     """A parser that reads tokens from left to right; `place` is the next one."""
 
-    def __init__(self, tokens: Sequence[Token], source: Source, is_variable: IsVariable) -> None:
+    def __init__(self, tokens: Sequence[Token], source: Source, grammar: Grammar) -> None:
         self.tokens = tokens
         self.kinds = [*(token.kind for token in tokens), "END"]
         self.source = source
-        self.is_variable = is_variable
+        self.grammar = grammar
+        self.precedence = OR_FIRST if grammar.or_first else PRECEDENCE
         self.place = 0
 
     def span(self, first: int) -> Span:
@@ -148,13 +168,17 @@ class FormulaParser:
         """Parse operands joined by connectives of precedence `lowest` or higher."""
         first = self.place
         left = self.operand()
-        while PRECEDENCE.get(self.kinds[self.place], 0) >= lowest:
-            level = PRECEDENCE[self.kinds[self.place]]
-            connective = CONNECTIVES[level]
+        while self.precedence.get(self.kinds[self.place], 0) >= lowest:
+            level = self.precedence[self.kinds[self.place]]
+            if self.kinds[self.place] == "LE":
+                self.place += 1
+                left = Implies(self.formula(level), left, span=self.span(first))
+                continue
+            connective = CONNECTIVES[self.kinds[self.place]]
             if connective is And or connective is Or:
                 # A chain is one node; there may be thousands of operands.
                 parts = [*left.parts] if isinstance(left, connective) else [left]
-                while PRECEDENCE.get(self.kinds[self.place], 0) == level:
+                while self.precedence.get(self.kinds[self.place], 0) == level:
                     self.place += 1
                     parts.append(self.formula(level + 1))
                 left = connective(tuple(parts), span=self.span(first))
@@ -198,13 +222,23 @@ class FormulaParser:
         if following == "LPAR":
             self.place += 2
             terms = self.terms(f"{TERM} or ')'")
-            if self.kinds[self.place] in COMPARISONS:
+            if self.kinds[self.place] in COMPARISONS and not self.is_implied(name):
                 return self.comparison(Application(name, terms, span=self.span(first)), first)
             return Atom(name, terms, False, span=self.span(first))
-        if following in COMPARISONS or following in ("PLUS", "MINUS"):
+        self.place += 1
+        is_implied = self.is_implied(name)
+        self.place -= 1
+        if (following in COMPARISONS and not is_implied) or following in ("PLUS", "MINUS"):
             return self.comparison(self.term(FORMULA), first)
         self.place += 1
         return Atom(name, (), False, span=self.span(first))
+
+    def is_implied(self, name: str) -> bool:
+        """Return whether `<=` after an atom of a predicate is an implication from the right."""
+        following = self.kinds[self.place : self.place + 2]
+        return following[0] == "LE" and (
+            name in self.grammar.predicates or following[1] in STARTS_FORMULA
+        )
 
     def comparison(self, left: Term, first: int) -> Comparison:
         operator = COMPARISONS.get(self.kinds[self.place])
@@ -229,7 +263,7 @@ class FormulaParser:
 
     def variable(self) -> str:
         token = self.take("NAME", NAME)
-        if not self.is_variable(token.text):
+        if not self.grammar.is_variable(token.text):
             raise LapisError(
                 f"cannot quantify over {token.text!r}: it is a constant",
                 code="quantified-constant",
@@ -241,7 +275,7 @@ class FormulaParser:
     def quantified(self) -> Formula:
         """Parse the body of a quantifier, after an optional colon."""
         self.place += self.kinds[self.place] == "COLON"
-        return self.formula()
+        return self.operand() if self.grammar.short_quantifiers else self.formula()
 
     def count_exists(self, first: int) -> Formula:
         """Parse ∃ with a number; < and > become ≥ and its negation, ≠ the negation of =."""
@@ -295,7 +329,11 @@ class FormulaParser:
             case "NAME":
                 return self.named_term(token, first)
             case "NUMBER":
-                return Constant(token.text, span=self.span(first))
+                return Constant(self.stepped(token.text), span=self.span(first))
+            case "LSQB":
+                inner = self.term(TERM)
+                self.take("RSQB", None)
+                return inner
             case "STRING":
                 return Constant(parse_constant(token.text), span=self.span(first))
             case "MINUS":
@@ -316,8 +354,12 @@ class FormulaParser:
         name = self.name(token.text, span=self.span(first))
         if following not in ("PLUS", "MINUS"):
             return name
-        self.place += 1
-        amount = self.take("NUMBER", "expected a number").text
+        if self.kinds[self.place + 1] == following:  # t++ or t--
+            self.place += 2
+            amount = "1"
+        else:
+            self.place += 1
+            amount = self.take("NUMBER", "expected a number").text
         span = self.span(first)
         if isinstance(name, Constant):
             raise LapisError("arithmetic needs a variable", code="offset-constant", span=span)
@@ -327,8 +369,16 @@ class FormulaParser:
             )
         return Offset(name, int(amount) if following == "PLUS" else -int(amount), span=span)
 
+    def stepped(self, number: str) -> str:
+        """Return the number, or the next one if ++ follows, or the previous one if -- does."""
+        following = self.kinds[self.place : self.place + 2]
+        if not number.isdecimal() or following not in (["PLUS", "PLUS"], ["MINUS", "MINUS"]):
+            return number
+        self.place += 2
+        return str(int(number) + (1 if following[0] == "PLUS" else -1))
+
     def name(self, text: str, span: Span) -> Variable | Constant:
-        if self.is_variable(text):
+        if self.grammar.is_variable(text):
             return Variable(variable_name(text), False, span=span)
         return Constant(text, span=span)
 
@@ -370,8 +420,9 @@ class FormulaParser:
 
 
 def variable_name(text: str) -> str:
-    """Lower the first letter: WFOMC files have upper-case variables."""
-    return text[0].lower() + text[1:]
+    """Return ?x as x, and X as x: files of pracmln and of WFOMC tools have such variables."""
+    name = text.removeprefix("?")
+    return name[0].lower() + name[1:]
 
 
 def rename_variable(formula: Formula, old: str, new: str) -> Formula:
@@ -430,6 +481,7 @@ LARGEST = 1e9  # of weights: if two of this size cancel, a third keeps nine digi
 NO_VALUE = "this weight has no finite value"
 FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "log": math.log,
+    "logx": lambda x: math.log(x) if x else -100.0,  # of pracmln
     "ln": math.log,
     "exp": math.exp,
     "sqrt": math.sqrt,

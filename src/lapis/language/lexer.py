@@ -28,8 +28,8 @@ SYMBOLS = {
     "=>": "IMPLIES", "->": "IMPLIES", "⇒": "IMPLIES", "→": "IMPLIES",
     "^": "AND", "&": "AND", "∧": "AND",
     "|": "BAR", "∨": "OR",
-    "!=": "NE", "≠": "NE", "<=": "LE", "≤": "LE", ">=": "GE", "≥": "GE",
-    "=": "EQ", "<": "LT", ">": "GT",
+    "!=": "NE", "=/=": "NE", "≠": "NE", "<=": "LE", "=<": "LE", "≤": "LE", ">=": "GE", "≥": "GE",
+    "=": "EQ", "==": "EQ", "<": "LT", ">": "GT",
     "!": "NOT", "~": "NOT", "¬": "NOT",
     "∃": "EXISTS", "∀": "FORALL", "\\exists": "EXISTS", "\\forall": "FORALL",
     "...": "ELLIPSIS", ".": "PERIOD", ",": "COMMA", ":": "COLON", "?": "QUESTION", "@": "AT",
@@ -65,6 +65,17 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+# Lines of pracmln about the next formula.
+DIRECTIVE = re.compile(r"#(?:fixweight\s*(?://.*)?$|unique\s*\{)", re.IGNORECASE)
+REFUSED = {
+    "#fuzzy": (
+        "fuzzy truth values are not supported: an atom is true or false",
+        'a fact that is uncertain has a probability: --soft-evidence "Tall(Anna)=0.7"',
+    ),
+    "#adaptivemlndependency": ("adaptive dependencies are not supported", None),
+    "#group": ("groups of formulas are not supported", "give each formula its weight"),
+}
+
 OPENING = {"LPAR", "LSQB", "LBRACE"}
 CLOSING = {"RPAR", "RSQB", "RBRACE"}
 CONTINUING = {"AND", "OR", "IMPLIES", "IFF", "COMMA", "EQ", "NE", "LT", "GT", "LE", "GE"}
@@ -83,6 +94,8 @@ def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token |
             yield Token(token_kind(piece), piece, start, end)
         elif kind == "SYMBOL":
             yield Token(SYMBOLS[piece], piece, start, end)
+        elif kind == "HASH" and DIRECTIVE.match(piece):
+            yield Token("DIRECTIVE", piece, start, end)
         elif kind in ("OTHER", "HASH", "OPEN"):
             yield describe_bad_token(piece, Span(source, start, end))
         else:
@@ -99,6 +112,10 @@ def describe_bad_token(piece: str, span: Span) -> LapisError:
         return LapisError("this string has no closing quote", code="open-string", span=span)
     if piece == "/*":
         return LapisError("this comment has no closing */", code="open-comment", span=span)
+    word = re.split(r"\W", piece.lower()[1:], maxsplit=1)[0] if piece.startswith("#") else ""
+    if "#" + word in REFUSED:
+        message, hint = REFUSED["#" + word]
+        return LapisError(message, code="unsupported-directive", span=span, hint=hint)
     if piece.startswith("#"):
         return LapisError(
             f"unknown directive {piece.split()[0]!r}",
@@ -173,7 +190,7 @@ def continues_statement(tokens: Sequence[Token | LapisError], index: int) -> boo
         if kind != "NEWLINE":
             following.append(kind)
         index += 1
-    if following in (["BAR", "NAME", "BAR"], ["OR", "EQ", "LBRACE"]):
+    if following in (["BAR", "NAME", "BAR"], ["BAR", "NAME", "COMMA"], ["OR", "EQ", "LBRACE"]):
         return False  # a cardinality constraint |P| = 1; the constants of a type v = {A}
     return bool(following) and (following[0] in CONTINUING or following[0] == "BAR")
 

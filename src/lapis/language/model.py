@@ -74,6 +74,7 @@ class Rule:
     span: Span | None = field(default=None, compare=False, repr=False)
     # Weights of a rule with plus variables; all other constants have `weight`.
     instance_weights: InstanceWeights | None = None
+    weight_by: str | None = None  # the plus variable whose constants, numbers, are the weights
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +93,8 @@ class Model:
     probability_constraints: tuple[ProbabilityConstraint, ...] = ()
     tables: tuple[StateTable, ...] = ()  # of a network
     queries: tuple[str, ...] = ()  # predicates that are queried if nothing else is
+    # Types with a number of constants: data without so many names gets made-up ones.
+    sizes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
     name: str = field(default="<model>", compare=False)
 
@@ -174,6 +177,8 @@ def show_weight(rule: Rule) -> str:
     """Return the weight of a rule for a table; empty if it is to be learned."""
     if rule.instance_weights is not None:
         return f"{min(rule.instance_weights.value):g} … {max(rule.instance_weights.value):g}"
+    if rule.weight_by is not None:
+        return rule.weight_by
     if rule.hard:
         return "hard"
     return "" if rule.weight is None else f"{rule.weight:g}"

@@ -6,18 +6,25 @@ import io
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from lapis.errors import JoinedSource, LapisError, Note, Source, Span, raise_all
+from lapis.errors import JoinedSource, LapisError, Note, Source, Span, Warning, raise_all
+from lapis.language.dialects.forclift import constrain, is_size, parse_size, split_constraints
+from lapis.language.dialects.lomrf import find_turnstile, parse_clause
+from lapis.language.dialects.pracmln import is_count, parse_count
 from lapis.language.formulas import (
+    USUAL,
+    Grammar,
     check_brackets,
     evaluate_weight,
     is_cardinality,
     parse_cardinality,
     parse_formula_tokens,
+    variable_name,
     weight_and_period_error,
     weight_length,
 )
-from lapis.language.lexer import CLOSING, OPENING, Token, split_statements, tokenize
+from lapis.language.lexer import CLOSING, OPENING, Token, tokenize
 from lapis.language.names import expand_range, lower_first_letter, parse_constant
 from lapis.language.syntax import (
     Formula,
@@ -43,33 +50,29 @@ def parse_program(text: str, name: str = "<text>") -> Program:
     >>> parse_program("Smokes(person)\\n1.5 Smokes(x)").statements[1].weight
     1.5
     """
-    statements, errors = parse_statements(Source(name, text))
-    raise_all(errors)
-    return Program(tuple(statements))
+    found = parse_statements(Source(name, text))
+    raise_all(found.errors)
+    return Program(tuple(found.statements))
 
 
-def parse_statements(source: Source) -> tuple[list[Statement], list[LapisError]]:
-    """Parse a text; return its statements, and the errors of those that are wrong."""
-    from lapis.language import wfomc
+class Parsed(NamedTuple):
+    """The statements of a text, the errors of those that are wrong, and notes for the user."""
 
+    statements: list[Statement]
+    errors: list[LapisError]
+    notes: list[Warning]
+
+
+def parse_statements(source: Source) -> Parsed:
+    """Parse a text in the notation of its system."""
+    from lapis.language.dialects import forclift, wfomc
+    from lapis.language.dialects.choice import FileParser
+
+    if forclift.is_theory(source):
+        return Parsed(*forclift.parse_theory(source), [])
     if wfomc.is_wfomc(source):
-        return wfomc.parse_wfomc(source)
-    statements: list[Statement] = []
-    errors: list[LapisError] = []
-    groups = list(split_statements(list(tokenize(source))))
-    declared = Declared(listed_types(groups), declared_functions(groups))
-    for found in groups:
-        unreadable = [token for token in found if isinstance(token, LapisError)]
-        if unreadable:
-            errors += unreadable
-            continue
-        try:
-            statement = parse_statement(keep_tokens(found), source, declared)
-        except LapisError as error:
-            errors.append(error)
-            continue
-        statements.append(statement)
-    return statements, errors
+        return Parsed(*wfomc.parse_wfomc(source), [])
+    return FileParser(source).parse()
 
 
 @dataclass
@@ -82,6 +85,12 @@ class Declared:
     listed: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
     predicates: dict[str, PredicateDeclaration | FunctionDeclaration] = field(default_factory=dict)
+    grammar: Grammar = USUAL
+
+    def formula_grammar(self) -> Grammar:
+        """Return the grammar of formulas after the statements so far."""
+        known = {n for n, p in self.predicates.items() if isinstance(p, PredicateDeclaration)}
+        return replace(self.grammar, predicates=known)
 
 
 def listed_types(statements: Sequence[Sequence[Token | LapisError]]) -> frozenset[str]:
@@ -172,11 +181,19 @@ def find_includes(source: Source) -> list[Include]:
             lines.append([])
         else:
             lines[-1].append(token)
+    found = [keep_tokens(tokens) for tokens in lines]
     return [
-        parse_include(tokens, Span(source, tokens[0].start, tokens[-1].end))
-        for tokens in map(keep_tokens, lines)
-        if [token.kind for token in tokens] == ["INCLUDE", "STRING"]
+        parse_include(tokens, source)
+        for tokens in found
+        if [token.kind for token in tokens] == ["INCLUDE", "STRING"] or names_model(tokens, source)
     ]
+
+
+def names_model(tokens: Sequence[Token], source: Source) -> bool:
+    """Return whether a line is `#include other.mln` or `#include <other.mln>`."""
+    if len(tokens) < 3 or tokens[0].kind != "INCLUDE":
+        return False
+    return source.text[tokens[1].start : tokens[-1].end].rstrip(">").endswith(".mln")
 
 
 def read_include(statement: Include, path: Path, open_files: Sequence[Path]) -> str:
@@ -204,7 +221,7 @@ def parse_statement(tokens: list[Token], source: Source, declared: Declared) -> 
     if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
         declared.predicates.setdefault(statement.name, statement)
     span = Span(source, tokens[0].start, tokens[-1].end)
-    return statement or parse_weighted(tokens, source, span)
+    return statement or parse_weighted(tokens, source, span, declared.formula_grammar())
 
 
 def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Statement | None:
@@ -212,15 +229,17 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
     kinds = [token.kind for token in tokens]
     span = Span(source, tokens[0].start, tokens[-1].end)
     if kinds[0] == "INCLUDE":
-        return parse_include(tokens, span)
+        return parse_include(tokens, source)
     if lists_constants(tokens):
         return parse_type(tokens, source, span)
+    if is_size(tokens):
+        return parse_size(tokens, source, span)
     if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
         return parse_function(tokens, span)
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
     if is_probability(tokens, declared):
-        return parse_probability(tokens, source, span)
+        return parse_probability(tokens, source, span, declared.formula_grammar())
     declaration = parse_predicate(tokens, span)
     if declaration is None:
         return None
@@ -265,7 +284,9 @@ def closing_place(tokens: Sequence[Token], first: int) -> int:
     return len(tokens) - 1
 
 
-def parse_probability(tokens: list[Token], source: Source, span: Span) -> ProbabilityConstraint:
+def parse_probability(
+    tokens: list[Token], source: Source, span: Span, grammar: Grammar
+) -> ProbabilityConstraint:
     """Parse `P(F) = 0.4` or `R(F) = 0.4`."""
     value = float(tokens[-1].text)
     if value > 1:
@@ -276,7 +297,7 @@ def parse_probability(tokens: list[Token], source: Source, span: Span) -> Probab
         )
     if len(tokens) < 6:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
-    formula = parse_formula_tokens(tokens[2:-3], source)
+    formula = parse_formula_tokens(tokens[2:-3], source, grammar)
     return ProbabilityConstraint(formula, value, PROBABILITY_WORDS[tokens[0].text], span=span)
 
 
@@ -299,7 +320,10 @@ def check_types(declaration: PredicateDeclaration, listed: Container[str]) -> No
             )
 
 
-def parse_include(tokens: list[Token], span: Span) -> Include:
+def parse_include(tokens: list[Token], source: Source) -> Include:
+    span = Span(source, tokens[0].start, tokens[-1].end)
+    if names_model(tokens, source):
+        return Include(source.text[tokens[1].start : tokens[-1].end].strip("<>"), span=span)
     if [token.kind for token in tokens] != ["INCLUDE", "STRING"]:
         raise LapisError(
             "#include takes one file name in quotes",
@@ -440,7 +464,9 @@ def has_marks(declaration: PredicateDeclaration) -> bool:
     return any(p.mark for p in declaration.parameters)
 
 
-def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedFormula:
+def parse_weighted(
+    tokens: list[Token], source: Source, span: Span, grammar: Grammar = USUAL
+) -> WeightedFormula:
     """Parse `[@fixed] [weight] [:utility] formula [.] [@ x = A, …]`."""
     tokens, fixed = split_fixed(tokens, source)
     tokens, at = split_settings(tokens, source)
@@ -465,8 +491,38 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if weight is None:
         refuse_without_weight(fixed, at, span)
-    formula = parse_formula_tokens(tokens, source)
+    formula = parse_body(tokens, source, grammar, hard, span)
     return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span=span)
+
+
+def parse_body(
+    tokens: list[Token], source: Source, grammar: Grammar, hard: bool, span: Span
+) -> Formula:
+    """Parse a formula with constraints on its variables, a counting formula, or a clause."""
+    turnstile = find_turnstile(tokens)
+    if turnstile is not None:
+        return parse_clause(tokens, turnstile, source, grammar)
+    tokens, constraints = split_constraints(tokens)
+    if not tokens:
+        raise LapisError("there is no formula here", code="empty-formula", span=span)
+    if is_count(tokens):
+        atom, fixed = split_count_atom(tokens, source, grammar)
+        formula = parse_count(tokens, atom, fixed, span)
+    else:
+        formula = parse_formula_tokens(tokens, source, grammar)
+    return constrain(formula, constraints, source, grammar, hard=hard)
+
+
+def split_count_atom(
+    tokens: list[Token], source: Source, grammar: Grammar
+) -> tuple[Formula, set[str]]:
+    """Return the atom of `count(P(x, y) | x) = 2`, and the variables after the bar."""
+    close = closing_place(tokens, 1)
+    inner = tokens[2:close]
+    bars = [place for place, token in enumerate(inner) if token.kind == "BAR"]
+    end = bars[0] if bars else len(inner)
+    atom = parse_formula_tokens(inner[:end], source, grammar)
+    return atom, {variable_name(t.text) for t in inner[end:] if t.kind == "NAME"}
 
 
 def split_fixed(tokens: list[Token], source: Source) -> tuple[list[Token], bool]:

@@ -82,8 +82,8 @@ def print_statement(statement: Statement) -> str:
     match statement:
         case Include(path):
             return f"#include {quote_text(path)}"
-        case TypeDeclaration(name, constants):
-            return f"{name} = {{{print_constants(constants)}}}"
+        case TypeDeclaration(name, constants, size):
+            return print_type(name, constants, size)
         case PredicateDeclaration(name, parameters, closed, factors):
             arguments = ", ".join(p.type + p.mark for p in parameters)
             text = f"{'*' if closed else ''}{name}{f'({arguments})' if parameters else ''}"
@@ -98,6 +98,11 @@ def print_statement(statement: Statement) -> str:
             return print_weighted(statement)
 
 
+def print_type(name: str, constants: tuple[str, ...], size: int | None = None) -> str:
+    number = "" if size is None else f"{size} "
+    return f"{name} = {number}{{{print_constants(constants)}}}"
+
+
 def print_weighted(statement: WeightedFormula) -> str:
     text = print_formula(statement.formula)
     weight = statement.weight_text
@@ -107,6 +112,8 @@ def print_weighted(statement: WeightedFormula) -> str:
         weight = f"{weight or ''}:{statement.utility!r}"
     head = f"{'@fixed ' if statement.fixed else ''}{weight + ' ' if weight else ''}"
     at = print_settings([(s.variable, s.constant) for s in statement.at])
+    if statement.weight_by is not None:
+        return f"{statement.weight_by}: {text}"
     return f"{head}{text}{'.' if statement.hard else ''}{at}"
 
 
@@ -240,15 +247,13 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
     """
     heading = [f"// {line}".rstrip() for line in title.splitlines()]
     types = [
-        f"{name} = {{{print_constants(constants)}}}"
+        print_type(name, constants, model.sizes.get(name))
         for name, constants in model.types.items()
-        if constants or name[0].isupper()  # an upper-case type is listed
+        if constants or name in model.sizes or name[0].isupper()  # an upper-case type is listed
     ]
     predicates = [print_statement(declare_predicate(p)) for p in model.predicates.values()]
-    constraints = [
-        print_statement(constraint)
-        for constraint in (*model.constraints, *model.probability_constraints)
-    ]
+    constraints = [print_statement(constraint) for constraint in model.constraints]
+    constraints += [print_statement(each) for each in model.probability_constraints]
     rules = [
         line
         for number, rule in enumerate(model.rules)
@@ -278,6 +283,8 @@ def print_rule(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
 
 def print_rule_line(rule: Rule, text: str, weight: float | None, note: str) -> str:
     comment = f"  // {note}" if note else ""
+    if rule.weight_by is not None:
+        return f"{rule.weight_by + ':':<{WEIGHT_WIDTH}}  {text}{comment}"
     if rule.hard:
         return f"{text}.{comment}"
     if weight is None:

@@ -17,22 +17,21 @@ from pathlib import Path
 from lapis.errors import (
     LapisError,
     Source,
+    Warning,
     did_you_mean,
     misplaced_file_error,
     raise_all,
     suggestion,
 )
+from lapis.language.builtins import evaluate_builtins
 from lapis.language.model import InstanceWeights, Model, Rule
 from lapis.language.names import lower_first_letter
 from lapis.language.parser import expand_includes, parse_statements, read_model_text
 from lapis.language.printer import declare_predicate, print_formula
 from lapis.language.sugar import (
-    all_variables,
-    bound_variables,
     compile_offsets,
     expand_stars,
     factor_rules,
-    fresh_name,
     has_sugar,
     plus_variables,
     rename_apart,
@@ -55,7 +54,10 @@ from lapis.language.syntax import (
     TypeDeclaration,
     Variable,
     WeightedFormula,
+    all_variables,
+    bound_variables,
     free_variables,
+    fresh_name,
     map_children,
     map_terms,
     subformulas,
@@ -125,8 +127,9 @@ def read_model(path: str | Path) -> Model:
 def resolve_text(source: Source, folder: Path) -> Model:
     """Parse and resolve a text; includes are relative to the folder."""
     whole, missing = expand_includes(source, folder, [Path(source.name).resolve()])
-    statements, errors = parse_statements(whole)
-    return resolve_statements(statements, [*missing, *errors], name=source.name)
+    found = parse_statements(whole)
+    errors = [*missing, *found.errors]
+    return resolve_statements(found.statements, errors, name=source.name, notes=found.notes)
 
 
 def resolve_statements(
@@ -134,9 +137,13 @@ def resolve_statements(
     errors: Sequence[LapisError] = (),
     *,
     name: str = "<text>",
+    notes: Sequence[Warning] = (),
 ) -> Model:
-    """Check and resolve statements; raise their errors together with those given."""
-    declared = Declarations(list(errors))
+    """Check and resolve statements; raise their errors together with those given.
+
+    `notes` become warnings of the model.
+    """
+    declared = Declarations(list(errors), list(notes))
     for statement in statements:
         declared.declare(statement)
     inference = TypeInference(declared)
@@ -162,6 +169,7 @@ def resolve_statements(
         probability_constraints=tuple(
             s for s in statements if isinstance(s, ProbabilityConstraint)
         ),
+        sizes=declared.sizes,
         warnings=tuple(declared.warnings),
         name=name,
     )
@@ -189,7 +197,10 @@ class Resolver:
         if statement.at and self.add_to_table(statement):
             return []
         before = len(self.declared.errors)
-        original = self.drop_unused(self.correct_case(statement.formula))
+        plain = evaluate_builtins(statement.formula, self.declared)
+        if len(self.declared.errors) > before:
+            return []
+        original = self.drop_unused(self.correct_case(plain))
         expanded = self.without_sugar(original) if has_sugar(original) else [original]
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
@@ -316,6 +327,7 @@ class Resolver:
                 statement.utility,
                 statement.span,
                 self.weights_at(statement, plus) if statement.at else None,
+                statement.weight_by,
             )
 
         return finish
@@ -357,6 +369,7 @@ def with_statements(model: Model, *added: Statement) -> Model:
         rules=model.rules + extended.rules,
         constraints=model.constraints,
         probability_constraints=model.probability_constraints,
+        sizes=model.sizes,
         warnings=model.warnings,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError
@@ -32,8 +32,10 @@ from lapis.language.syntax import (
     Quantifier,
     Term,
     Variable,
+    all_variables,
     atoms,
     free_variables,
+    fresh_name,
     map_children,
     map_terms,
     subformulas,
@@ -42,10 +44,6 @@ from lapis.language.syntax import (
 )
 
 MAX_STARS = 10
-
-
-def bound_variables(node: Formula) -> tuple[str, ...]:
-    return node.variables if isinstance(node, Quantifier) else ()
 
 
 def has_sugar(formula: Formula) -> bool:
@@ -100,22 +98,6 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
 
     choices = itertools.product((True, False), repeat=len(starred))
     return [signed(formula, dict(zip(starred, signs, strict=True))) for signs in choices]
-
-
-def fresh_name(name: str, taken: Container[str]) -> str:
-    """Return the name, followed by a number if it is taken."""
-    candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
-    return next(candidate for candidate in candidates if candidate not in taken)
-
-
-def all_variables(formula: Formula) -> set[str]:
-    """Return the names of all variables, free and quantified."""
-    found: set[str] = set()
-    for node in subformulas(formula):
-        found.update(bound_variables(node))
-        for term in terms_of(node):
-            found.update(variable.name for variable in term_variables(term))
-    return found
 
 
 def rename_apart(formula: Formula) -> Formula:

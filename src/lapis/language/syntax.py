@@ -14,7 +14,8 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_
 from typing import Literal as Choice
@@ -142,6 +143,7 @@ class Include(SyntaxNode):
 class TypeDeclaration(SyntaxNode):
     name: str
     constants: tuple[str, ...]
+    size: int | None = None  # written t = 3 {A}: constants without names fill it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class WeightedFormula(SyntaxNode):
     fixed: bool = False  # written @fixed: not learned
     utility: float | None = None  # written weight:utility (decision problems)
     at: tuple[Setting, ...] = ()  # written F @ w = Java: the constants that the weight is for
+    weight_by: str | None = None  # written w: F: the variable whose constant is the weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +327,23 @@ def free_variables(formula: Formula) -> tuple[str, ...]:
                     seen.setdefault(variable.name)
         pending += [(child, bound) for child in children(node)[::-1]]
     return tuple(seen)
+
+
+def bound_variables(node: Formula) -> tuple[str, ...]:
+    return node.variables if isinstance(node, Quantifier) else ()
+
+
+def fresh_name(name: str, taken: Container[str]) -> str:
+    """Return the name, followed by a number if it is taken."""
+    candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def all_variables(formula: Formula) -> set[str]:
+    """Return the names of all variables, free and quantified."""
+    found: set[str] = set()
+    for node in subformulas(formula):
+        found.update(bound_variables(node))
+        for term in terms_of(node):
+            found.update(variable.name for variable in term_variables(term))
+    return found

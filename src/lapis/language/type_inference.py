@@ -79,6 +79,7 @@ class Declarations:
     types: dict[str, dict[str, None]] = field(default_factory=dict)
     predicates: dict[str, Predicate] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)  # types with declared constants
+    sizes: dict[str, int] = field(default_factory=dict)  # of types with a number of constants
 
     def fail(self, message: str, code: str, span: Span | None, **more: object) -> None:
         self.errors.append(LapisError(message, code=code, span=span, **more))  # type: ignore[arg-type]
@@ -88,9 +89,12 @@ class Declarations:
 
     def declare(self, statement: Statement) -> None:
         match statement:
-            case TypeDeclaration(name, constants):
+            case TypeDeclaration(name, constants, size):
                 self.types.setdefault(name, {}).update(dict.fromkeys(constants))
-                self.listed.add(name)
+                if size is None:
+                    self.listed.add(name)
+                else:
+                    self.sizes[name] = size
             case PredicateDeclaration(name, parameters, closed, factors, span=span):
                 marks = {p.mark for p in parameters} - {""}
                 if len(marks) == 2:

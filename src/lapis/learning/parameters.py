@@ -76,7 +76,7 @@ def weighted_model(model: Model, keys: Sequence[WeightKey], weights: np.ndarray)
         own[number][constants] = weight
     rules = []
     for rule, found in zip(model.rules, own, strict=True):
-        if rule.hard:
+        if rule.hard or rule.weight_by is not None:
             rules.append(rule)
         elif rule.plus:
             table = InstanceWeights(tuple(found), tuple(found.values()))

@@ -22,7 +22,6 @@ from math import prod
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Rule
 from lapis.language.printer import print_formula
-from lapis.language.sugar import bound_variables
 from lapis.language.syntax import (
     And,
     Atom,
@@ -35,6 +34,7 @@ from lapis.language.syntax import (
     Truth,
     Variable,
     atoms,
+    bound_variables,
     free_variables,
     map_children,
     map_terms,
@@ -124,6 +124,12 @@ def typed_variables(formula: Formula) -> set[str]:
 def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
     """Return the rule of one of `number` clauses."""
     types, free = dict(rule.variables + rule.bound), free_variables(clause)
+    if rule.weight_by is not None:
+        raise LapisError(
+            f"{rule.text!r} has the weight {rule.weight_by}, which clauses cannot share",
+            code="clause-plus",
+            span=rule.span,
+        )
     missing = [name for name in rule.plus if name not in free]
     if missing:
         raise LapisError(

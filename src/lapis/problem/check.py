@@ -217,6 +217,8 @@ def describe_rule(rule: Rule) -> str:
 
 
 def describe_weight(rule: Rule) -> str:
+    if rule.weight_by is not None:
+        return f"the weight is the number {rule.weight_by}"
     if rule.hard:
         return "always, in every world"
     if rule.weight is None:

@@ -168,7 +168,7 @@ class Problem:
         soft = [0.0 if rule.weight is None else rule.weight for rule in rules if not rule.hard]
         value = np.repeat(soft, [s for r, s in zip(rules, sizes, strict=True) if not r.hard])
         for number, rule in enumerate(rules):
-            if rule.instance_weights is not None:
+            if rule.instance_weights is not None or rule.weight_by is not None:
                 domains = [self.domains[dict(rule.variables)[name]] for name in rule.plus]
                 value[offset[number] : offset[number + 1]] = weights_of_rule(rule, domains)
         value = np.concatenate([value, np.ones(len(self.model.tables))])
@@ -250,6 +250,10 @@ def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
     if rule.hard:
         return np.empty(0)
     sizes = [len(domain) for domain in domains]
+    if rule.weight_by is not None:
+        place = rule.plus.index(rule.weight_by)
+        own = domains[place].numeric.reshape([-1 if i == place else 1 for i in range(len(sizes))])
+        return np.broadcast_to(own, sizes).reshape(-1).copy()
     values = np.full(int(np.prod(sizes, dtype=np.int64)), rule.weight or 0.0)
     if rule.instance_weights is not None:
         for constants, value in zip(
@@ -426,6 +430,14 @@ def check_numbers(model: Model, domains: Mapping[str, Domain]) -> list[LapisErro
     errors: dict[tuple[int, str], LapisError] = {}
     for index, rule in enumerate(model.rules):
         types = dict(rule.variables + rule.bound)
+        if rule.weight_by is not None:
+            word = not_a_number(Variable(rule.weight_by), types, domains)
+            if word is not None:
+                errors[index, word] = LapisError(
+                    f"{rule.text!r} has the weight {rule.weight_by}, but {word} is not a number",
+                    code="not-a-number",
+                    span=rule.span,
+                )
         for comparison in comparisons_in(rule.formula):
             terms = comparison.left, comparison.right
             if comparison.operator in ("=", "!=") and not any(isinstance(t, Offset) for t in terms):

@@ -20,7 +20,7 @@ from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
 from lapis.language.resolve import with_statements
-from lapis.language.sugar import fresh_name, without_plus
+from lapis.language.sugar import without_plus
 from lapis.language.syntax import (
     Atom,
     Comparison,
@@ -32,6 +32,7 @@ from lapis.language.syntax import (
     Variable,
     WeightedFormula,
     atoms,
+    fresh_name,
     map_children,
     subformulas,
     terms_of,

@@ -250,7 +250,7 @@ class SentenceBuilder:
             if predicate.arity > 2:
                 raise two_variable_error(f"{predicate.name!r} has {predicate.arity} arguments")
         for rule in self.model.rules:
-            if rule.instance_weights is not None:
+            if rule.instance_weights is not None or rule.weight_by is not None:
                 raise two_variable_error("has a weight for each constant", rule)
             for node in subformulas(rule.formula):
                 if isinstance(node, Comparison) and not all(

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.formulas import (
+    Grammar,
     evaluate_weight,
     is_cardinality,
     parse_cardinality,
@@ -189,12 +190,15 @@ def parse_wfomc_statement(tokens: list[Token], source: Source, span: Span) -> St
         return WeightedFormula(parse_evidence(formula, source), hard=True, span=span)
     weight = evaluate_weight(tokens[:length], source) if length else None
     text = "".join(token.text for token in tokens[:length]) or None
-    tree = parse_formula_tokens(formula, source, starts_upper)
+    tree = parse_formula_tokens(formula, source, UPPER)
     return WeightedFormula(tree, weight, text, hard, span=span)
 
 
 def starts_upper(name: str) -> bool:
     return "A" <= name[0] <= "Z"
+
+
+UPPER = Grammar(starts_upper)
 
 
 def parse_evidence(tokens: list[Token], source: Source) -> Formula:
@@ -214,7 +218,7 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
             code="evidence",
             span=Span(source, comma.start, comma.end),
         )
-    literals = tuple(parse_formula_tokens(part, source, starts_upper) for part in parts)
+    literals = tuple(parse_formula_tokens(part, source, UPPER) for part in parts)
     if len(literals) == 1:
         return literals[0]
     first = literals[0].parts if isinstance(literals[0], And) else literals[:1]
