@@ -26,6 +26,8 @@ from lapis.language.syntax import (
     Variable,
     map_children,
     map_terms,
+    subformulas,
+    terms_of,
 )
 from lapis.language.type_inference import Declarations
 
@@ -65,7 +67,16 @@ def evaluate_builtins(formula: Formula, declared: Declarations) -> Formula:
             refuse_builtin(term, declared)
         return moved or term
 
-    return visit(formula)
+    return visit(formula) if needs_evaluation(formula, declared) else formula
+
+
+def needs_evaluation(formula: Formula, declared: Declarations) -> bool:
+    """Return whether a formula has functions, or predicates that are not declared."""
+    return any(
+        (isinstance(node, Atom) and node.predicate not in declared.predicates)
+        or any(isinstance(term, Application) for term in terms_of(node))
+        for node in subformulas(formula)
+    )
 
 
 def evaluate_atom(atom: Atom) -> Formula:

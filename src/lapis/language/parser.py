@@ -85,12 +85,16 @@ class Declared:
     listed: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
     predicates: dict[str, PredicateDeclaration | FunctionDeclaration] = field(default_factory=dict)
-    grammar: Grammar = USUAL
+    grammar: Grammar = USUAL  # of the formulas; its predicates are those declared so far
 
-    def formula_grammar(self) -> Grammar:
-        """Return the grammar of formulas after the statements so far."""
-        known = {n for n, p in self.predicates.items() if isinstance(p, PredicateDeclaration)}
-        return replace(self.grammar, predicates=known)
+    def __post_init__(self) -> None:
+        self.names = {n for n, p in self.predicates.items() if isinstance(p, PredicateDeclaration)}
+        self.grammar = replace(self.grammar, predicates=self.names)
+
+    def add(self, declaration: PredicateDeclaration | FunctionDeclaration) -> None:
+        self.predicates.setdefault(declaration.name, declaration)
+        if isinstance(declaration, PredicateDeclaration):
+            self.names.add(declaration.name)
 
 
 def listed_types(statements: Sequence[Sequence[Token | LapisError]]) -> frozenset[str]:
@@ -219,9 +223,9 @@ def parse_statement(tokens: list[Token], source: Source, declared: Declared) -> 
     """Parse a statement; add what it declares to `declared`."""
     statement = parse_other(tokens, source, declared)
     if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
-        declared.predicates.setdefault(statement.name, statement)
+        declared.add(statement)
     span = Span(source, tokens[0].start, tokens[-1].end)
-    return statement or parse_weighted(tokens, source, span, declared.formula_grammar())
+    return statement or parse_weighted(tokens, source, span, declared.grammar)
 
 
 def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Statement | None:
@@ -239,7 +243,7 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
     if is_probability(tokens, declared):
-        return parse_probability(tokens, source, span, declared.formula_grammar())
+        return parse_probability(tokens, source, span, declared.grammar)
     declaration = parse_predicate(tokens, span)
     if declaration is None:
         return None
@@ -502,7 +506,9 @@ def parse_body(
     turnstile = find_turnstile(tokens)
     if turnstile is not None:
         return parse_clause(tokens, turnstile, source, grammar)
-    tokens, constraints = split_constraints(tokens)
+    constraints: list[list[Token]] = []
+    if len(tokens) > 2 and tokens[-2].kind in ("NE", "NAME"):
+        tokens, constraints = split_constraints(tokens)
     if not tokens:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if is_count(tokens):

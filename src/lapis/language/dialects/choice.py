@@ -53,6 +53,7 @@ class FileParser:
     rockit: bool = False
     standard: bool = False  # the standard grammar of pracmln
     note_clauses: bool = False  # the file is one of LoMRF
+    kinds: frozenset[str] = frozenset()  # of the tokens of the file
 
     def parse(self) -> Parsed:
         """Parse all statements."""
@@ -72,9 +73,10 @@ class FileParser:
         tokens = list(tokenize(self.source))
         groups = list(split_statements(tokens))
         readable = [keep_tokens(group) for group in groups]
-        self.marked = pracmln.has_marked_variables(keep_tokens(tokens))
-        self.rockit = not self.marked and rockit.is_rockit(readable)
-        self.standard = not self.marked and pracmln.is_standard(readable)
+        self.kinds = frozenset(t.kind for t in tokens if isinstance(t, Token))
+        self.marked = "QUESTION" in self.kinds and pracmln.has_marked_variables(keep_tokens(tokens))
+        self.rockit = not self.marked and rockit.is_rockit(readable, self.source)
+        self.standard = not self.marked and pracmln.is_standard(readable, self.source)
         if self.marked:
             self.grammar = pracmln.MARKED
             return [self.join_words(group) for group in groups]
@@ -108,7 +110,9 @@ class FileParser:
 
     def parse_one(self, tokens: list[Token], declared: Declared, span: Span) -> Statement | None:
         """Parse a statement; None if it only defines a name."""
-        grammar = declared.formula_grammar()
+        if not self.rockit and not self.standard and not self.kinds & {"COLON", "BAR"}:
+            return parse_statement(tokens, self.source, declared)
+        grammar = declared.grammar
         if rockit.is_definition(tokens):
             name, definition = rockit.parse_definition(tokens, self.source, grammar, span)
             self.definitions[name] = definition
@@ -186,9 +190,10 @@ class FileParser:
         self, statement: WeightedFormula, tokens: Sequence[Token], is_clause: bool
     ) -> None:
         """Note where LoMRF or RockIt means something else."""
-        pairs = list(itertools.pairwise(token.kind for token in tokens))
-        steps = ("PLUS", "PLUS") in pairs or ("MINUS", "MINUS") in pairs
-        if is_clause or steps:
+        if self.kinds & {"PLUS", "MINUS"} and not self.note_clauses:
+            pairs = list(itertools.pairwise(token.kind for token in tokens))
+            self.note_clauses = ("PLUS", "PLUS") in pairs or ("MINUS", "MINUS") in pairs
+        if is_clause:
             self.note_clauses = True
         if self.rockit and any(
             isinstance(term, Offset) for atom in atoms(statement.formula) for term in atom.terms
@@ -212,7 +217,7 @@ class FileParser:
                 found.append(statement)
         found += lomrf.complete(self.clauses)
         try:
-            self.statements = merge_subdomains(found)
+            self.statements = merge_subdomains(found, has_members=" in " in self.source.text)
         except LapisError as error:
             self.errors.append(error)
         if self.note_clauses:

@@ -119,9 +119,14 @@ def is_size(tokens: Sequence[Token]) -> bool:
     return kinds[:4] == ["NAME", "EQ", "NUMBER", "LBRACE"] and kinds[-1] == "RBRACE"
 
 
-def merge_subdomains(statements: Sequence[Statement]) -> list[Statement]:
-    """Replace sub-domains by their constants: in their domain, and where x is in one of them."""
+def merge_subdomains(statements: Sequence[Statement], *, has_members: bool) -> list[Statement]:
+    """Replace sub-domains by their constants: in their domain, and where x is in one of them.
+
+    `has_members`: the file may have such constraints "x in male".
+    """
     domains = Domains({s.name: s for s in statements if isinstance(s, TypeDeclaration)})
+    if not domains.below and not has_members:
+        return list(statements)
     merged: list[Statement] = []
     for statement in statements:
         if isinstance(statement, WeightedFormula):
@@ -358,8 +363,9 @@ def parse_conditional(tokens: list[Token], source: Source, span: Span) -> list[S
         )
     condition = parse_literal(tokens[1:then], source, span)
     result = parse_literal(body, source, span)
+    chances = [(first[0], 1 - first[0]), (second[0], 1 - second[0]) if second else (0.5, 0.5)]
     found: list[Statement] = []
-    for given, value in zip((condition, Not(condition)), values, strict=False):
-        for sign, chance in ((result, value), (Not(result), 1 - value)):
-            found += factor(And((given, sign)), chance, span)
-    return found if has_else else [*found, *factor(Not(condition), 0.5, span)]
+    for given, chance in zip((condition, Not(condition)), chances, strict=True):
+        for sign, value in zip((result, Not(result)), chance, strict=True):
+            found += factor(And((given, sign)), value, span)
+    return found

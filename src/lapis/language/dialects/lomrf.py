@@ -38,6 +38,8 @@ from lapis.language.syntax import (
 
 def find_turnstile(tokens: Sequence[Token]) -> int | None:
     """Return the place of `:-` outside brackets and after a head; None if there is none."""
+    if not any(token.kind == "COLON" for token in tokens):
+        return None
     depth = 0
     for place, token in enumerate(tokens[:-1]):
         depth += (token.kind in OPENING) - (token.kind in CLOSING)

@@ -43,6 +43,8 @@ IN_WORDS = WORDS | {"PERIOD", "MINUS", "COLON", "SLASH"}
 BEFORE_ARGUMENT = {"LPAR", "COMMA", "PLUS", "EXISTS", "EQ", "NE"}
 MAX_VARIANTS = 1_000
 
+ONLY_HERE = re.compile(r"=/=|logx|count|#(?:fixweight|unique)", re.IGNORECASE)
+
 MARKED = Grammar(lambda name: name.startswith("?"), short_quantifiers=True)
 STANDARD = Grammar(starts_lower, or_first=True, short_quantifiers=True)
 
@@ -67,9 +69,9 @@ def has_marked_variables(tokens: Sequence[Token]) -> bool:
     return any(is_marked_variable(tokens, place) for place in range(len(tokens)))
 
 
-def is_standard(statements: Sequence[Sequence[Token]]) -> bool:
+def is_standard(statements: Sequence[Sequence[Token]], source: Source) -> bool:
     """Return whether a construct of pracmln's standard grammar occurs."""
-    return any(
+    return bool(ONLY_HERE.search(source.text)) and any(
         token.kind == "DIRECTIVE"
         or token.text in ("=/=", "logx")
         or is_count(statement[place : place + 4])

@@ -42,9 +42,9 @@ NUMBER_TYPE = "float_"
 UPPER_OR_LOWER = Grammar(lambda name: not name[0].isdigit())
 
 
-def is_rockit(statements: Sequence[Sequence[Token]]) -> bool:
+def is_rockit(statements: Sequence[Sequence[Token]], source: Source) -> bool:
     """Return whether a statement has a construct of RockIt only."""
-    return any(
+    return any(mark in source.text for mark in (NUMBER_TYPE, "|", ":=")) and any(
         is_bound(tokens) or is_definition(tokens) or any(t.text == NUMBER_TYPE for t in tokens)
         for tokens in statements
         if tokens
