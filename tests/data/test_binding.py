@@ -202,3 +202,18 @@ def test_unknown_names_are_errors_if_close_or_strict(facts: str, close: bool):
     else:
         (kept,), warnings = keep_known([data], SMOKERS)
         assert (dict(kept.relations), dict(kept.declared), len(warnings)) == ({}, {}, 1)
+
+
+def test_a_size_is_filled_up_by_constants_without_names() -> None:
+    model = parse_model("person = 4 {Zoe}\nSmokes(person)\n1 Smokes(x)")
+    [data], warnings = keep_known([Database.parse("Smokes(Ann)\nperson = {Zoe}")], model)
+    assert not warnings
+    assert bind(data, model).domains["person"].constants == ("Zoe", "Ann", "person0", "person1")
+
+
+def test_more_names_than_the_size_are_a_warning() -> None:
+    model = parse_model("person = 2 {}\nSmokes(person)\n1 Smokes(x)")
+    data = Database.parse("Smokes(A) Smokes(B) Smokes(C)")
+    [kept], warnings = keep_known([data], model)
+    assert [w.message for w in warnings] == ["type 'person' has 3 constants, more than its size 2"]
+    assert bind(kept, model).domains["person"].constants == ("A", "B", "C")

@@ -207,6 +207,12 @@ PROGRAMS = {
         1 |Head| <= 2
         """,
     "probcog": "A(t)\nB(t)\n0 A(x) => B(x)\nP(A(x) => B(x)) = .4\nR(A(X) ^ B(Y)) = 0.25\n",
+    "sizes": 'person = 3 {}\nthing = 2 {A, "b c"}\nP(person, thing)\n1 P(x, A)\n',
+    "weights from data": "*Score(t, number)\nQ(t)\nw: !Score(x, w) v Q(x)\nw: Score(x, w)\n",
+    "lomrf": "time = {0, ..., 5}\nP(time)\nQ(time)\n1 P(t++) => P(t--)\nQ(t) :- P(t) ^ !P(s).\n",
+    "pracmln": "P(t)\nQ(t)\n#fixweight\nlog(2) P(?x) ^ Q(a.b-c)\n1 P|Q(?v) ^ ?v =/= exist\n",
+    "rockit": '*E(T, T, float_)\nQ(T, T)\nw: !E(X, y, w) v Q(X, "a")\n|y| Q(x, y) <= 1\n',
+    "theory": "domain D 2 {a}\npredicate p(D) 2 1\np(X) and p(a) 0.5 2\n!p(X), X != a\n",
     "unicode": "P(t)\nQ(t)\n1 ∀x (P(x) ∧ ¬Q(x) ⇒ ∃y (P(y) ∨ Q(y) ⇔ x ≠ y))\n",
 }
 

@@ -74,7 +74,21 @@ def keep_known(
         types |= dict.fromkeys(untyped)
         kept.append(_without(database, unknown, untyped) if unknown or untyped else database)
     raise_all(errors)
-    return kept, _ignored(num_facts, list(types))
+    return kept, [*_ignored(num_facts, list(types)), *_too_many(kept, model)]
+
+
+def _too_many(databases: Sequence[Database], model: Model) -> list[Warning]:
+    """Return a warning for each type whose constants are more than its size in the model."""
+    found: dict[str, Warning] = {}
+    for database in databases:
+        if isinstance(database, LazyDatabase):
+            continue  # refused when it is bound
+        for name, size in model.sizes.items():
+            number = len(_domain(database, model, name))
+            if number > size:
+                message = f"type {name!r} has {number} constants, more than its size {size}"
+                found.setdefault(name, Warning(message, "domain-size"))
+    return list(found.values())
 
 
 def _ignored(num_facts: dict[str, int], types: list[str]) -> list[Warning]:

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lapis.errors import JoinedSource, LapisError, Note, Source, Span, Warning, raise_all
-from lapis.language.dialects.forclift import constrain, is_size, parse_size, split_constraints
+from lapis.language.dialects.forclift import (
+    constrain,
+    is_sized_type,
+    parse_sized_type,
+    split_constraints,
+)
 from lapis.language.dialects.lomrf import find_turnstile, parse_clause
-from lapis.language.dialects.pracmln import is_count, parse_count
+from lapis.language.dialects.pracmln import is_count, parse_counting
 from lapis.language.formulas import (
     USUAL,
     Grammar,
@@ -236,8 +241,8 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
         return parse_include(tokens, source)
     if lists_constants(tokens):
         return parse_type(tokens, source, span)
-    if is_size(tokens):
-        return parse_size(tokens, source, span)
+    if is_sized_type(tokens):
+        return parse_sized_type(tokens, source, span)
     if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
         return parse_function(tokens, span)
     if is_cardinality(tokens):
@@ -513,7 +518,7 @@ def parse_body(
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if is_count(tokens):
         atom, fixed = split_count_atom(tokens, source, grammar)
-        formula = parse_count(tokens, atom, fixed, span)
+        formula = parse_counting(tokens, atom, fixed, span)
     else:
         formula = parse_formula_tokens(tokens, source, grammar)
     return constrain(formula, constraints, source, grammar, hard=hard)

@@ -102,7 +102,7 @@ class FileParser:
             for variant in variants:
                 statement = self.parse_one(variant, declared, span)
                 if self.marked and statement is not None:
-                    pracmln.check_names(statement)
+                    pracmln.check_marked_names(statement)
                 self.add(statement, variant)
         except LapisError as error:
             self.errors.append(error)
@@ -225,7 +225,7 @@ class FileParser:
                 if (
                     isinstance(statement, WeightedFormula)
                     and statement.weight is not None
-                    and lomrf.num_clauses(statement.formula) > 1
+                    and lomrf.count_shares(statement.formula) > 1
                 ):
                     self.note(DIVIDED, statement)
 
@@ -240,7 +240,7 @@ class FileParser:
         predicates = {
             s.name: s.parameters for s in self.statements if isinstance(s, PredicateDeclaration)
         }
-        own = variable_types(statement.formula, predicates)
+        own = types_of_variables(statement.formula, predicates)
         listed = {name: types[kind] for name, kind in own.items() if kind in types}
         return pracmln.keep_unique(statement, names, listed)
 
@@ -268,7 +268,7 @@ def count_others(number: int) -> str:
     return f" (and {number - 1} more formula{'s' * (number > 2)})"
 
 
-def variable_types(
+def types_of_variables(
     formula: Formula, predicates: dict[str, tuple[Parameter, ...]]
 ) -> dict[str, str]:
     """Return the types of variables that are arguments of declared predicates."""

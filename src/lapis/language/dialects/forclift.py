@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lapis.errors import LapisError, Source, Span
+from lapis.errors import LapisError, Source, Span, suggestion
 from lapis.language.formulas import Grammar, parse_formula_tokens, variable_name
 from lapis.language.lexer import CLOSING, OPENING, Token, tokenize
 from lapis.language.syntax import (
@@ -95,7 +95,7 @@ def constrain(
     return Implies(premise, formula, span=formula.span)
 
 
-def parse_size(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
+def parse_sized_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
     """Parse `person = 3 {}` or `person = 3 {Anna, Bob}`."""
     from lapis.language.parser import parse_constants
 
@@ -107,14 +107,14 @@ def parse_size(tokens: list[Token], source: Source, span: Span) -> TypeDeclarati
     constants = parse_constants(tokens[4:-1], source)
     if len(constants) > int(size):
         raise LapisError(
-            f"type {name!r} has {size} constants, but {len(constants)} are named",
+            f"the size of type {name!r} is {size}, but {len(constants)} constants are named",
             code="domain-size",
             span=span,
         )
     return TypeDeclaration(name, constants, int(size), span=span)
 
 
-def is_size(tokens: Sequence[Token]) -> bool:
+def is_sized_type(tokens: Sequence[Token]) -> bool:
     kinds = [token.kind for token in tokens]
     return kinds[:4] == ["NAME", "EQ", "NUMBER", "LBRACE"] and kinds[-1] == "RBRACE"
 
@@ -178,7 +178,9 @@ class Domains:
                 f"unknown domain {name!r}",
                 code="unknown-domain",
                 span=atom.span,
-                hint=f"list its constants, or give its size: {name} = 3 {{}}",
+                hint=suggestion(
+                    name, self.types, f"list its constants, or give its size: {name} = 3 {{}}"
+                ),
             )
         variable = atom.terms[0]
         equal = [Comparison("=", variable, Constant(c)) for c in self.constants_of(name)]
@@ -262,7 +264,10 @@ def factor(formula: Formula, value: float, span: Span) -> list[Statement]:
         )
     if value == 0:
         return [WeightedFormula(Not(formula), hard=True, span=span)]
-    return [] if value == 1 else [WeightedFormula(formula, math.log(value), fixed=True, span=span)]
+    if value == 1:
+        return []
+    weight = math.log(value)
+    return [WeightedFormula(formula, weight, repr(weight), fixed=True, span=span)]
 
 
 def parse_theory_domain(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
@@ -274,14 +279,14 @@ def parse_theory_domain(tokens: list[Token], source: Source, span: Span) -> Type
     ]
     equal = Token("EQ", "=", tokens[1].end, tokens[1].end)
     statement = [start, equal, tokens[2], *rest]
-    if not is_size(statement):
+    if not is_sized_type(statement):
         raise LapisError(
             "a domain has a name, a size, and perhaps constants",
             code="domain-size",
             span=span,
             hint="as in domain Person 3 {anna, bob}",
         )
-    return parse_size(statement, source, span)
+    return parse_sized_type(statement, source, span)
 
 
 def parse_theory_predicate(tokens: list[Token], source: Source, span: Span) -> PredicateDeclaration:
@@ -356,7 +361,7 @@ def parse_conditional(tokens: list[Token], source: Source, span: Span) -> list[S
     values = [*first, *second]
     if len(first) != 1 or len(second) != has_else or not all(0 <= v <= 1 for v in values):
         raise LapisError(
-            "a conditional has one probability after 'then' and one after 'else'",
+            "a conditional has a probability from 0 to 1 after 'then', and one after 'else'",
             code="conditional",
             span=span,
             hint="as in if smokes(X) then cancer(X) 0.3 else 0.1",

@@ -142,11 +142,11 @@ def define(clause: Implies, general: Sequence[Term], names: set[str]) -> Formula
     return quantify(whole, [*names])
 
 
-def num_clauses(formula: Formula, positive: bool = True) -> int:
+def count_shares(formula: Formula, positive: bool = True) -> int:
     """Return the number of clauses that LoMRF makes: a conjunction of literals stays one."""
     match formula:
         case And(parts) | Or(parts):
-            counts = [num_clauses(part, positive) for part in parts]
+            counts = [count_shares(part, positive) for part in parts]
             if isinstance(formula, And) is positive:
                 units = [
                     count for part, count in zip(parts, counts, strict=True) if is_literal(part)
@@ -157,14 +157,14 @@ def num_clauses(formula: Formula, positive: bool = True) -> int:
                 product *= 1 if is_literal(part) else split_count(part, positive)
             return product
         case Implies(premise, conclusion):
-            return num_clauses(Or((Not(premise), conclusion)), positive)
+            return count_shares(Or((Not(premise), conclusion)), positive)
         case Iff(left, right):
             both = And((Or((Not(left), right)), Or((left, Not(right)))))
-            return num_clauses(both, positive)
+            return count_shares(both, positive)
         case Not(body):
-            return num_clauses(body, not positive)
+            return count_shares(body, not positive)
         case _ if isinstance(formula, Quantifier):
-            return num_clauses(children(formula)[0], positive)
+            return count_shares(children(formula)[0], positive)
         case _:
             return 1
 
@@ -177,7 +177,7 @@ def split_count(formula: Formula, positive: bool) -> int:
         case And(parts) | Or(parts) if isinstance(formula, And) is positive:
             return sum(split_count(part, positive) for part in parts)
         case _:
-            return num_clauses(formula, positive)
+            return count_shares(formula, positive)
 
 
 def is_literal(formula: Formula) -> bool:

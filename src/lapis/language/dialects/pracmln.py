@@ -94,7 +94,7 @@ def join_words(tokens: Sequence[Token], source: Source) -> list[Token]:
         end = place + 1
         if is_marked_variable(tokens, place):
             end = word_end(tokens, place + 1, {"MINUS"})
-        elif token.kind in WORDS and opened and opened[-1]:
+        elif token.kind in WORDS and ((opened and opened[-1]) or is_compared(tokens, place)):
             end = word_end(tokens, place, IN_WORDS)
         elif token.kind == "NAME":
             end = word_end(tokens, place, {"MINUS"} if not opened else IN_WORDS)
@@ -118,7 +118,7 @@ def plain_variable(name: str) -> str:
     return f"{found}_" if found.lower() in ("v", "exist", "exists", "forall") else found
 
 
-def check_names(statement: Statement) -> None:
+def check_marked_names(statement: Statement) -> None:
     """Raise if a predicate or type has a name that our notation does not have, such as is-a."""
     names: list[str] = []
     match statement:
@@ -142,8 +142,12 @@ def is_whole_argument(tokens: Sequence[Token], place: int) -> bool:
     """Return whether a word such as `v` stands between brackets and commas: it is a constant."""
     before = tokens[place - 1].kind if place else ""
     after = tokens[place + 1].kind if place + 1 < len(tokens) else ""
-    ends = after in ("COMMA", "RPAR", "RBRACE")
+    ends = after in ("COMMA", "RPAR", "RBRACE") or before in ("EQ", "NE")
     return tokens[place].kind != "NUMBER" and before in BEFORE_ARGUMENT | {"LBRACE"} and ends
+
+
+def is_compared(tokens: Sequence[Token], place: int) -> bool:
+    return place > 0 and tokens[place - 1].kind in ("EQ", "NE")
 
 
 def calls_predicate(before: Sequence[Token], bracket: Token) -> bool:
@@ -213,7 +217,7 @@ def is_count(tokens: Sequence[Token]) -> bool:
     return bool(tokens) and tokens[0].text == "count" and kinds[1:4:2] == ["LPAR", "LPAR"]
 
 
-def parse_count(tokens: Sequence[Token], atom: Formula, fixed: set[str], span: Span) -> Formula:
+def parse_counting(tokens: Sequence[Token], atom: Formula, fixed: set[str], span: Span) -> Formula:
     """Return the counting quantifier of `count(P(x, y) | x) = 2`: for each x two values of y."""
     counted = [
         variable.name
@@ -271,7 +275,7 @@ def keep_unique(
             "#unique needs variables marked + whose types list their constants",
             code="unique",
             span=statement.span,
-            hint="or write the formula once for each set of constants",
+            hint="list them, as in shape = {cube, cone}, or write a formula for each set",
         )
     own = list(types[names[0]])
     chosen = itertools.combinations_with_replacement(own, len(names))

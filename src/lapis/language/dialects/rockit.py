@@ -121,14 +121,16 @@ def weigh_by_column(formula: Formula, name: str, span: Span) -> WeightedFormula:
             span=span,
             hint="as in w: Score(x, w) ^ Good(x)",
         )
-    return WeightedFormula(mark_plus(formula, name), 0.0, fixed=True, weight_by=name, span=span)
+    return WeightedFormula(
+        mark_weight_variable(formula, name), 0.0, fixed=True, weight_by=name, span=span
+    )
 
 
 def mentions(formulas: Sequence[Formula], name: str) -> bool:
     return any(name in free_variables(formula) for formula in formulas)
 
 
-def mark_plus(formula: Formula, name: str) -> Formula:
+def mark_weight_variable(formula: Formula, name: str) -> Formula:
     def mark(term: Term) -> Term:
         if isinstance(term, Variable) and term.name == name:
             return replace(term, plus=True)
@@ -136,7 +138,7 @@ def mark_plus(formula: Formula, name: str) -> Formula:
             return replace(term, terms=tuple(map(mark, term.terms)))
         return term
 
-    return map_terms(map_children(formula, lambda part: mark_plus(part, name)), mark)
+    return map_terms(map_children(formula, lambda part: mark_weight_variable(part, name)), mark)
 
 
 def parse_bound(
@@ -170,7 +172,7 @@ def parse_bound(
         raise LapisError(reason, code="bound", span=span)
     conditions = [negated(part) for part in given]
     outside = [part for part in conditions if not mentions([part], names[0])]
-    body = conjunction([*conditions, counted[0]])
+    body = join_conditions([*conditions, counted[0]])
     if len(names) > 1:
         return WeightedFormula(
             bound_pairs(names, body, kinds[-2], bound, span), hard=True, span=span
@@ -179,9 +181,9 @@ def parse_bound(
         return WeightedFormula(CountExists(names, body, "<=", bound), hard=True, span=span)
     enough: Formula = CountExists(names, body, ">=", bound)
     inside = [part for part in conditions if part not in outside]
-    needed = [*outside, *([Exists(names, conjunction(inside))] if inside else [])]
+    needed = [*outside, *([Exists(names, join_conditions(inside))] if inside else [])]
     if needed:
-        enough = Implies(conjunction(needed), enough)
+        enough = Implies(join_conditions(needed), enough)
     return WeightedFormula(enough, hard=True, span=span)
 
 
@@ -210,7 +212,7 @@ def negated(formula: Formula) -> Formula:
     return formula.body if isinstance(formula, Not) else Not(formula)
 
 
-def conjunction(parts: Sequence[Formula]) -> Formula:
+def join_conditions(parts: Sequence[Formula]) -> Formula:
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
