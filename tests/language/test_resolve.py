@@ -197,3 +197,25 @@ def test_a_constant_is_a_constant_where_it_cannot_be_a_type(text: str) -> None:
 def test_a_bare_atom_of_a_declared_predicate_is_a_formula() -> None:
     model = parse_model("Smokes(person)\nSmokes(Anna)")
     assert (model.rules[0].text, model.types) == ("Smokes(Anna)", {"person": ("Anna",)})
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("i <= j ^ i(j)", "(i <= j) ^ i(j)"),
+        ("i <= 2 ^ i(i)", "(i <= 2) ^ i(i)"),
+        ("p <= q", "q => p"),
+        ("p <= i(j)", "i(j) => p"),
+        ("i(j) <= p v q", "p v q => i(j)"),
+        ("!p <= q", "q => !p"),
+        ("p ^ q <= q", "q => p ^ q"),
+        ("p <= (q => p) v i(j)", "(q => p) v i(j) => p"),
+        ("p <= q <= i(j)", "(i(j) => q) => p"),
+        ("i(x) <= i(y) ^ x <= y", "i(y) ^ x <= y => i(x)"),
+    ],
+)
+def test_less_or_equal_is_an_implication_between_formulas(text: str, formula: str) -> None:
+    declared = "n = {1, 2, 3}\ni(n)\np\nq\n"
+    [rule] = parse_model(f"{declared}1 {text}").rules
+    [expected] = parse_model(f"{declared}1 {formula}").rules
+    assert rule == expected

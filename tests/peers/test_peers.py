@@ -6,7 +6,7 @@ the system. Its first lines are comments:
 
     // query P,Q            the open predicates
     // learn                weights can be learned from the data too
-    // notes …              the one note that the other file has
+    // notes …              a note that the other file has
 """
 
 from __future__ import annotations

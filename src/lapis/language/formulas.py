@@ -85,12 +85,14 @@ class Grammar:
     """How the formulas of a file are read."""
 
     is_variable: IsVariable = starts_lower
+    variables: str = "variables start with a lower-case letter"
     predicates: Container[str] = frozenset()  # declared so far: p <= q is an implication
     or_first: bool = False  # v binds tighter than ^
     short_quantifiers: bool = False  # EXIST x F ends with the operand F
 
 
 USUAL = Grammar()
+IN_UPPER_CASE = "variables start with an upper-case letter in this file"
 
 
 def parse_formula_tokens(
@@ -234,11 +236,18 @@ class FormulaParser:
         return Atom(name, (), False, span=self.span(first))
 
     def is_implied(self, name: str) -> bool:
-        """Return whether `<=` after an atom of a predicate is an implication from the right."""
-        following = self.kinds[self.place : self.place + 2]
-        return following[0] == "LE" and (
-            name in self.grammar.predicates or following[1] in STARTS_FORMULA
-        )
+        """Return whether `<=` after an atom of a predicate is an implication from the right.
+
+        In `i <= j` both are variables, unless there are predicates of both names.
+        """
+        if self.kinds[self.place] != "LE":
+            return False
+        kind = self.kinds[self.place + 1]
+        if kind != "NAME":
+            return kind in STARTS_FORMULA
+        known = self.grammar.predicates
+        is_atom = self.kinds[self.place - 1] == "RPAR"
+        return name in known and (is_atom or self.tokens[self.place + 1].text in known)
 
     def comparison(self, left: Term, first: int) -> Comparison:
         operator = COMPARISONS.get(self.kinds[self.place])
@@ -268,7 +277,7 @@ class FormulaParser:
                 f"cannot quantify over {token.text!r}: it is a constant",
                 code="quantified-constant",
                 span=Span(self.source, token.start, token.end),
-                hint="variables start with a lower-case letter",
+                hint=self.grammar.variables,
             )
         return variable_name(token.text)
 

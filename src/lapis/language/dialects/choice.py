@@ -215,7 +215,12 @@ class FileParser:
                     self.errors.append(error)
             else:
                 found.append(statement)
-        found += lomrf.complete(self.clauses)
+        completed = lomrf.complete(self.clauses)
+        found += completed
+        if completed:
+            names = name_all([lomrf.completed_predicate(formula) for formula in completed])
+            verb = "needs" if len(completed) == 1 else "need"
+            self.note(f"{names} {verb} {COMPLETED}", completed[0])
         try:
             self.statements = merge_subdomains(found, has_members=" in " in self.source.text)
         except LapisError as error:
@@ -256,10 +261,17 @@ PRECEDENCE = "pracmln's standard grammar binds v before ^, and so it is read her
 NEW_NUMBERS = (
     "RockIt adds the number to the domain; here the formula is true where it is no constant"
 )
+COMPLETED = "the body of a clause, as in LoMRF (predicate completion)"
 DIVIDED = (
     "LoMRF divides the weight of this formula among its clauses; here it is one feature "
     "(--cnf divides)"
 )
+
+
+def name_all(words: Sequence[str]) -> str:
+    """Return "A", "A and B" or "A, B and C"."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def count_others(number: int) -> str:

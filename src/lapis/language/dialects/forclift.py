@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError, Source, Span, suggestion
-from lapis.language.formulas import Grammar, parse_formula_tokens, variable_name
+from lapis.language.formulas import IN_UPPER_CASE, Grammar, parse_formula_tokens, variable_name
 from lapis.language.lexer import CLOSING, OPENING, Token, tokenize
 from lapis.language.syntax import (
     And,
@@ -45,7 +45,7 @@ from lapis.language.syntax import (
 
 MAX_SIZE = 10_000_000
 IN_DOMAIN = " in "  # in the names of atoms that stand for "x in male" until all types are read
-UPPER = Grammar(lambda name: name[0].isupper())
+UPPER = Grammar(lambda name: name[0].isupper(), IN_UPPER_CASE)
 THEORY = re.compile(r"^[ \t]*domain[ \t]+\w+[ \t]+\d+\b", re.MULTILINE)
 
 

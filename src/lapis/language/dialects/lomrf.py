@@ -88,6 +88,13 @@ def complete(clauses: Sequence[Implies]) -> list[WeightedFormula]:
     return [complete_predicate(own) for own in of_predicate.values()]
 
 
+def completed_predicate(statement: WeightedFormula) -> str:
+    """Return the predicate that a formula of `complete` is about."""
+    assert isinstance(statement.formula, Implies)
+    assert isinstance(statement.formula.premise, Atom)
+    return statement.formula.premise.predicate
+
+
 def complete_predicate(clauses: Sequence[Implies]) -> WeightedFormula:
     """Return `Head(x) => body 1 v body 2 v …`, hard."""
     heads = [clause.conclusion for clause in clauses]

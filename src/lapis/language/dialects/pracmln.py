@@ -45,7 +45,9 @@ MAX_VARIANTS = 1_000
 
 ONLY_HERE = re.compile(r"=/=|logx|count|#(?:fixweight|unique)", re.IGNORECASE)
 
-MARKED = Grammar(lambda name: name.startswith("?"), short_quantifiers=True)
+MARKED = Grammar(
+    lambda name: name.startswith("?"), "variables are marked, ?x", short_quantifiers=True
+)
 STANDARD = Grammar(starts_lower, or_first=True, short_quantifiers=True)
 
 
@@ -74,7 +76,7 @@ def is_standard(statements: Sequence[Sequence[Token]], source: Source) -> bool:
     return bool(ONLY_HERE.search(source.text)) and any(
         token.kind == "DIRECTIVE"
         or token.text in ("=/=", "logx")
-        or is_count(statement[place : place + 4])
+        or (token.text == "count" and is_count(statement[place:]))
         for statement in statements
         for place, token in enumerate(statement)
     )
@@ -214,7 +216,16 @@ def expand_groups(tokens: list[Token], span: Span) -> list[list[Token]]:
 def is_count(tokens: Sequence[Token]) -> bool:
     """Return whether a formula is `count(P(x, y) | x) = 2`."""
     kinds = [token.kind for token in tokens]
-    return bool(tokens) and tokens[0].text == "count" and kinds[1:4:2] == ["LPAR", "LPAR"]
+    if kinds[-1:] == ["PERIOD"]:
+        kinds.pop()
+    return (
+        bool(tokens)
+        and tokens[0].text == "count"
+        and kinds[1:4:2] == ["LPAR", "LPAR"]
+        and kinds[-3:-2] == ["RPAR"]
+        and kinds[-2] in COMPARISONS
+        and kinds[-1] == "NUMBER"
+    )
 
 
 def parse_counting(tokens: Sequence[Token], atom: Formula, fixed: set[str], span: Span) -> Formula:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.formulas import (
+    IN_UPPER_CASE,
     Grammar,
     evaluate_weight,
     is_cardinality,
@@ -198,7 +199,7 @@ def starts_upper(name: str) -> bool:
     return "A" <= name[0] <= "Z"
 
 
-UPPER = Grammar(starts_upper)
+UPPER = Grammar(starts_upper, IN_UPPER_CASE)
 
 
 def parse_evidence(tokens: list[Token], source: Source) -> Formula:
