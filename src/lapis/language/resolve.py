@@ -67,6 +67,7 @@ from lapis.runtime.processes import pause_collector
 
 # Files of data. Their facts would be read as declarations.
 DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
+PROGRAM_SUFFIXES = (".pl", ".problog")
 
 
 @pause_collector
@@ -106,7 +107,8 @@ def read_model(path: str | Path) -> Model:
     Parameters
     ----------
     path
-        The `.mln` file; paths of includes are relative to it.
+        The `.mln` file, or a ProbLog program (`.pl`, `.problog`); paths of includes are relative
+        to it.
 
     Returns
     -------
@@ -121,6 +123,10 @@ def read_model(path: str | Path) -> Model:
     path = Path(path)
     if path.name.endswith(DATA_SUFFIXES):
         raise misplaced_file_error(path, "data", "a model")
+    if path.name.endswith(PROGRAM_SUFFIXES):
+        from lapis.language.problog.program_model import read_program
+
+        return read_program(path)
     return resolve_text(Source(str(path), read_model_text(path)), path.parent)
 
 

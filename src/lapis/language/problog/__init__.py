@@ -1,0 +1,1 @@
+"""ProbLog programs without function symbols, read as models of ground atoms."""
