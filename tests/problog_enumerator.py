@@ -1,8 +1,8 @@
 r"""The distribution semantics of ProbLog, by enumeration of all total choices.
 
-A program is instantiated over all its constants. Each instance of a probabilistic clause chooses one
-of its heads, or none; a total choice is a logic program, whose model is its well-founded model by
-alternating fixpoints (van Gelder 1989), the same as the perfect model of a stratified program.
+A program is instantiated over all its constants. Each instance of a probabilistic clause chooses
+one of its heads, or none; a total choice is a logic program, whose model is its well-founded model
+by alternating fixpoints (van Gelder 1989), the same as the perfect model of a stratified program.
 Nothing here is shared with the reader of programs.
 """
 

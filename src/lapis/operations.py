@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.model_files import open_network
-from lapis.problem.problem import Problem
+from lapis.problem.problem import Problem, refuse_network
 from lapis.problem.query import query_predicates
-from lapis.problem.state_names import list_states
 from lapis.problem.task import (
     DataLike,
     Inputs,
@@ -25,7 +24,6 @@ from lapis.problem.task import (
     has_lazy_facts,
     list_worlds,
     open_inputs,
-    refuse_network,
 )
 from lapis.registry.options import (
     CountOptions,
@@ -213,6 +211,7 @@ def open_task(
 ) -> Task:
     """Read the model and its data, with the query and the evidence of the options."""
     model, data, observed = open_evidence(model, data)
+    given = options.evidence
     return build_task(
         model,
         data,
@@ -220,7 +219,7 @@ def open_task(
         open_predicates=options.open_predicates,
         soft_evidence=options.soft_evidence,
         soft_as=options.soft_as,
-        evidence=[*observed, *list_states(options.evidence)],
+        evidence=[*observed, *([given] if isinstance(given, str) else given)],
         strict=options.strict,
         fits=True,
     )
@@ -434,7 +433,7 @@ def place_worlds(store: Store | None) -> Callable[[Problem], Problem] | None:
 
 def ground_network(
     model: Path,
-    worlds: Sequence[Database] | None,
+    worlds: Sequence[Database | Path] | None,
     options: GroundOptions,
     progress: Report | None,
 ) -> Figures:
@@ -481,7 +480,7 @@ def ground_network(
 
 
 def draw_clusters(
-    model: Path, worlds: Sequence[Database] | None, path: Path, options: StructureOptions
+    model: Path, worlds: Sequence[Database | Path] | None, path: Path, options: StructureOptions
 ) -> None:
     """Draw the lifted hypergraph of the data to `path`."""
     from lapis.problem.problem import build_problem

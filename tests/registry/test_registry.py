@@ -9,7 +9,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -24,6 +24,7 @@ from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
 from lapis.learning.objectives.priors import Prior
 from lapis.methods import Method, methods_of, tasks
+from lapis.problem.state_names import StatesLike
 from lapis.registry.method_table import check_options
 from lapis.registry.option_field import Option, PriorLike, options_of
 from lapis.registry.options import InferOptions, LearningOptions
@@ -99,6 +100,7 @@ def as_declared(hint: object) -> object:
         int | np.random.Generator: int,
         str | Path | None: Path | None,
         Prior | str | None: str | PriorLike | None,
+        StatesLike: Sequence[str] | str,  # names with states become texts before
     }.get(hint, hint)  # type: ignore[call-overload]
 
 

@@ -25,17 +25,13 @@ from lapis.circuits.evaluation import (
     log_partition,
 )
 from lapis.circuits.factor_graph import FactorGraph
-from lapis.circuits.inputs import (
-    StatesLike,
-    known_row,
-    open_factors,
-    open_trees,
-)
+from lapis.circuits.inputs import known_row, open_factors, open_trees
 from lapis.circuits.learning.learn_rows import EDGE_COSTS, PARAMETER_COSTS, learn_rows
 from lapis.circuits.row_table import RowsLike, code_rows, merge_variables, open_rows
 from lapis.circuits.tree_networks.compile_network import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
+from lapis.problem.state_names import StatesLike
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
     CircuitApproximateOptions,

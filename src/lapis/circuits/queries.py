@@ -38,11 +38,9 @@ from lapis.circuits.evaluation import most_likely as most_likely_rows
 from lapis.circuits.factor_graph import FactorGraph
 from lapis.circuits.inputs import (
     CircuitLike,
-    StatesLike,
     known_row,
     open_circuit,
     open_factors,
-    read_states,
     row_of_states,
     stored_network,
 )
@@ -56,6 +54,7 @@ from lapis.circuits.tree_networks.tree_gibbs import (
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError, TooLarge
+from lapis.problem.state_names import StatesLike, read_states
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
     CircuitInfoOptions,

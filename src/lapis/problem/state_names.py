@@ -52,14 +52,14 @@ def read_states(
     return found
 
 
-def list_states(given: StatesLike) -> Sequence[str]:
-    """Return states as texts.
+def list_states(given: StatesLike) -> Sequence[str] | str:
+    """Return states that are given by name as texts; leave texts as they are.
 
     >>> list_states({"smoke": "yes", "alarm": True})
     ['smoke=yes', 'alarm=true']
     """
     if not isinstance(given, Mapping):
-        return [given] if isinstance(given, str) and given else list(given)
+        return given
     return [
         f"{name}={str(state).lower() if isinstance(state, bool) else state}"
         for name, state in given.items()
@@ -140,8 +140,10 @@ def observe_states(model: Model, world: Database, evidence: StatesLike) -> Datab
                 f"the evidence gives {name} two states, one of them {state or TRUE_STATE}",
                 code="contradictory-evidence",
             )
-        kind = "true" if is_true else "false"
-        relations[name] = replace(relation, **{kind: union(same, row)})
+        if is_true:
+            relations[name] = replace(relation, true=union(same, row))
+        else:
+            relations[name] = replace(relation, false=union(same, row))
     return replace(world, relations=relations)
 
 

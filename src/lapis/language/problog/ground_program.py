@@ -188,12 +188,13 @@ def evaluate_test(test: Test, binding: Binding, span: Span) -> Binding | None:
         assert isinstance(test.left, Term)
         return unify([test.left], [value], binding)
     if test.sign in NUMBER_TESTS:
-        left, right = (evaluate(side, binding, span) for side in (test.left, test.right))
-        return binding if NUMBER_TESTS[test.sign](left, right) else None
+        numbers = [evaluate(side, binding, span) for side in (test.left, test.right)]
+        return binding if NUMBER_TESTS[test.sign](*numbers) else None
     sides = [value_of(side, binding, span) for side in (test.left, test.right)]
     if test.sign == "=" and None in sides:
         left, right = (test.left, sides[1]) if sides[0] is None else (test.right, sides[0])
-        assert isinstance(left, Term) and right is not None
+        assert isinstance(left, Term)
+        assert right is not None
         return {**binding, left.text: right}
     same = sides[0] == sides[1]
     return binding if same == (test.sign in ("=", "==")) else None

@@ -1,10 +1,9 @@
 """ProbLog programs as models: hard rules for the logic, weights for the choices.
 
 Each ground atom is a predicate without arguments. A probabilistic fact is an atom with the weights
-log p (true) and log(1 − p) (false), so log Z is the logarithm of the probability of the evidence. An
-annotated disjunction is a variable with a state for each head. An atom is true exactly if the body
-of one of its clauses holds (Clark 1978, Negation as Failure): its least model, if no atom depends
-on itself.
+log p (true) and log(1 − p) (false), so log Z is the log probability of the evidence. An annotated
+disjunction is a variable with a state for each head. An atom is true exactly if the body of one of
+its clauses holds (Clark 1978, Negation as Failure): its least model, if no atom depends on itself.
 
 **Cycles.** Atoms that depend on each other positively (path in a graph with cycles) have the least
 fixpoint of their rules. Let F be atoms of such a component whose removal breaks all its cycles. The
@@ -238,18 +237,13 @@ class ProgramModel:
         """Return the bodies of an atom that may hold, with certain literals left out."""
         found: list[Body] = []
         for number, place in bodies[goal]:
-            body: Body | None = []
+            body: Body = []
             for other, positive in self.clauses[number].body:
                 value = copies.get(other, self.value.get(other, False))
-                literal = value if positive else negate(value)
-                if literal is False:
-                    body = None
-                    break
-                if literal is not True:
-                    body.append(literal)
-            if body is not None:
-                choice = self.choice(number, place)
-                found.append(body if choice is True else [choice, *body])
+                body.append(value if positive else negate(value))
+            if False not in body:
+                body = [self.choice(number, place), *body]
+                found.append([literal for literal in body if literal is not True])
         return found
 
     def define(self, bodies: list[Body]) -> Value:
