@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ BELIEF = 0.7  # in Smokes(Anna)
 TYPED: Mapping[str, tuple[str, ...] | None] = {
     "query": ("-q Smokes", "-q Smokes,Cancer"),
     "open_predicates": ("--open Friends",),
+    "evidence": ("--evidence Friends(Bob,Anna)",),
+    "soft_as": ("--soft-as posterior",),
     "soft_evidence": (f"--soft-evidence Smokes(Anna)={BELIEF}",),
     "method": ("--method enumerate", "--method lifted", "--method bp"),
     "precision": ("--precision 0.05",),
@@ -104,11 +106,22 @@ class Typed:
 
     def expected(self) -> dict[str, OracleAnswer]:
         """What the definition says of each world."""
-        model, opened = MODEL, {*self.query, *(["Friends"] if self.has("--open") else [])}
-        if self.has("--soft-evidence"):
-            model += f"{math.log(BELIEF / (1 - BELIEF))!r} Smokes(Anna)\n"
+        opened = frozenset({*self.query, *(["Friends"] if self.has("--open") else [])})
         worlds = merged() if self.has("--merge") else WORLDS
-        return {name: answer(model, facts, frozenset(opened)) for name, facts in worlds.items()}
+        if self.has("--evidence"):
+            extra = ("Friends", ("Bob", "Anna"))
+            worlds = {n: replace(facts, true=(*facts.true, extra)) for n, facts in worlds.items()}
+        return {name: answer(self.model(facts, opened), facts, opened)
+                for name, facts in worlds.items()}  # fmt: skip
+
+    def model(self, facts: Facts, opened: frozenset[str]) -> str:
+        """The model of a world: a belief is a unit rule, fitted if it is a posterior."""
+        if not self.has("--soft-evidence"):
+            return MODEL
+        weight = math.log(BELIEF / (1 - BELIEF))
+        if self.has("--soft-as"):
+            weight -= answer(MODEL, facts, opened).log_odds["Smokes(Anna)"]
+        return f"{MODEL}{weight!r} Smokes(Anna)\n"
 
 
 def merged() -> dict[str, Facts]:
