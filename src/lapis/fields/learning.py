@@ -34,6 +34,7 @@ from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
 from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.history import require_iteration
 from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer, maximize
 from lapis.optimisation.objective import EDGE, PenalizedObjective
 from lapis.problem.query import query_predicates
@@ -268,6 +269,8 @@ class FieldLearningRun:
                 break
             start = self.field.weights if number == 0 else random_start(self.field, rng)
             trajectory = self.maximize_from(start, number, left)
+            if number == 0:
+                require_iteration(trajectory, work_clock() - self.began)
             value = None if comparison is None else posterior_value(comparison, trajectory)
             ended = {"converged": trajectory.converged, "reason": trajectory.reason}
             starts.append({"value": value, **ended})

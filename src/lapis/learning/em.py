@@ -33,6 +33,7 @@ import numpy as np
 
 from lapis.data.database import empty_tuples
 from lapis.data.keys import union
+from lapis.errors import TooLarge
 from lapis.grounding.blocks import apply_blocks
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.language.syntax import atoms
@@ -50,13 +51,16 @@ from lapis.network.network import Network
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
 from lapis.optimisation.history import (
     STOPPED,
+    TIME_LIMIT,
     CurvePoint,
     StopReason,
     Trajectory,
     interrupted_run,
+    is_out_of_time,
     learning_event,
     max_norm,
     pack_curve,
+    reason_of_error,
     unpack_curve,
 )
 from lapis.optimisation.objective import Objective, PenalizedObjective, Point
@@ -175,6 +179,8 @@ def fit_em(
             run.next_round()
     except KeyboardInterrupt as interrupt:
         run.verdict = interrupted_run(interrupt)
+    except TooLarge as error:
+        run.verdict = reason_of_error(error)
     checkpoint.write()
     return run.trajectory()
 
@@ -239,6 +245,8 @@ class EmRun:
         )
         if trajectory.interrupted:
             self.verdict = StopReason(False, trajectory.reason, True)
+        elif not seconds_left():
+            self.verdict = TIME_LIMIT
         self.path = [*self.path[-1:], self.weights]
         self.weights, self.retreat = trajectory.weights, None
         # Only if a fall would be detected, and not across the zeros of an l1 prior.
@@ -283,10 +291,7 @@ class EmRun:
             return STOPPED
         if now.iteration >= self.max_rounds:
             return StopReason(False, f"{self.max_rounds} rounds")
-        is_late = self.time_limit is not None and now.seconds > self.time_limit
-        if is_late or seconds_left() == 0:
-            return StopReason(False, "time limit")
-        return None
+        return TIME_LIMIT if is_out_of_time(now.seconds, self.time_limit) else None
 
     def all_weights(self, free: np.ndarray) -> np.ndarray:
         """float64[num_parameters], the fixed weights included."""

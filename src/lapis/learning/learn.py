@@ -50,10 +50,11 @@ from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
 from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.optimisation.checkpoint import CheckpointFile
+from lapis.optimisation.history import no_iteration_error, reason_of_error, require_iteration
 from lapis.optimisation.objective import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.registry.options import LearnOptions
-from lapis.runtime.progress import Report, Stop
+from lapis.runtime.progress import STOPPED, Report, Stop, work_clock
 
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory
@@ -166,6 +167,18 @@ def unit_formula(predicate: Predicate) -> Atom:
 
 def learn_run(run: LearningRun) -> Fit:
     """Learn by maximisation, EM or cutting planes, whichever the run needs."""
+    began = work_clock()
+    try:
+        return learn_by_objective(run)
+    except TooLarge as error:
+        if error.code != STOPPED or (run.stop is not None and run.stop()):
+            raise
+    # After the first iteration, the end of the time ends stages and is no error.
+    raise no_iteration_error(work_clock() - began)
+
+
+def learn_by_objective(run: LearningRun) -> Fit:
+    """Build the objective, and maximise it."""
     if run.options.estimate == "mean":
         from lapis.learning.bayesian import require_likelihood
 
@@ -199,6 +212,7 @@ def learn_by_maximizing(run: LearningRun, objective: Objective) -> Fit:
             )
         if run.expectation == "map":
             warn_unmoved(run, posterior, start, trajectory)
+    require_iteration(trajectory, sum(run.notes.seconds.values()))
     trajectory = add_remedy(run, trajectory, optimizer, objective.is_fixed)
     fit = build_fit(run, trajectory, posterior, optimizer, prior, found)
     return estimate(run, posterior, prior, fit)
@@ -208,9 +222,13 @@ def estimate(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit:
     """Return the fit at the mode, or the fit at the mean of the posterior."""
     if run.options.estimate == "mode":
         return fit
-    from lapis.learning.bayesian import estimate_mean
+    from lapis.learning.bayesian import estimate_mean, without_draws
 
-    return estimate_mean(run, posterior, prior, fit)
+    try:
+        return estimate_mean(run, posterior, prior, fit)
+    except TooLarge as error:
+        reason_of_error(error)
+    return without_draws(fit)
 
 
 def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
@@ -248,6 +266,7 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
             should_stop=run.stop,
             checkpoint=CheckpointFile(options.checkpoint, f"em+{optimizer}", run.fingerprint),
         )
+    require_iteration(trajectory, sum(notes.seconds.values()))
     # The objective of the observed data if it has a value, else that of the last completions.
     observed = completer.observed or completer.complete(trajectory.weights).objective
     posterior = add_prior(run, observed, prior)
@@ -279,6 +298,9 @@ def learn_margin(run: LearningRun) -> Fit:
             should_stop=run.stop,
             checkpoint=CheckpointFile(options.checkpoint, CUTTING_PLANE, run.fingerprint),
         )
+    rounds = found.trajectory.iterations - 1  # without that at the start
+    ended = found.trajectory._replace(iterations=max(0, rounds))
+    require_iteration(ended, sum(run.notes.seconds.values()))
     return build_margin_fit(run, found, prior)
 
 
@@ -429,7 +451,7 @@ def build_or_refuse(run: LearningRun) -> Objective:
     try:
         return build_objective(run)
     except TooLarge as error:
-        if run.options.estimate == "mode":
+        if run.options.estimate == "mode" or error.code == STOPPED:
             raise
         from lapis.learning.bayesian import too_large_to_sum
 
@@ -460,6 +482,8 @@ def lift_or_ground(run: LearningRun) -> Objective:
     try:
         return build_lifted(run, MAX_ELEMENTS)
     except TooLarge as error:
+        if error.code == STOPPED:
+            raise
         run.notes.warnings.append(f"{error.message}; the networks are grounded instead")
     return build_conditional(run, run.expectation)
 
@@ -475,14 +499,17 @@ def build_planned(run: LearningRun) -> Objective:
         try:
             grounded = build_conditional(run, "auto")
         except TooLarge as error:
+            if error.code == STOPPED:
+                raise
             refused = error
         if grounded is not None and (grounded.is_exact or run.has_hidden):
             return grounded
     if not run.has_hidden:
         try:
             return build_lifted(run, MAX_ELEMENTS)
-        except TooLarge:
-            pass
+        except TooLarge as error:
+            if error.code == STOPPED:
+                raise
     if refused is not None:
         raise refused
     return grounded or build_conditional(run, "auto")

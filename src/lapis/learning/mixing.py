@@ -32,6 +32,7 @@ from lapis.learning.learning_run import LearningRun
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.count_based import ChainCounts, CountObjective, randomize_world
 from lapis.optimisation.objective import PenalizedObjective
+from lapis.runtime.progress import check_time
 
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory
@@ -49,6 +50,7 @@ def check_mixing(
     run: LearningRun, trajectory: Trajectory, posterior: PenalizedObjective
 ) -> Trajectory:
     """Warn of chains that do not mix; return the trajectory, then not converged."""
+    check_time("the mixing of chains")
     objective, notes = posterior.objective, run.notes
     is_restarted = isinstance(objective, CountObjective) and not objective.persistent
     if is_restarted:

@@ -29,13 +29,15 @@ the size of the loss and is not a bound; the warning says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
+from lapis.errors import TooLarge
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
 from lapis.learning.learning_run import (
@@ -47,7 +49,9 @@ from lapis.learning.learning_run import (
 )
 from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.history import reason_of_error
 from lapis.optimisation.objective import PenalizedObjective, Point
+from lapis.runtime.progress import check_time
 
 if TYPE_CHECKING:
     from lapis.counting.ijgp import IjgpSettings
@@ -55,8 +59,6 @@ if TYPE_CHECKING:
     from lapis.learning.objectives.pseudo import PseudoObjective
     from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
-if TYPE_CHECKING:
-    pass
 
 
 MAX_FULL = 400  # free weights up to which the whole curvature is inverted
@@ -83,33 +85,46 @@ def build_fit(
     """Build the fit at the end of a trajectory of the free weights."""
     objective, options, notes = posterior.objective, run.options, run.notes
     weights = posterior.all_weights(trajectory.weights)
-    pseudo = as_pseudo(run, objective)
+    pseudo, errors = as_pseudo(run, objective), None
+    late: list[str] = []  # checks that the time limit left out
     if pseudo is None:  # those of a pseudo-likelihood are given
-        unbounded = still_growing(posterior, run.parameters, trajectory, prior)
-    errors = None
+        with before_deadline("a search for unbounded weights", late):
+            unbounded = still_growing(posterior, run.parameters, trajectory, prior)
     # Standard errors come from the curvature of a likelihood.
     if run.objective != "weighted-pseudo" and run.expectation not in BY_WORLD:
-        with notes.phase("standard errors"):
+        with notes.phase("standard errors"), before_deadline("standard errors", late):
             errors, method = find_errors(posterior, run.parameters, trajectory, unbounded)
-        notes.details["standard_errors"] = method
+            notes.details["standard_errors"] = method
     by_chains = not (objective.is_exact or run.is_pseudo or run.expectation in BEST_WORLD)
     if by_chains and not trajectory.interrupted:
-        with notes.phase("mixing of chains"):
+        with notes.phase("mixing of chains"), before_deadline("the mixing of chains", late):
             from lapis.learning.mixing import check_mixing
 
             trajectory = check_mixing(run, trajectory, posterior)
     if options.counts == "ijgp" and options.measure_error:
-        with notes.phase("error of counts"):
+        with notes.phase("error of counts"), before_deadline("the error of counts", late):
             bound = measure_bound(run.examples, run.parameters, ijgp_settings(options), weights)
-        notes.details["count_error"] = bound.largest_error
-        notes.details["bound"] = {"value": bound.value, "holds": False}
-        notes.warnings.append(bound.words)
+            notes.details["count_error"] = bound.largest_error
+            notes.details["bound"] = {"value": bound.value, "holds": False}
+            notes.warnings.append(bound.words)
+    if late:
+        notes.warnings.append(f"the time limit left no time for {', '.join(late)}")
     if pseudo is not None:
         notes.warnings.extend(pseudo.notes)
     trajectory = refuse_unbounded(trajectory, weights, prior, run.parameters.fixed, unbounded)
     exact = objective.is_exact and options.counts == "exact"
     log_prior = posterior.log_prior(trajectory.weights)
     return make_fit(run, trajectory, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+@contextmanager
+def before_deadline(work: str, late: list[str]) -> Iterator[None]:
+    """End a block at the deadline of the call, and add the name of its work to `late`."""
+    try:
+        yield
+    except TooLarge as error:
+        reason_of_error(error)
+        late.append(work)
 
 
 def as_pseudo(run: LearningRun, objective: Objective) -> PseudoObjective | None:
@@ -217,6 +232,7 @@ def still_growing(
     suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
     if not suspects:
         return []
+    check_time("the search for unbounded weights")
     # Without the l1 penalty, which is constant if only weights without a prior move.
     here = None if trajectory.value is None else posterior.evaluate_smooth(weights).value
     constant = constant_space(posterior)
@@ -300,6 +316,7 @@ def find_errors(
     unbounded: Sequence[UnboundedWeight],
 ) -> tuple[np.ndarray, str]:
     """float64[num_parameters], standard errors; NaN for weights fixed, infinite or held by L1."""
+    check_time("the standard errors")
     point = posterior.evaluate_smooth(trajectory.weights)
     held = None if posterior.l1 is None else (trajectory.weights == 0) & (posterior.l1 > 0)
     own, method = standard_errors(point, full=posterior.is_fixed, held=held)
@@ -316,6 +333,7 @@ def measure_bound(
     weights: np.ndarray,
 ) -> Bound:
     """Bound the loss by estimated counts, by counting exactly too."""
+    check_time("the error of counts")
     return likelihood_bound(weights, measure_errors(examples, parameters, settings))
 
 
@@ -326,15 +344,18 @@ def standard_errors(
 
     `held`, bool[num_parameters], are weights at the corner of an L1 prior.
     """
-    diagonal = point.curvature_diagonal()
     errors = np.full(len(point.weights), np.nan)
-    curved = np.flatnonzero(diagonal > 0 if held is None else (diagonal > 0) & ~held)
-    if not full or len(curved) > MAX_FULL:
-        errors[curved] = 1.0 / np.sqrt(diagonal[curved])
-        return errors, "diagonal"
-    if len(curved):
-        errors[curved] = errors_of(curvature_matrix(point, curved))
-    return errors, "full"
+    moved = np.flatnonzero(np.ones(len(errors), bool) if held is None else ~held)
+    if full and len(moved) <= MAX_FULL:
+        curvature = curvature_matrix(point, moved)
+        curved = np.flatnonzero(np.diag(curvature) > 0)
+        if len(curved):
+            errors[moved[curved]] = errors_of(curvature[np.ix_(curved, curved)])
+        return errors, "full"
+    diagonal = point.curvature_diagonal()
+    curved = moved[diagonal[moved] > 0]
+    errors[curved] = 1.0 / np.sqrt(diagonal[curved])
+    return errors, "diagonal"
 
 
 def curvature_matrix(point: Point, chosen: np.ndarray | None = None) -> np.ndarray:
@@ -342,7 +363,10 @@ def curvature_matrix(point: Point, chosen: np.ndarray | None = None) -> np.ndarr
     unit = np.eye(len(point.weights))
     if chosen is None:
         chosen = np.arange(len(unit))
-    rows = [point.curvature_product(unit[i])[chosen] for i in chosen.tolist()]
+    rows: list[np.ndarray] = []
+    for i in chosen.tolist():
+        check_time("the curvature")
+        rows.append(point.curvature_product(unit[i])[chosen])
     return np.array(rows).reshape(len(chosen), len(chosen))
 
 

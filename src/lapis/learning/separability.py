@@ -23,6 +23,7 @@ small margin among large ones.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ import numpy as np
 from lapis.counting.differences.atom_classes import AtomStack
 from lapis.learning.fit import name_some
 from lapis.learning.objectives.pseudo import PseudoObjective
+from lapis.runtime.progress import check_time, seconds_left
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -212,5 +214,10 @@ def solve_linear_program(
     from scipy.optimize import linprog
 
     bounds = np.column_stack((np.zeros(len(gain)), limit))
-    found = linprog(-gain, A_ub=-matrix, b_ub=-least, bounds=bounds, method="highs")
+    check_time("the search for unbounded weights")
+    options = {} if math.isinf(seconds_left()) else {"time_limit": seconds_left()}
+    found = linprog(
+        -gain, A_ub=-matrix, b_ub=-least, bounds=bounds, method="highs", options=options
+    )
+    check_time("the search for unbounded weights")
     return found.x if found.status == 0 else None

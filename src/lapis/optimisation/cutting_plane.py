@@ -34,9 +34,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.errors import TooLarge
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
+from lapis.optimisation.history import TIME_LIMIT, is_out_of_time, reason_of_error
 from lapis.runtime.limits import interruption_reason
-from lapis.runtime.progress import limit_within_call, seconds_left, work_clock
+from lapis.runtime.progress import limit_within_call, work_clock
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry are treated as zero
 STEEP = 1e-10  # pivots above this share of the largest entry are safe divisors
@@ -190,9 +192,8 @@ def minimise_by_cuts(
             return STOPPED
         if run.has_converged(tolerance):
             return run.describe_gap()
-        is_late = time_limit is not None and run.rounds and run.rounds[-1].seconds > time_limit
-        if cut is not None and (is_late or seconds_left() == 0):
-            return "time limit"
+        if cut is not None and is_out_of_time(run.rounds[-1].seconds, time_limit):
+            return TIME_LIMIT.reason
         return None if len(run.rounds) < max_iterations else f"{max_iterations} iterations"
 
     try:
@@ -209,6 +210,8 @@ def minimise_by_cuts(
             reason = find_stop_reason(cut)
     except KeyboardInterrupt as interrupt:
         reason = interruption_reason(interrupt, STOPPED)
+    except TooLarge as error:
+        reason = reason_of_error(error).reason
     checkpoint.write()
     is_interrupted = reason in (STOPPED, "memory limit")
     converged = not is_interrupted and run.has_converged(tolerance)

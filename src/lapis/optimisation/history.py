@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.optimisation.checkpoint import (
     Arrays,
     Checkpoint,
@@ -39,6 +39,7 @@ from lapis.optimisation.checkpoint import (
 from lapis.optimisation.objective import Point
 from lapis.optimisation.replay_log import RecordedObjective
 from lapis.runtime.limits import interruption_reason
+from lapis.runtime.progress import STOPPED as STOP_CODE
 from lapis.runtime.progress import Progress, Report, seconds_left, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative to the largest count
@@ -107,6 +108,44 @@ class StopReason(NamedTuple):
 
 
 STOPPED = StopReason(False, "stopped by the user", True)
+TIME_LIMIT = StopReason(False, "time limit")
+
+
+def reason_of_error(error: TooLarge) -> StopReason:
+    """Return the reason of a run that an error ended; raise it if no limit of time caused it."""
+    if error.code != STOP_CODE:
+        raise error
+    return TIME_LIMIT
+
+
+def require_iteration(trajectory: Trajectory, seconds: float) -> None:
+    """Raise TooLarge if a run was stopped before its first iteration: nothing was learned.
+
+    Parameters
+    ----------
+    trajectory
+        The run.
+    seconds
+        Time from the start of learning, for the hint.
+    """
+    limited = trajectory.interrupted or trajectory.reason == TIME_LIMIT.reason
+    if trajectory.iterations or trajectory.converged or not limited:
+        return
+    if trajectory.interrupted:
+        raise TooLarge("learning was stopped before its first iteration", code=STOP_CODE)
+    raise no_iteration_error(seconds)
+
+
+def no_iteration_error(seconds: float) -> TooLarge:
+    """Return the error of a run that ended after `seconds` without an iteration."""
+    more = f"{4 * max(seconds, 0.05):.2g}"
+    return TooLarge(
+        f"the time limit ended learning before its first iteration, after {seconds:.2g} s: no "
+        "weight was learned",
+        code=STOP_CODE,
+        hint=f"set --time-limit {more} (time_limit={more}) or more, or learn from fewer atoms "
+        "(--only-listed, --objective pseudo)",
+    )
 
 
 def interrupted_run(interrupt: KeyboardInterrupt) -> StopReason:
@@ -233,10 +272,7 @@ class History:
             return STOPPED
         if state.iteration >= self.max_iterations:
             return StopReason(False, f"{self.max_iterations} iterations")
-        is_late = self.time_limit is not None and self.seconds > self.time_limit
-        if is_late or seconds_left() == 0:
-            return StopReason(False, "time limit")
-        return None
+        return TIME_LIMIT if is_out_of_time(self.seconds, self.time_limit) else None
 
     def pack(self) -> tuple[float, Arrays]:
         assert self.state is not None
@@ -255,7 +291,7 @@ class History:
         if reason.converged and self.objective.is_fixed:
             answer = point.weights  # the limit of the average
         at_answer = np.array_equal(answer, point.weights)
-        if not at_answer and self.objective.is_fixed:
+        if not at_answer and self.objective.is_fixed and seconds_left():
             plain = replace(self.objective, log=None, chains=None)
             point, at_answer = plain.evaluate(answer), True
         value = point.value if at_answer else None
@@ -263,6 +299,11 @@ class History:
         return Trajectory(
             answer, value, norm, curve, self.state.iteration, *reason, seconds, self.window_change
         )
+
+
+def is_out_of_time(seconds: float, time_limit: float | None) -> bool:
+    """Return whether a run of `seconds` is over its own limit or that of the call."""
+    return not seconds_left() or (time_limit is not None and seconds > time_limit)
 
 
 class Window(NamedTuple):

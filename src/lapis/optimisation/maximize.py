@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, unpack_state
 from lapis.optimisation.history import (
     CurvePoint,
@@ -33,6 +33,7 @@ from lapis.optimisation.history import (
     Trajectory,
     interrupted_run,
     max_norm,
+    reason_of_error,
 )
 from lapis.optimisation.objective import ChainObjective, PenalizedObjective, Point, penalize
 from lapis.optimisation.replay_log import (
@@ -145,6 +146,8 @@ def maximize(
             run_steps(optimizer, history, saved)
     except KeyboardInterrupt as interrupt:
         history.stop_reason = interrupted_run(interrupt)
+    except TooLarge as error:
+        history.stop_reason = reason_of_error(error)
     file.write()
     return history.trajectory()
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, join_sections
 from lapis.optimisation.objective import PenalizedObjective, Point
-from lapis.runtime.progress import Stop
+from lapis.runtime.progress import Stop, check_time
 
 
 class ReplayMismatchError(Exception):
@@ -149,6 +149,7 @@ class RecordedObjective(PenalizedObjective):
         return point
 
     def evaluate_smooth(self, weights: np.ndarray) -> Point:
+        check_time("learning")
         evaluate = super().evaluate_smooth
         if self.log is None:
             return evaluate(weights)
@@ -159,6 +160,10 @@ class RecordedObjective(PenalizedObjective):
         if point.value is not None:
             self.log.record(weights.tobytes(), [point.value, *point.gradient])
         return point
+
+    def _product(self, inner: Point, direction: np.ndarray) -> np.ndarray:
+        check_time("learning")
+        return super()._product(inner, direction)
 
     def record_chains(self, point: Point) -> None:
         """Record the present chain states, and drop those before other points."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -265,11 +265,17 @@ def single_atoms(network: Network) -> np.ndarray:
     return single
 
 
-def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray) -> SingleAtoms:
-    """Solve the single atoms in closed form."""
-    atom = np.flatnonzero(single)
+def unit_clauses(network: Network, single: np.ndarray) -> np.ndarray:
+    """Return int64[...], the clauses of single atoms."""
     units = np.flatnonzero(np.diff(network.clause_start) == 1)
-    units = units[single[np.abs(network.literal[network.clause_start[units]]) - 1]]
+    return units[single[np.abs(network.literal[network.clause_start[units]]) - 1]]
+
+
+def solve_single_atoms(
+    network: Network, single: np.ndarray, units: np.ndarray, weights: np.ndarray
+) -> SingleAtoms:
+    """Solve the single atoms in closed form; `units` are their clauses."""
+    atom = np.flatnonzero(single)
     literal = network.literal[network.clause_start[units]]
     place = np.searchsorted(atom, np.abs(literal) - 1)
     lost_when = (literal < 0).astype(np.int64)  # the value that makes the clause false
@@ -411,11 +417,22 @@ class ExactResult:
     """Exact answers about the solved components."""
 
     log_partition: float  # of these components, the constant score included
-    marginal: np.ndarray  # float64[num_base_atoms], NaN where not solved
+    probability: np.ndarray  # float64[num_atoms], of the first of equal atoms; NaN if not solved
     expected_count: np.ndarray  # float64[num_weights], of their clauses and the constant count
     solved: np.ndarray  # bool[num_base_atoms]
     width: int  # variables in the largest clique, less one
     log_odds: np.ndarray | None  # float64[num_base_atoms], if requested; NaN where not solved
+    first_atom: np.ndarray | None = None  # int64[num_atoms], the first equal atom; None: itself
+
+    @cached_property
+    def marginal(self) -> np.ndarray:
+        """float64[num_base_atoms], NaN where not solved.
+
+        Learning solves a plan for each of its products with the curvature and needs counts only.
+        """
+        values, size = self.probability, len(self.solved)
+        values = values[:size] if self.first_atom is None else values[self.first_atom[:size]]
+        return np.clip(np.where(self.solved, values, np.nan), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -429,12 +446,24 @@ class ExactPlan:
     refused: tuple[Refusal, ...]
     max_memory: int
 
-    @property
+    @cached_property
     def affordable(self) -> np.ndarray:
         """bool[num_atoms], the atoms of components that are solved."""
         refused = np.zeros(len(self.duplicates.first), bool)
         refused[[refusal.component for refusal in self.refused]] = True
         return ~refused[self.duplicates.first[self.network.component]]
+
+    @cached_property
+    def all_true(self) -> np.ndarray:
+        """float64[num_weights], the counts of the solved components if all clauses are true."""
+        network = self.network
+        solved = np.flatnonzero(self.affordable[network.first_atom])  # copies included
+        return network.constant_count + sum_by_weight(network, solved, np.ones(len(solved)))
+
+    @cached_property
+    def single_units(self) -> np.ndarray:
+        """int64[...], the clauses of the single atoms."""
+        return unit_clauses(self.network, self.single)
 
     @property
     def is_complete(self) -> bool:
@@ -473,15 +502,14 @@ class ExactPlan:
         network = self.network
         weights = network.weights if weights is None else weights
         probability = np.full(network.num_atoms, np.nan)
-        odds = np.full(network.num_atoms, np.nan)
-        solved = np.flatnonzero(self.affordable[network.first_atom])  # clauses, copies included
-        expected = network.constant_count + sum_by_weight(network, solved, np.ones(len(solved)))
-        terms = (weights * expected).tolist()  # of log Z; they may cancel
+        odds = np.full(network.num_atoms, np.nan) if log_odds else None
+        terms = (weights * self.all_true).tolist()  # of log Z; they may cancel
 
         alone = self._solve_single(weights)
         terms += [float(alone.base.sum()), float(alone.log_partition.sum())]
         probability[alone.atom] = alone.probability
-        odds[alone.atom] = alone.score[:, 1] - alone.score[:, 0]
+        if odds is not None:
+            odds[alone.atom] = alone.score[:, 1] - alone.score[:, 0]
         lost = sum_by_weight(network, alone.clause, alone.falsified)
         for forest in self.forests:
             potentials = self._collect(forest, weights, False, stop)
@@ -495,7 +523,7 @@ class ExactPlan:
             )
             atoms, place = forest.variables.place_of_atoms()
             probability[atoms] = beliefs.state[place]
-            if log_odds:
+            if odds is not None:
                 logs = log_states(forest.tree, forest.cubes.size, potentials, beliefs)
                 odds[atoms] = state_log_odds(logs, row_starts(forest.cubes.size))[place]
             entered = forest.tree.cube[forest.cubes.clause[forest.tree.cube] >= 0]
@@ -503,18 +531,11 @@ class ExactPlan:
             lost += sum_by_weight(
                 network, forest.cubes.clause[entered], times * beliefs.cube[entered]
             )
-        affordable = self.affordable
-        for values in (probability, odds):
-            values[:] = values[self.duplicates.first_atom]
-            values[~affordable] = np.nan
-        base = slice(0, network.num_base_atoms)
+        first, solved = self.duplicates.first_atom, self.affordable[: network.num_base_atoms]
+        if odds is not None:
+            odds = np.where(solved, odds[first[: len(solved)]], np.nan)
         return ExactResult(
-            math.fsum(terms),
-            np.clip(probability[base], 0.0, 1.0),
-            expected - lost,
-            affordable[base],
-            self.width,
-            odds[base] if log_odds else None,
+            math.fsum(terms), probability, self.all_true - lost, solved, self.width, odds, first
         )
 
     def maximise(self, weights: np.ndarray | None = None, stop: Stop | None = None) -> np.ndarray:
@@ -566,7 +587,7 @@ class ExactPlan:
         return worlds
 
     def _solve_single(self, weights: np.ndarray) -> SingleAtoms:
-        alone = solve_single_atoms(self.network, self.single, weights)
+        alone = solve_single_atoms(self.network, self.single, self.single_units, weights)
         contradicted = alone.atom[alone.log_partition == -np.inf]
         if len(contradicted):
             raise contradiction_error(self.network, int(self.network.component[contradicted[0]]))
