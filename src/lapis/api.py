@@ -54,6 +54,7 @@ def infer(
     *,
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -91,6 +92,9 @@ def infer(
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
         network: {"smoke": "yes"} or "smoke=yes".
+    only_listed
+        Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
+        false if it does not state them.
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -156,6 +160,7 @@ def infer(
         query=query,
         open_predicates=open_predicates,
         evidence=list_states(evidence),
+        only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -186,6 +191,7 @@ def plan(
     *,
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -216,6 +222,9 @@ def plan(
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
         network: {"smoke": "yes"} or "smoke=yes".
+    only_listed
+        Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
+        false if it does not state them.
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -266,6 +275,7 @@ def plan(
         query=query,
         open_predicates=open_predicates,
         evidence=list_states(evidence),
+        only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -291,6 +301,7 @@ def infer_to_store(
     output: str,
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -325,6 +336,9 @@ def infer_to_store(
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
         network: {"smoke": "yes"} or "smoke=yes".
+    only_listed
+        Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
+        false if it does not state them.
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -373,6 +387,7 @@ def infer_to_store(
         query=query,
         open_predicates=open_predicates,
         evidence=list_states(evidence),
+        only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -399,6 +414,7 @@ def map(
     *,
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -428,6 +444,9 @@ def map(
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
         network: {"smoke": "yes"} or "smoke=yes".
+    only_listed
+        Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
+        false if it does not state them.
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -480,6 +499,7 @@ def map(
         query=query,
         open_predicates=open_predicates,
         evidence=list_states(evidence),
+        only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,
@@ -505,6 +525,7 @@ def map_to_store(
     output: str,
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     method: str = "auto",
@@ -536,6 +557,9 @@ def map_to_store(
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
         network: {"smoke": "yes"} or "smoke=yes".
+    only_listed
+        Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
+        false if it does not state them.
     soft_evidence
         Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
     soft_as
@@ -578,6 +602,7 @@ def map_to_store(
         query=query,
         open_predicates=open_predicates,
         evidence=list_states(evidence),
+        only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
         method=method,

@@ -217,6 +217,7 @@ def open_task(
         data,
         options.query,
         open_predicates=options.open_predicates,
+        only_listed=options.only_listed,
         soft_evidence=options.soft_evidence,
         soft_as=options.soft_as,
         evidence=[*observed, *([given] if isinstance(given, str) else given)],

@@ -24,7 +24,7 @@ from lapis.errors import LapisError, issue_warnings, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network
 from lapis.problem.problem import Evidence, Problem, build_problem, unknown_predicate_error
-from lapis.problem.query import warn_closed_queries
+from lapis.problem.query import warn_closed_queries, warn_many_open
 
 HIDDEN = -1
 
@@ -94,7 +94,12 @@ def build_examples(
         )
         return Example(complete, replace(free, query=asked), asked)
 
-    return [build(database) for database in databases]
+    examples = [build(database) for database in databases]
+    if query and not only_listed:
+        domains = [example.free.domains for example in examples]
+        worlds = list(zip(databases, domains, strict=True))
+        issue_warnings(warn_many_open(model, worlds, query, "predicts these alone"))
+    return examples
 
 
 def stored_example(complete: Problem, asked: tuple[str, ...], is_partial: bool) -> Example:

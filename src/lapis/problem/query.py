@@ -8,12 +8,14 @@ so that every method answers it together with other queries.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lapis.data.database import Domain
+from lapis.data.database import Database, Domain
+from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, Span, Warning, raise_all, suggestion
 from lapis.language.instances import as_atom, substitute
 from lapis.language.model import Model, Predicate, Rule
@@ -358,6 +360,55 @@ def warn_closed_queries(model: Model, names: Sequence[str]) -> list[Warning]:
         for predicate in declared
         if predicate.closed
     ]
+
+
+MANY_ATOMS = 100_000  # open atoms of a predicate from which a warning may follow
+MANY_TIMES = 10  # open atoms for each fact of the data from which it follows
+
+
+def warn_many_open(
+    model: Model,
+    worlds: Sequence[tuple[Database, Domains]],
+    names: Sequence[str],
+    remedy: str,
+) -> list[Warning]:
+    """Return a warning for each predicate with very many open atoms beside the facts of the data.
+
+    Parameters
+    ----------
+    model
+        The model.
+    worlds
+        The data of each world, and its constants.
+    names
+        The predicates that a query opens.
+    remedy
+        The result of `only_listed`, as the predicate of a sentence.
+
+    Returns
+    -------
+    list[Warning]
+        At least `MANY_ATOMS` atoms are open, and `MANY_TIMES` as many as the data has facts. Data
+        on an engine has no warning.
+    """
+    found: list[Warning] = []
+    worlds = [(data, domains) for data, domains in worlds if not isinstance(data, LazyDatabase)]
+    facts = sum(r.num_stated for data, _ in worlds for r in data.relations.values())
+    for predicate in (model.predicates[n] for n in dict.fromkeys(names) if n in model.predicates):
+        listed = [data.relations.get(predicate.name) for data, _ in worlds]
+        num_listed = sum(relation.num_stated for relation in listed if relation is not None)
+        num_atoms = sum(math.prod(len(d[name]) for name in predicate.types) for _, d in worlds)
+        num_open = num_atoms - num_listed
+        if facts and num_open >= max(MANY_ATOMS, MANY_TIMES * facts):
+            mentioned = f"{num_listed:,}" if num_listed else "none of them"
+            found.append(
+                Warning(
+                    f"{num_open:,} {predicate.name} atoms are open, the data mentions {mentioned}: "
+                    f"only_listed=True (--only-listed) {remedy}",
+                    "many-open",
+                )
+            )
+    return found
 
 
 def opened_by_formulas(model: Model, queries: Sequence[Query]) -> list[str]:

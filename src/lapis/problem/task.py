@@ -43,6 +43,7 @@ from lapis.problem.query import (
     read_queries,
     resolve_queries,
     warn_closed_queries,
+    warn_many_open,
     with_queries,
 )
 from lapis.problem.soft_evidence import (
@@ -216,6 +217,7 @@ def build_task(
     query: Sequence[str] | str = (),
     *,
     open_predicates: Sequence[str] = (),
+    only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
     evidence: Sequence[str] = (),
@@ -226,6 +228,7 @@ def build_task(
     """Build the problem of each world, with its queries.
 
     `fits` promises that stated probabilities are fitted; a model with some is refused otherwise.
+    With `only_listed` a query opens no predicate: its atoms that are marked unknown are asked.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nperson = {Anna, Bob}\\n1 Smokes(x)")
@@ -240,17 +243,17 @@ def build_task(
     ]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, read_queries(inputs.model, query))
-    open_predicates = [*open_predicates, *opened_by_formulas(inputs.model, queries)]
-    unknown = {*open_predicates, *(query.predicate for query in queries)}
-    warnings = warn_closed_queries(inputs.model, [query.predicate for query in queries])
+    if not only_listed:
+        open_predicates = [*open_predicates, *opened_by_formulas(inputs.model, queries)]
+    warnings = warn_queries(inputs.model, bound, queries, open_predicates, only_listed)
     issue_warnings(warnings)
+    unknown = {*open_predicates, *(query.predicate for query in queries)}
     beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
         gathered = gather_instances(
             inputs.model, type_sizes(inputs.model, bound), over_constants=False
         )
-    as_virtual = soft_as == "virtual"
     worlds = build_worlds(
         inputs.model,
         gathered,
@@ -258,16 +261,47 @@ def build_task(
         queries,
         beliefs,
         open_predicates,
-        as_virtual=as_virtual,
+        only_listed=only_listed,
+        as_virtual=soft_as == "virtual",
         stated=stated_rules(inputs.model),
     )
-    if not queries and not any(has_unknown(world.problem) for world in worlds):
+    require_unknown(queries, worlds, only_listed)
+    return Task(inputs.model, queries, worlds, (*inputs.warnings, *warnings))
+
+
+def require_unknown(queries: Sequence[Query], worlds: Sequence[World], only_listed: bool) -> None:
+    """Raise if there is nothing to infer."""
+    if any(has_unknown(world.problem) for world in worlds):
+        return
+    if only_listed:
+        raise LapisError(
+            "only_listed leaves nothing to infer: no atom is marked unknown in the data",
+            code="no-query",
+            hint='list the candidates, as in ?Dup(a, b), or in a frame with the key "Dup.unknown"',
+        )
+    if not queries:
         raise LapisError(
             "there is no query, and every atom is known",
             code="no-query",
             hint="name the predicates to predict (-q P,Q), or mark facts unknown (?fact)",
         )
-    return Task(inputs.model, queries, worlds, (*inputs.warnings, *warnings))
+
+
+def warn_queries(
+    model: Model,
+    bound: Sequence[Database],
+    queries: Sequence[Query],
+    open_predicates: Sequence[str],
+    only_listed: bool,
+) -> list[Warning]:
+    """Return warnings of queries of evidence predicates, and of very many open atoms."""
+    warnings = warn_closed_queries(model, [query.predicate for query in queries])
+    if only_listed:
+        return warnings
+    opened = [query.predicate for query in queries if query.constants is None]
+    worlds = [(each, each.domains) for each in bound]
+    remedy = "asks those alone that are marked unknown (?)"
+    return warnings + warn_many_open(model, worlds, [*opened, *open_predicates], remedy)
 
 
 def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:
@@ -291,6 +325,7 @@ def build_worlds(
     beliefs: Sequence[Belief],
     open_predicates: Sequence[str],
     *,
+    only_listed: bool,
     as_virtual: bool,
     stated: Sequence[StatedRule],
 ) -> tuple[World, ...]:
@@ -316,15 +351,17 @@ def build_worlds(
             normal_form = normalize(extended)
         assert extended is not None
         names = list(dict.fromkeys(q.predicate for q in queries if q.rule is None or q in asked))
+        formulas = [query.predicate for query in asked if query.rule is not None]
         problem = problem_on(
             extended,
             database,
-            names,
+            formulas if only_listed else names,
             open_predicates=open_predicates,
             unknown=unknown_rows(believed, database),
             normal_form=normal_form,
         )
         ids = written_weights(gathered, problem)
+        problem = replace(problem, query=tuple(names))
         everything = tuple(Query(name) for name in model.predicates)
         constraints = find_constraints(problem, num_prior - len(prior_stated), prior_stated)
         prior = without_evidence(problem, num_prior) if constraints else None

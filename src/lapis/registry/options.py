@@ -346,16 +346,17 @@ class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpt
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(
-    OpenOptions, ObservationOptions, InferringOptions, SamplingOptions, RelaxOptions, CnfOptions,
-    MergeOptions, SeedOptions, JsonOptions,
+    OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
+    RelaxOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(
-    OpenOptions, ObservationOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
-    StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
+    RelaxOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions,
+    SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -374,7 +375,7 @@ class InferOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
-    OpenOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
+    OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
