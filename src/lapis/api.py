@@ -32,7 +32,8 @@ from lapis.registry.options import (
 )
 from lapis.results.answer import Answer, Counts, MostLikelyWorld
 from lapis.results.plan_report import PlanReport
-from lapis.runtime.progress import Report, StopCallback
+from lapis.runtime.progress import StopCallback
+from lapis.runtime.progress_bars import ProgressOption, as_report
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def infer(
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> Answer:
     """Infer marginal probabilities P(atom = true | data) of the unknown query atoms.
@@ -132,7 +133,8 @@ def infer(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -180,7 +182,7 @@ def infer(
         jobs=jobs,
     )
     check_options(options)
-    return operations.infer(model, data, options, progress, stop)
+    return operations.infer(model, data, options, as_report(progress), stop)
 
 
 @front_door
@@ -203,7 +205,7 @@ def plan(
     max_memory: int | None = None,
     strict: bool = False,
     relax: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
 ) -> PlanReport:
     """Plan inference: which solver `infer` uses for which components, at what cost and why.
 
@@ -249,7 +251,8 @@ def plan(
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
 
     Returns
     -------
@@ -289,7 +292,7 @@ def plan(
         relax=relax,
     )
     check_options(options)
-    return operations.plan(model, data, options, progress)
+    return operations.plan(model, data, options, as_report(progress))
 
 
 @front_door
@@ -315,7 +318,7 @@ def infer_to_store(
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> StoredAnswer:
     """Infer marginal probabilities as by `infer`, and leave them in a store.
@@ -367,7 +370,8 @@ def infer_to_store(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -403,7 +407,7 @@ def infer_to_store(
         jobs=jobs,
     )
     check_options(options)
-    return operations.infer_to_store(model, data, options, output, progress, stop)
+    return operations.infer_to_store(model, data, options, output, as_report(progress), stop)
 
 
 @front_door
@@ -426,7 +430,7 @@ def map(
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> MostLikelyWorld:
     """Find a most likely truth assignment to the unknown atoms, given the data.
@@ -472,7 +476,8 @@ def map(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -513,7 +518,7 @@ def map(
         jobs=jobs,
     )
     check_options(options)
-    return operations.map(model, data, options, progress, stop)
+    return operations.map(model, data, options, as_report(progress), stop)
 
 
 @front_door
@@ -536,7 +541,7 @@ def map_to_store(
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> StoredAnswer:
     """Find a most likely world as by `map`, and leave it in a store.
@@ -582,7 +587,8 @@ def map_to_store(
     jobs
         Number of processes; one for each core if absent.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -615,7 +621,7 @@ def map_to_store(
         jobs=jobs,
     )
     check_options(options)
-    return operations.map_to_store(model, data, options, output, progress, stop)
+    return operations.map_to_store(model, data, options, output, as_report(progress), stop)
 
 
 @front_door
@@ -704,7 +710,7 @@ def count(
     time_limit: float | None = None,
     max_memory: int | None = None,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
 ) -> Counts:
     """Count the true groundings of each formula in the data, all predicates closed.
 
@@ -737,7 +743,8 @@ def count(
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
 
     Returns
     -------
@@ -775,7 +782,7 @@ def count(
         max_memory=max_memory,
     )
     check_options(options)
-    return operations.count(model, data, options, progress)
+    return operations.count(model, data, options, as_report(progress))
 
 
 @front_door
@@ -793,7 +800,7 @@ def score(
     likelihood: bool = True,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> Score:
     """Score a model on data: likelihood, pseudo-likelihood, CLL, AUC-PR and AUC-ROC.
@@ -825,7 +832,8 @@ def score(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -854,7 +862,7 @@ def score(
         random_state=seed_of(random_state),
     )
     check_options(options)
-    return operations.score(model, data, options, progress, stop)
+    return operations.score(model, data, options, as_report(progress), stop)
 
 
 @front_door
@@ -899,7 +907,7 @@ def learn(
     num_chains: int = 4,
     level: float = 0.9,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> Fit:
     """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
@@ -990,7 +998,8 @@ def learn(
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -1056,7 +1065,7 @@ def learn(
         strict=strict,
     )
     check_options(options)
-    return operations.learn(model, data, options, progress, stop)
+    return operations.learn(model, data, options, as_report(progress), stop)
 
 
 @front_door
@@ -1095,7 +1104,7 @@ def learn_structure(
     tables: str | None = None,
     random_state: int | np.random.Generator = 0,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
@@ -1173,7 +1182,8 @@ def learn_structure(
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the result so far is returned, marked interrupted.
 
@@ -1233,4 +1243,4 @@ def learn_structure(
         max_memory=max_memory,
     )
     check_options(options)
-    return operations.learn_structure(model, data, options, progress, stop)
+    return operations.learn_structure(model, data, options, as_report(progress), stop)

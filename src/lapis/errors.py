@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import logging
 import re
 import sys
 import traceback
@@ -25,6 +26,8 @@ from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
+logger = logging.getLogger("lapis")  # of warnings, and of stages (`runtime/progress_bars.py`)
+logger.addHandler(logging.NullHandler())
 MAX_SHOWN = 400  # characters of a source line in an error
 MAX_ERRORS = 20  # shown together
 
@@ -236,7 +239,7 @@ class LapisWarning(UserWarning):
 
 
 def issue_warnings(found: Iterable[Warning]) -> None:
-    """Issue Python warnings that point to the line outside the library that called it.
+    """Issue Python warnings that point to the line outside the library that called it; log them.
 
     Frames of other packages may lie between those of the library, such as contextlib.
     """
@@ -247,6 +250,7 @@ def issue_warnings(found: Iterable[Warning]) -> None:
             outside = level + 1
         frame, level = frame.f_back, level + 1
     for warning in found:
+        logger.warning("%s", str(warning).removeprefix("warning: "))
         warnings.warn(LapisWarning(warning), stacklevel=outside + 1)
 
 

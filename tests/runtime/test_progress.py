@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.cli.command_line import BAR_WIDTH, CLOCK_WIDTH, describe_event, shorten_text
 from lapis.runtime.progress import SECONDS_LEFT, Progress, Stop
+from lapis.runtime.progress_bars import BAR_WIDTH, CLOCK_WIDTH, describe_event, shorten_text
 
 MODEL = lapis.parse("""
 Friends(person, person)

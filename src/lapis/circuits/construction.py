@@ -41,7 +41,8 @@ from lapis.registry.options import (
     CircuitParameters,
     Header,
 )
-from lapis.runtime.progress import Report, Stop, StopCallback, deadline_in
+from lapis.runtime.progress import Stop, StopCallback, deadline_in
+from lapis.runtime.progress_bars import ProgressOption, as_report
 
 if TYPE_CHECKING:
     import threading
@@ -66,7 +67,7 @@ def learn(
     max_memory: int | None = None,
     header: Header = "auto",
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> LearnedCircuit:
     """Learn a circuit from rows of discrete values, with a cost for each edge.
@@ -106,7 +107,8 @@ def learn(
     random_state
         Seed of all random numbers.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event that ends the search; the current circuit is returned.
 
@@ -155,7 +157,7 @@ def learn(
     found = learn_rows(
         train, held_out, names, states, edge_costs=edge_costs, parameter_costs=parameter_costs,
         prior=prior, method=method, num_components=num_components, num_starts=num_starts,
-        max_edges=max_edges, seed=seed, progress=progress,
+        max_edges=max_edges, seed=seed, progress=as_report(progress),
         stop=stop_within(stop, time_limit),
     )  # fmt: skip
     fit = found.fit
@@ -190,7 +192,7 @@ def compile(
     max_memory: int | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> CircuitFigures:
     """Compile a model to a circuit that computes it exactly.
@@ -218,7 +220,8 @@ def compile(
     random_state
         Seed of the search for an elimination order.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event that ends the search.
 
@@ -253,12 +256,12 @@ def compile(
     network = open_trees(model, data, query, open_predicates)
     if network is not None:
         fixed = network.given(known_row(network, evidence))
-        compiled = compile_network(fixed, max_edges, seed, limit, progress)
+        compiled = compile_network(fixed, max_edges, seed, limit, as_report(progress))
         circuit, method, width = compiled.circuit, compiled.method, fixed.treewidth()
         network = network if fixed is network else None
     else:
         graph, row, _ = open_factors(model, data, query, open_predicates, evidence, strict)
-        found = compile_factors(graph.given(row), max_edges, seed, limit, progress)
+        found = compile_factors(graph.given(row), max_edges, seed, limit, as_report(progress))
         circuit, method, width = found.circuit, found.method, found.width
     figures: dict[str, float | int | str | None] = {
         "method": method,
@@ -285,7 +288,7 @@ def approximate(
     max_memory: int | None = None,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> CircuitFigures:
     """Find a circuit within a budget of edges that is close to a model given evidence.
@@ -319,7 +322,8 @@ def approximate(
     random_state
         Seed of all random numbers.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event that ends the search; the best circuit so far is returned.
 
@@ -354,9 +358,11 @@ def approximate(
     began, seed = time.monotonic(), options.seed
     limit = stop_within(stop, time_limit)
     structure = approximation.find_structure(
-        graph, row, max_edges, num_samples, seed, limit, progress
+        graph, row, max_edges, num_samples, seed, limit, as_report(progress)
     )
-    found = approximation.fit_structure(graph, structure, row, parameters, seed, limit, progress)
+    found = approximation.fit_structure(
+        graph, structure, row, parameters, seed, limit, as_report(progress)
+    )
     exact = found.parameters == "E"
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,

@@ -20,7 +20,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,7 +28,8 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.registry.method_table import check_options, methods_of
 from lapis.registry.option_field import Kind, Option, options_of
 from lapis.runtime.limits import limit_work, limits_suspended
-from lapis.runtime.progress import Progress, Report, compilations
+from lapis.runtime.progress import Progress
+from lapis.runtime.progress_bars import shown_progress
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -126,7 +126,7 @@ class Command:
             given["model"] = read_clauses(given["model"], quiet=self.name == "check")
         if self.bar is None:
             return self.function(**given, options=options)
-        with progress_bar(self.bar) as progress:
+        with shown_progress(True, self.bar) as progress:
             return self.function(**given, options=options, progress=progress)
 
     def run_or_stop(self, places: dict[str, Any], options: DataclassInstance) -> None:
@@ -204,7 +204,7 @@ def read_databases(paths: Sequence[Path] | None, merge: bool) -> Sequence[Databa
     if merge:
         return [Database.read(*paths)]
     worlds: list[Database] = []
-    with progress_bar("reading") as progress:
+    with shown_progress(True, "reading") as progress:
         for path in paths:
             if progress is not None:
                 progress(Progress("reading", len(worlds), len(paths), text=str(path)))
@@ -454,53 +454,6 @@ def parse_size(text: str) -> int:
     if match is None:
         raise LapisError(f"{text!r} is not a size", code="size", hint="as in 8GB or 500MB")
     return int(float(match.group(1)) * UNITS[match.group(2).upper()])
-
-
-TEXT_WIDTH = 32  # columns of the text of an event: a formula, a file
-BAR_WIDTH, CLOCK_WIDTH = 20, 9  # columns of the bar and of the elapsed time
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Report | None]:
-    """Show a progress bar; yield the function that moves it, or None without a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=BAR_WIDTH),
-        TimeElapsedColumn(),
-    )
-    console = Console(stderr=True)
-    with Bars(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(title, total=None)
-
-        def move(event: Progress) -> None:
-            text = shorten_text(describe_event(event), console.width - BAR_WIDTH - CLOCK_WIDTH)
-            bars.update(task, completed=event.done, total=event.total, description=text)
-
-        compilations.append(move)
-        try:
-            yield move
-        finally:
-            compilations.remove(move)
-
-
-def describe_event(event: Progress) -> str:
-    """Return an event as a line: its phase, progress, figures and text."""
-    from lapis.runtime.views import escape
-
-    text = escape(" ".join(event.text.split()), "terminal")
-    shown = shorten_text(text, TEXT_WIDTH)
-    return f"{event}: {shown}" if shown else str(event)
-
-
-def shorten_text(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: max(1, width) - 1]}…"
 
 
 def show_notes(notes: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ from lapis.cli.command_line import (
     WORLDS,
     Argument,
     command,
-    progress_bar,
     run,
     shown_if_unsaved,
 )
@@ -41,6 +40,7 @@ from lapis.registry.options import (
     StructureOptions,
     WarmOptions,
 )
+from lapis.runtime.progress_bars import shown_progress
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
@@ -124,7 +124,7 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
     if options.explain:
         print_count_plans(model, worlds, options)
         return None
-    with progress_bar("counting") as progress:
+    with shown_progress(True, "counting") as progress:
         return operations.count(model, worlds, options, progress)
 
 
@@ -228,6 +228,7 @@ def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report |
             hint="add --estimate mean, or leave out --posterior",
         )
     fit = operations.learn(model, worlds, options, progress)
+    fit.require_iteration()
     with shown_if_unsaved(fit, options.as_json):
         if options.output is not None:
             fit.save(options.output)
@@ -245,7 +246,7 @@ def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     if options.draw is not None:
         operations.draw_clusters(model, worlds, options.draw, options)
-    with progress_bar("learning rules") as progress:
+    with shown_progress(True, "learning rules") as progress:
         found = operations.learn_structure(model, worlds, options, progress)
     if options.output is not None:
         with shown_if_unsaved(found, options.as_json):

@@ -55,6 +55,7 @@ def learn(
     if worlds is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     fit = fields.learn(field, worlds, progress=progress, **keywords(options))
+    fit.require_iteration()
     if options.output is not None:
         with shown_if_unsaved(fit, options.as_json):
             fit.save(options.output)

@@ -32,7 +32,8 @@ from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
-from lapis.runtime.progress import Progress, Report, Stop, StopCallback, report_progress
+from lapis.runtime.progress import Progress, Stop, StopCallback, report_progress
+from lapis.runtime.progress_bars import ProgressOption, as_report
 from lapis.runtime.views import View, format_measure, new_view
 
 if TYPE_CHECKING:
@@ -419,7 +420,7 @@ def cross_validate(
     strict: bool = False,
     jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
     learn: Learner = learn_fold,
 ) -> CrossValidation:
@@ -464,7 +465,8 @@ def cross_validate(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; if true, the finished folds are returned.
     learn
@@ -536,7 +538,7 @@ def cross_validate(
     num_jobs = min(len(tasks), jobs or num_cores())
     finished: list[FoldResult] = []
     began, halt = time.monotonic(), Stop(stop)
-    report_progress(progress, Progress("folds", 0, len(tasks)))
+    report_progress(as_report(progress), Progress("folds", 0, len(tasks)))
     running = (
         run_one_by_one(tasks, learn, halt)
         if num_jobs == 1
@@ -547,7 +549,7 @@ def cross_validate(
             finished.append(fold)
             text, seconds = f"tested on {', '.join(fold.test)}", time.monotonic() - began
             event = Progress("folds", len(finished), len(tasks), seconds, text=text)
-            report_progress(progress, event)
+            report_progress(as_report(progress), event)
     except KeyboardInterrupt:
         halt.request()
     finally:

@@ -28,7 +28,8 @@ from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer, MostLikelyWorld
-from lapis.runtime.progress import Report, Stop, StopCallback
+from lapis.runtime.progress import Stop, StopCallback
+from lapis.runtime.progress_bars import ProgressOption, as_report
 
 if TYPE_CHECKING:
     import threading
@@ -51,7 +52,7 @@ def infer(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> Answer:
     """Infer marginal probabilities of the unknown query atoms of a field.
@@ -85,7 +86,8 @@ def infer(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -132,7 +134,7 @@ def infer(
         time_limit=time_limit,
         seed=options.seed,
         max_memory=max_memory,
-        progress=progress,
+        progress=as_report(progress),
         stop=Stop(stop),
     )
     parts: list[Answer] = []
@@ -228,7 +230,7 @@ def map(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> MostLikelyWorld:
     """Find a most likely truth assignment to the unknown atoms of a field.
@@ -256,7 +258,8 @@ def map(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -295,7 +298,7 @@ def map(
         time_limit=time_limit,
         seed=options.seed,
         max_memory=max_memory,
-        progress=progress,
+        progress=as_report(progress),
         stop=Stop(stop),
     )
     parts = []

@@ -42,6 +42,7 @@ from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldExpectation, FieldLearnOptions, FieldOptimizer, LearnOptions
 from lapis.runtime.progress import Report, Stop, StopCallback, work_clock
+from lapis.runtime.progress_bars import ProgressOption, as_report
 
 if TYPE_CHECKING:
     import threading
@@ -102,7 +103,7 @@ def learn(
     random_state: int | np.random.Generator = 0,
     checkpoint: str | Path | None = None,
     strict: bool = False,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
@@ -154,7 +155,8 @@ def learn(
     strict
         Refuse facts of predicates that the model does not declare.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -205,11 +207,19 @@ def learn(
     began = work_clock()
     examples = build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     field_examples = tuple(
-        make_field_example(resolved, example, max_memory, progress) for example in examples
+        make_field_example(resolved, example, max_memory, as_report(progress))
+        for example in examples
     )
     chosen = choose_field_prior(prior, prior_mean, resolved)
     run = FieldLearningRun(
-        resolved, field_examples, options, tuple(asked), chosen, began, progress, Stop(stop)
+        resolved,
+        field_examples,
+        options,
+        tuple(asked),
+        chosen,
+        began,
+        as_report(progress),
+        Stop(stop),
     )
     return run.fit()
 

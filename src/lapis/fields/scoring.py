@@ -29,7 +29,8 @@ from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.registry.method_table import check_options, find_method, front_door, seed_of
 from lapis.registry.options import FieldScoreOptions
-from lapis.runtime.progress import Report, Stop, StopCallback
+from lapis.runtime.progress import Stop, StopCallback
+from lapis.runtime.progress_bars import ProgressOption, as_report
 
 if TYPE_CHECKING:
     import threading
@@ -58,7 +59,7 @@ def score(
     predictions: bool = True,
     strict: bool = False,
     random_state: int | np.random.Generator = 0,
-    progress: Report | None = None,
+    progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> FieldScore:
     """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR, AUC-ROC and Brier score.
@@ -93,7 +94,8 @@ def score(
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
-        Called with `lapis.runtime.progress.Progress` events.
+        True for a display on a terminal or in a notebook, once the work takes a second; a
+        function that is called with `lapis.runtime.progress.Progress` events; None for neither.
     stop
         A callable or an event; where it is true the result so far is returned, marked interrupted.
 
@@ -135,7 +137,8 @@ def score(
     asked = query_predicates(query, inputs.model)
     examples = build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     field_examples = [
-        make_field_example(resolved, example, max_memory, progress) for example in examples
+        make_field_example(resolved, example, max_memory, as_report(progress))
+        for example in examples
     ]
     notes: list[str] = []
     parts = total_pseudo(map(pseudo_by_predicate, field_examples), notes)
@@ -148,7 +151,7 @@ def score(
         time_limit=time_limit,
         seed=options.seed,
         max_memory=max_memory,
-        progress=progress,
+        progress=as_report(progress),
         stop=Stop(stop),
     )
     found = (

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.data.atomic_write import write_whole
+from lapis.errors import TooLarge
 from lapis.language.model import Model
 from lapis.language.printer import print_model
 from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, new_axes, shorten_label, style_axes
 from lapis.results.result import Columns, Result
+from lapis.runtime.progress import STOPPED
 from lapis.runtime.views import View, new_view
 
 if TYPE_CHECKING:
@@ -100,6 +102,17 @@ class Fit(Result):
             If the file cannot be written.
         """
         write_whole(path, self.text)
+
+    def require_iteration(self) -> None:
+        """Raise TooLarge if learning was stopped before its first iteration.
+
+        Raises
+        ------
+        TooLarge
+            If no weight was learned.
+        """
+        if self.interrupted and not self.iterations:
+            raise TooLarge("learning was stopped before its first iteration", code=STOPPED)
 
     def title(self) -> str:
         """Return the comment at the head of the learned model."""

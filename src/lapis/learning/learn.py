@@ -81,7 +81,7 @@ def learn_weights(
     """
     objective = choose_objective(options, query)
     check_learning_options(options, objective)
-    notes, unobserved = Notes(), options.unobserved
+    notes, unobserved = Notes(progress=progress), options.unobserved
     with notes.phase("data"):
         if options.unit_formulas:
             names = query or [name for name in model.predicates if name not in unobserved]
@@ -593,6 +593,7 @@ def build_conditional(run: LearningRun, expectation: str) -> Objective:
         num_chains=2 if len(run.examples) == 1 else 1,
         max_memory=options.max_memory,
         seed=options.seed,
+        progress=run.progress,
     )
     run.notes.details.setdefault("methods", list(objective.methods))
     return objective

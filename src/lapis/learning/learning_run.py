@@ -24,7 +24,7 @@ from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.registry.method_table import check_options, find_method, refuse_unread
 from lapis.registry.options import LearnOptions
-from lapis.runtime.progress import Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop, report_progress
 
 if TYPE_CHECKING:
     from lapis.counting.ijgp import IjgpSettings
@@ -52,9 +52,12 @@ class Notes:
     seconds: dict[str, float] = field(default_factory=dict)  # wall time by phase
     warnings: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    progress: Report | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        """Measure the time of a stage, and report its beginning."""
+        report_progress(self.progress, Progress(name, 0))
         began = time.perf_counter()
         try:
             yield

@@ -90,8 +90,10 @@ def build_fit(
     if pseudo is None:  # those of a pseudo-likelihood are given
         with before_deadline("a search for unbounded weights", late):
             unbounded = still_growing(posterior, run.parameters, trajectory, prior)
-    # Standard errors come from the curvature of a likelihood.
-    if run.objective != "weighted-pseudo" and run.expectation not in BY_WORLD:
+    # Standard errors come from the curvature of a likelihood, at weights that were learned.
+    is_learned = trajectory.converged or trajectory.iterations > 0
+    has_errors = run.objective != "weighted-pseudo" and run.expectation not in BY_WORLD
+    if has_errors and is_learned:
         with notes.phase("standard errors"), before_deadline("standard errors", late):
             errors, method = find_errors(posterior, run.parameters, trajectory, unbounded)
             notes.details["standard_errors"] = method

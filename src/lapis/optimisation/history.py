@@ -119,7 +119,7 @@ def reason_of_error(error: TooLarge) -> StopReason:
 
 
 def require_iteration(trajectory: Trajectory, seconds: float) -> None:
-    """Raise TooLarge if a run was stopped before its first iteration: nothing was learned.
+    """Raise TooLarge if the time limit ended a run before its first iteration.
 
     Parameters
     ----------
@@ -128,12 +128,8 @@ def require_iteration(trajectory: Trajectory, seconds: float) -> None:
     seconds
         Time from the start of learning, for the hint.
     """
-    limited = trajectory.interrupted or trajectory.reason == TIME_LIMIT.reason
-    if trajectory.iterations or trajectory.converged or not limited:
-        return
-    if trajectory.interrupted:
-        raise TooLarge("learning was stopped before its first iteration", code=STOP_CODE)
-    raise no_iteration_error(seconds)
+    if trajectory.reason == TIME_LIMIT.reason and not trajectory.iterations:
+        raise no_iteration_error(seconds)
 
 
 def no_iteration_error(seconds: float) -> TooLarge:

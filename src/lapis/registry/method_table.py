@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 from lapis.errors import LapisError, check_word, suggestion
 from lapis.registry.option_field import Option, options_of
 from lapis.runtime.limits import limit_work
+from lapis.runtime.progress_bars import shown_progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +187,7 @@ def refuse_unread(
 
 
 def front_door(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function: refuse unknown keywords, keep `time_limit` and `max_memory`.
+    """Decorate a public function: refuse unknown keywords, keep limits, show progress.
 
     >>> @front_door
     ... def infer(model: str, *, precision: float = 0.01) -> float:
@@ -214,7 +215,11 @@ def front_door(function: Callable[P, T]) -> Callable[P, T]:
             time_limit if isinstance(time_limit, int | float) else None,
             max_memory if isinstance(max_memory, int) else None,
         ):
-            return function(*args, **kwargs)
+            if "progress" not in defaults:
+                return function(*args, **kwargs)
+            with shown_progress(given["progress"], function.__name__) as report:
+                kwargs["progress"] = report
+                return function(*args, **kwargs)
 
     return call
 

@@ -52,8 +52,9 @@ class Progress:
 
     def __str__(self) -> str:
         total = "" if self.total is None else f"/{self.total:,}"
+        done = f" {self.done:,}{total}" if self.done or total else ""
         figures = [format_progress_figure(name, value) for name, value in self.figures.items()]
-        return ", ".join(filter(None, [f"{self.phase} {self.done:,}{total}", *figures]))
+        return ", ".join(filter(None, [f"{self.phase}{done}", *figures]))
 
 
 def format_progress_figure(name: str, value: float) -> str:

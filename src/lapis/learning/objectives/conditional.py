@@ -53,6 +53,7 @@ from lapis.registry.method_table import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.plan import ExactParts
+    from lapis.runtime.progress import Report
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
 AUTO_MEMORY = 1 << 22  # bytes of the tables for most likely worlds and completions
@@ -205,6 +206,7 @@ def conditional_objective(
     num_chains: int = 1,
     max_memory: int | None = None,
     seed: int = 0,
+    progress: Report | None = None,
 ) -> ConditionalObjective:
     """Build the likelihood of the answers; example k is world k of the parameters.
 
@@ -233,11 +235,11 @@ def conditional_objective(
     clamped: list[PartitionTerm] = []
     for world, example in enumerate(examples):
         index = parameters.world_index[world]
-        network = ground(example.free, max_memory=max_memory)
+        network = ground(example.free, max_memory=max_memory, progress=progress)
         answers = example.answers(network)
         decided = parameters.to_parameters(world, network.constant_count)
         if (answers == HIDDEN).any():
-            completions = ground(example.complete, max_memory=max_memory)
+            completions = ground(example.complete, max_memory=max_memory, progress=progress)
             statistics = gather_statistics(completions, index, len(parameters))
             sources = find_sources(statistics, None, limits, streams[2 * world])
             clamped.append(PartitionTerm(statistics, sources))
