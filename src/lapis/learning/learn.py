@@ -50,10 +50,17 @@ from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
 from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.optimisation.checkpoint import CheckpointFile
-from lapis.optimisation.history import no_iteration_error, reason_of_error, require_iteration
+from lapis.optimisation.history import (
+    TIME_LIMIT,
+    interrupted_run,
+    no_iteration_error,
+    reason_of_error,
+    require_iteration,
+)
 from lapis.optimisation.objective import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.registry.options import LearnOptions
+from lapis.runtime.limits import LimitExceeded
 from lapis.runtime.progress import STOPPED, Report, Stop, work_clock
 
 if TYPE_CHECKING:
@@ -170,6 +177,9 @@ def learn_run(run: LearningRun) -> Fit:
     began = work_clock()
     try:
         return learn_by_objective(run)
+    except LimitExceeded as limit:
+        if interrupted_run(limit) != TIME_LIMIT:
+            raise
     except TooLarge as error:
         if error.code != STOPPED or (run.stop is not None and run.stop()):
             raise

@@ -49,8 +49,9 @@ from lapis.learning.learning_run import (
 )
 from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.history import reason_of_error
+from lapis.optimisation.history import TIME_LIMIT, interrupted_run, reason_of_error
 from lapis.optimisation.objective import PenalizedObjective, Point
+from lapis.runtime.limits import LimitExceeded
 from lapis.runtime.progress import check_time
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ def before_deadline(work: str, late: list[str]) -> Iterator[None]:
     """End a block at the deadline of the call, and add the name of its work to `late`."""
     try:
         yield
+    except LimitExceeded as limit:
+        if interrupted_run(limit) != TIME_LIMIT:
+            raise
+        late.append(work)
     except TooLarge as error:
         reason_of_error(error)
         late.append(work)

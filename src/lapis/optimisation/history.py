@@ -146,7 +146,8 @@ def no_iteration_error(seconds: float) -> TooLarge:
 
 def interrupted_run(interrupt: KeyboardInterrupt) -> StopReason:
     """Return the reason of a run that Ctrl-C or a limit of the call interrupted."""
-    return StopReason(False, interruption_reason(interrupt, STOPPED.reason), True)
+    reason = interruption_reason(interrupt, STOPPED.reason)
+    return TIME_LIMIT if reason == TIME_LIMIT.reason else StopReason(False, reason, True)
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,8 @@ def watched(time_limit: float | None, max_memory: int) -> Iterator[None]:
     watch.thread.start()
     try:
         yield
+    except TooLarge:
+        raise
     except BaseException:  # libraries replace the exception: numba, DuckDB
         error = watch.find_exceeded() if watch.raised_at > -math.inf else None
         if error is None:
