@@ -85,7 +85,8 @@ def wcnf_cost(text: str, world: np.ndarray) -> float:
         (body,) = [row[1:] for row in rows if row[0] == -variable and len(row) > 1]
         value[variable] = any(value[abs(x)] == (x > 0) for x in body)
     cost = 0.0
-    for row, weight in zip(rows, read.weight, strict=True):
+    weights = np.where(read.is_hard, np.inf, read.weight.astype(float))
+    for row, weight in zip(rows, weights, strict=True):
         if not any(value[abs(x)] == (x > 0) for x in row):
             cost += weight
     return cost

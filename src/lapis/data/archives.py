@@ -10,6 +10,7 @@ import io
 import struct
 import sys
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -86,7 +87,9 @@ def read_array(content: bytes) -> np.ndarray:
     if count < 0 or count * dtype.itemsize != len(content) - stream.tell():
         raise ValueError("an array of another size than declared")
     stream.seek(0)
-    array = np.lib.format.read_array(stream, allow_pickle=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        array = np.lib.format.read_array(stream, allow_pickle=False)
     if dtype.kind == "U":
         code = np.frombuffer(array.tobytes(), np.dtype(np.uint32).newbyteorder(dtype.byteorder))
         if (code > sys.maxunicode).any():
@@ -101,7 +104,9 @@ def read_shape(stream: BinaryIO) -> tuple[int, np.dtype]:
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
-    shape, _, dtype = readers[version](stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old names of types
+        shape, _, dtype = readers[version](stream)
     count = 1
     for size in shape:
         if size < 0:

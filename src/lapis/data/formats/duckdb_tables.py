@@ -28,6 +28,7 @@ FACTS = "lapis_facts"  # temporary tables, dropped after use
 NAMES = "lapis_names_{}"
 
 EXACT = 2**53  # below it, floats represent integers exactly
+MAX_COLUMNS = 1000  # of a CSV file
 NULLARY_COLUMN = "()"  # the only column of a table without arguments
 
 
@@ -181,6 +182,12 @@ def csv_header(path: Path) -> list[str]:
     if not header:
         raise LapisError(
             f"{path}: a CSV file needs a header row that names its columns", code="data-table"
+        )
+    if len(header) > MAX_COLUMNS:
+        raise LapisError(
+            f"{path}: {len(header):,} columns, which are the arguments of a predicate; at most "
+            f"{MAX_COLUMNS:,} are supported",
+            code="data-table",
         )
     for sign, word in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and sign in header[0]:
