@@ -32,7 +32,7 @@ from lapis.language.names import format_atom
 _SPACE = re.compile(SPACE)
 _NAME = re.compile(NAME)
 _CONSTANT = re.compile(CONSTANT)
-_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?" + END)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]++)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+" + END)
 _WORD = re.compile(r"[^ \t\r\f\v\n]+")
 _OPEN_QUOTE = re.compile(r'"(?:[^"\\\n]|\\.)*')
 _END = re.compile(END)
