@@ -223,6 +223,7 @@ def open_task(
         evidence=[*observed, *([given] if isinstance(given, str) else given)],
         strict=options.strict,
         fits=True,
+        constraints=True,
     )
 
 
@@ -455,6 +456,7 @@ def ground_network(
         open_predicates=options.open_predicates,
         strict=options.strict,
         gather=False,
+        constraints=True,
     )
     # Contradictory hard formulas are no error here.
     network = ground(

@@ -27,7 +27,7 @@ class Refusal(NamedTuple):
 
 REFUSALS = {
     "cardinality": Refusal(
-        "m.mln:4:1: cardinality constraints cannot be used in ground inference",
+        "m.mln:4:1: cardinality constraints cannot be used here",
         model=f"{MODEL}|P| = 1\n",
     ),
     "factor": Refusal(

@@ -53,7 +53,7 @@ from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Definition, Feature
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
-from lapis.problem.problem import Problem, refuse_unsupported
+from lapis.problem.problem import Problem, refuse_factors
 from lapis.relational.conjunction import RelationAtom
 from lapis.runtime.limits import memory_limit
 from lapis.runtime.processes import pause_collector, trim_heap
@@ -103,7 +103,7 @@ def ground(
     TooLarge
         If the network is estimated not to fit `max_memory`.
     """
-    refuse_unsupported(problem.model)
+    refuse_factors(problem.model)
     if problem.model.tables:
         cache_dir = None  # a cache is found by clauses
     if cache_dir is not None:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.grounding.limits import QueryBudget
 from lapis.language.model import Model, Rule
 from lapis.language.printer import print_statement
@@ -44,7 +45,7 @@ from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 from lapis.runtime.progress import check_time
 
-FEW_GROUNDINGS = 4  # times the number of constants: expanded
+FEW_GROUNDINGS = 6  # times the number of constants: expanded
 PAIRS_UP_TO = 500  # constants: quantifiers that expand to pairs are expanded
 UNDECIDED = -1
 MIRRORED: dict[ComparisonOperator, ComparisonOperator] = {
@@ -101,7 +102,7 @@ def keep_counts(problem: Problem) -> Problem:
     """Return the problem with counting quantifiers in definitions, cardinalities as hard rules."""
     model = add_cardinalities(problem.model)
     nodes = [node for rule in model.rules for node in subformulas(rule.formula)]
-    if not any(isinstance(node, CountExists) for node in nodes):
+    if model is problem.model and not any(isinstance(node, CountExists) for node in nodes):
         return problem
     sizes = {name: len(domain) for name, domain in problem.domains.items()}
 
@@ -119,9 +120,7 @@ def is_expanded(node: CountExists, size: int) -> bool:
     copies = node.bound if node.operator == ">=" else node.bound + 1
     if copies < 2 or (copies == 2 and size <= PAIRS_UP_TO):
         return True
-    if min(copies, size - copies) > 8:  # more than any limit below, and slow to compute
-        return False
-    return math.comb(size, copies) <= FEW_GROUNDINGS * size
+    return copies <= 4 and math.perm(size, copies) <= FEW_GROUNDINGS * size
 
 
 def add_cardinalities(model: Model) -> Model:
@@ -134,7 +133,14 @@ def add_cardinalities(model: Model) -> Model:
 
 def cardinality_rule(constraint: Cardinality, model: Model) -> Rule:
     """Return the hard rule of a constraint on the number of true atoms of one predicate."""
-    ((sign, name),) = constraint.parts
+    (sign, name), *others = constraint.parts
+    if others or abs(sign) != 1:
+        raise LapisError(
+            "only the number of true atoms of one predicate can be ground: |P| = 3",
+            code="cardinality",
+            span=constraint.span,
+            hint="use method 'cells'",
+        )
     types = model.predicates[name].types
     bound = tuple((f"{name}#{place}", type_name) for place, type_name in enumerate(types))
     names = tuple(variable for variable, _ in bound)

@@ -503,11 +503,11 @@ def reason_to_lift_first(problem: Problem) -> str:
     number = sum(problem.num_groundings(rule.variables) for rule in rules)
     if number > MANY_GROUNDINGS:
         return f"before grounding: {number:,} groundings"
-    return (
-        "before grounding: formulas count"
-        if any(counts_elements(rule.formula) for rule in rules)
-        else ""
-    )
+    if problem.model.constraints:
+        return "before grounding: cardinality constraints"
+    if any(counts_elements(rule.formula) for rule in rules):
+        return "before grounding: formulas count"
+    return ""
 
 
 def divide_components(network: Network) -> np.ndarray:

@@ -50,7 +50,7 @@ from lapis.inference.plan import (
 )
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
-from lapis.problem.problem import Problem, refuse_network
+from lapis.problem.problem import Problem, refuse_network, refuse_unsupported
 from lapis.registry.method_table import find_method
 from lapis.results.plan_report import PlanRow
 from lapis.runtime.progress import STOPPED, deadline_in, limit_within_call, work_clock
@@ -359,6 +359,7 @@ def infer_by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answere
     from lapis.inference.sampling.chains import run_chains
     from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 
+    refuse_unsupported(problem.model)
     atoms = unknown_atoms(problem, options.max_memory)
     ijgp = None if options.ibound is None else IjgpSettings(options.ibound)
     found = run_chains(atoms, CountGibbs(problem, ijgp), **options.chain_options)

@@ -87,7 +87,7 @@ def choose_circuit_limits(problem: Problem, small: bool) -> CircuitLimits:
 def order_methods(problem: Problem, small: bool) -> list[str]:
     """Return the methods that may answer a problem, in the order in which they are tried."""
     if problem.model.constraints:
-        return ["cells"]
+        return ["cells", "ground"]
     if small:
         return ["circuit", "ground", "cells"]
     if any(counts_elements(rule.formula) for rule in problem.model.rules):

@@ -10,6 +10,11 @@ INFER = (
         "evidence with mostly interchangeable constants", "lapis.lifted.choice:infer_lifted",
         "problem", "always",
     ),
+    Method(
+        "infer", "cells", "sums over kinds of elements and pairs, for formulas of two variables; "
+        "also with counting quantifiers and cardinality constraints",
+        "lapis.lifted.cells.count:infer_by_cells", "problem", "always",
+    ),
 )  # fmt: skip
 
 LIFT = (

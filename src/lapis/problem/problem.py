@@ -371,13 +371,13 @@ def predicate_evidence(
 
 
 def refuse_unsupported(model: Model) -> None:
-    """Raise for constructs that ground inference does not support."""
+    """Raise for cardinality constraints, and for factors that are not positive."""
     errors = [
         LapisError(
-            "cardinality constraints cannot be used in ground inference",
+            "cardinality constraints cannot be used here",
             code="cardinality",
             span=constraint.span,
-            hint="lapis lift supports them",
+            hint="lapis infer, lapis map and lapis lift support them",
         )
         for constraint in model.constraints
     ]

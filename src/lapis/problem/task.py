@@ -33,6 +33,7 @@ from lapis.problem.problem import (
     LazyEvidence,
     Problem,
     problem_on,
+    refuse_factors,
     refuse_network,
     refuse_unsupported,
 )
@@ -111,13 +112,14 @@ def open_inputs(
     probabilities: bool = True,
     fits: bool = False,
     tables: bool = False,
+    constraints: bool = False,
     quiet: bool = False,
 ) -> Inputs:
     """Read model and data. `probabilities` raises for a model that defines none.
 
-    Unless `fits`, a model that states probabilities of formulas is refused; unless `tables`, a
-    network. Each database is a
-    world; equal names get numbers. Warnings are issued unless `quiet`.
+    Unless `constraints`, cardinality constraints are refused; unless `fits`, a model that states
+    probabilities of formulas; unless `tables`, a network. Each database is a world; equal names
+    get numbers. Warnings are issued unless `quiet`.
     """
     if not isinstance(model, Model | str | Path):
         raise LapisError(
@@ -127,7 +129,7 @@ def open_inputs(
         )
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
-        refuse_unsupported(resolved)
+        (refuse_factors if constraints else refuse_unsupported)(resolved)
     if not fits:
         refuse_stated(resolved)
     if not tables:
@@ -224,8 +226,9 @@ def build_task(
     strict: bool = False,
     gather: bool = True,
     fits: bool = False,
+    constraints: bool = False,
 ) -> Task:
-    """Build the problem of each world, with its queries.
+    """Build the problem of each world, with its queries; see `open_inputs`.
 
     `fits` promises that stated probabilities are fitted; a model with some is refused otherwise.
     With `only_listed` a query opens no predicate: its atoms that are marked unknown are asked.
@@ -236,7 +239,9 @@ def build_task(
     >>> [query.predicate for query in task.queries], task.worlds[0].weight_ids
     (['Smokes', '_query_2'], array([0]))
     """
-    inputs = open_inputs(model, data, strict=strict, fits=fits, tables=True)
+    inputs = open_inputs(
+        model, data, strict=strict, fits=fits, tables=True, constraints=constraints
+    )
     bound = [
         observe(bind_known(database, inputs.model, evidence), inputs.model, evidence)
         for database in inputs.databases
