@@ -28,7 +28,8 @@ class Refusal(NamedTuple):
 REFUSALS = {
     "cardinality": Refusal(
         "m.mln:4:1: cardinality constraints cannot be used here",
-        model=f"{MODEL}|P| = 1\n",
+        model=f"{MODEL}|P| = 2\n",
+        needs="no constraints",
     ),
     "factor": Refusal(
         "m.mln:1:1: predicate 'P' has a factor -1: only positive factors define probabilities",
@@ -63,6 +64,9 @@ REFUSALS = {
 }  # fmt: skip
 
 
+ALL = ("probabilities", "query", "data", "no constraints")
+
+
 class Door(NamedTuple):
     """A way in: a function of the paths and the query, and what it wants."""
 
@@ -78,10 +82,10 @@ def ground(model: str, data: str, query: str) -> object:
 FUNCTIONS = {
     "infer": Door(lapis.infer),
     "map": Door(lapis.map),
-    "score": Door(lapis.score),
-    "learn": Door(lapis.learn),
+    "score": Door(lapis.score, ALL),
+    "learn": Door(lapis.learn, ALL),
     "ground": Door(ground),
-    "cross_validate": Door(lambda m, d, q: lapis.cross_validate(m, [d, d], q, jobs=1)),
+    "cross_validate": Door(lambda m, d, q: lapis.cross_validate(m, [d, d], q, jobs=1), ALL),
     "count": Door(lambda m, d, q: lapis.count(m, d), ("data",)),
     "check": Door(lambda m, d, q: check(m, d), ("data",)),
 }
@@ -104,9 +108,9 @@ COMMANDS = {
     "infer": Door(lambda m, d, q: ("infer", m, d, "-q", q)),
     "map": Door(lambda m, d, q: ("map", m, d, "-q", q)),
     "ground": Door(lambda m, d, q: ("ground", m, d, "-q", q)),
-    "score": Door(lambda m, d, q: ("score", m, d, "-q", q)),
-    "learn": Door(lambda m, d, q: ("learn", m, d, "-q", q)),
-    "evaluate": Door(lambda m, d, q: ("evaluate", m, d, d, "-q", q, "--jobs", "1")),
+    "score": Door(lambda m, d, q: ("score", m, d, "-q", q), ALL),
+    "learn": Door(lambda m, d, q: ("learn", m, d, "-q", q), ALL),
+    "evaluate": Door(lambda m, d, q: ("evaluate", m, d, d, "-q", q, "--jobs", "1"), ALL),
     "count": Door(lambda m, d, q: ("count", m, d), ("data",)),
     "explain": Door(lambda m, d, q: ("count", m, d, "--explain"), ("data",)),
     "check": Door(lambda m, d, q: ("check", m, d), ("data",)),

@@ -581,9 +581,8 @@ def sampling_row(
     row = network_row(reduction.network, candidates, rest.reason)
     row = replace(row, width=rest.width, revised=rest.revised)
     if not core.num_atoms:
-        solvers = tuple(candidates) if rest.reason == BY_NAME else (EXACT,)
         reason = f"{rest.reason}; elimination leaves no core"
-        return replace(row, solvers=solvers, reason=reason, seconds=0.0)
+        return replace(row, solvers=(EXACT,), reason=reason, seconds=0.0)
     fits = {"mcsat": "(nearly) hard clauses: mcsat may fit", "cluster": "pairs: cluster may fit"}
     if len(candidates) > 1:
         reasons = [rest.reason, *(fits[name] for name in candidates if name in fits)]

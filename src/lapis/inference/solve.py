@@ -241,6 +241,8 @@ def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
     """Run the sampler that pilots choose; return the better answer if a sampler ran before."""
     options = replace(options, seed=step.seed)
     found = sample_core(step.reduction, step.candidates, options, step.trial_samples)
+    if found.exact:  # elimination left no core
+        return found
     if step.classes is None:
         return found.named(step.candidates[0])
     if needs_tempering(step, found, options):

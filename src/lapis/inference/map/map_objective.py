@@ -82,6 +82,24 @@ class MapObjective:
         """Return whether the bound proves the cost to be least, up to rounding."""
         return cost < math.inf and cost - bound <= 2.0 * self.resolution + RESOLUTION * cost
 
+    def component_of_clauses(self, component: np.ndarray) -> np.ndarray:
+        """Return the component of each clause, given that of each atom, int32[num_clauses]."""
+        return component[np.abs(self.literal[self.clause_start[:-1]]) - 1]
+
+    def component_precision(self, component: np.ndarray) -> np.ndarray:
+        """Return the differences of costs that doubles do not show, float64[num_components].
+
+        A sum of n weights in pairs errs by at most u (log2 n + 1) Σ |w|, with u = 2^−53. A weight
+        alone is known to RESOLUTION.
+        """
+        own, count = self.component_of_clauses(component), int(component.max(initial=-1)) + 1
+        size = np.abs(np.where(self.hard, 0.0, self.weight))
+        largest = np.zeros(count)
+        np.maximum.at(largest, own, size)
+        terms = np.maximum(1, np.bincount(own, minlength=count))
+        rounding = 2.0**-53 * (np.log2(terms) + 1) * np.bincount(own, size, count)
+        return np.maximum(rounding, RESOLUTION * largest)
+
     @cached_property
     def block_of(self) -> np.ndarray:
         """int32[num_atoms], the block of each atom, −1 for none."""

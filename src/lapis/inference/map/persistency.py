@@ -38,7 +38,6 @@ Kolmogorov 2004) gain on long paths, as in images; paths here have at most seven
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,7 +67,7 @@ class Couplings:
     forward: np.ndarray  # int64[num_pairs], INFINITE where hard
     backward: np.ndarray  # int64[num_pairs]
     taken: np.ndarray  # bool[num_atoms], atoms of the components with this form
-    error: float  # Σ |w − rounded w|, a bound of the error of any world's cost
+    error: np.ndarray  # float64[num_components], Σ |w − rounded w|, of the cost of any world
 
 
 class QuadraticTerms(NamedTuple):
@@ -83,7 +82,7 @@ def build_couplings(objective: MapObjective, component: np.ndarray) -> Couplings
     """Return the components, int32[num_atoms] labels, as fields and couplings."""
     taken = writable_atoms(objective, component)
     mine = taken[np.abs(objective.literal[objective.clause_start[:-1]]) - 1]
-    weight, error = whole_weights(objective, mine)
+    weight, error = whole_weights(objective, mine, component)
     long = np.flatnonzero(mine & (objective.length > 2))
     field = np.zeros(objective.num_atoms + len(long), np.int64)
     terms = [pair_terms(objective, np.flatnonzero(mine & (objective.length == 2)), weight, field)]
@@ -115,20 +114,29 @@ def writable_atoms(objective: MapObjective, component: np.ndarray) -> np.ndarray
     return ~bad[component]
 
 
-def whole_weights(objective: MapObjective, mine: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return rounded multiples of a power of two, int64[num_clauses]; INFINITE if hard."""
+def whole_weights(
+    objective: MapObjective, mine: np.ndarray, component: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rounded multiples of a power of two, int64[num_clauses]; INFINITE if hard.
+
+    Each component has a power of its own, so that large weights round no weights of others.
+    """
     soft = mine & ~objective.hard
+    own, count = objective.component_of_clauses(component), int(component.max(initial=-1)) + 1
     # Times 2^−60, so that the sum is finite.
-    share = np.where(soft, objective.weight, 0.0) * 2.0**-60 * (objective.length + 1)
-    if (mine & objective.hard).any():
-        most = float(np.abs(share).sum())
-    else:
-        by_literal = np.repeat(np.abs(share), objective.length)
-        most = float(np.bincount(np.abs(objective.literal) - 1, by_literal).max(initial=0.0))
-    scale = 2.0 ** min(BITS - 60 - math.frexp(most)[1], 1000) if most > 0 else 1.0
+    share = np.abs(np.where(soft, objective.weight, 0.0)) * 2.0**-60 * (objective.length + 1)
+    at_atom = np.bincount(
+        np.abs(objective.literal) - 1, np.repeat(share, objective.length), objective.num_atoms
+    )
+    most = np.zeros(count)
+    np.maximum.at(most, component, at_atom)
+    has_hard = np.bincount(own, mine & objective.hard, count) > 0
+    most = np.where(has_hard, np.bincount(own, share, count), most)
+    exponent = np.where(most > 0, np.minimum(BITS - 60 - np.frexp(most)[1], 1000), 0)
+    scale = np.exp2(exponent.astype(np.float64))[own]
     scaled = np.where(soft, objective.weight, 0.0) * scale
     whole = np.rint(scaled)
-    error = float(np.abs(scaled - whole).sum()) / scale
+    error = np.bincount(own, np.abs(scaled - whole) / scale, count)
     return np.where(objective.hard, INFINITE, whole.astype(np.int64)), error
 
 
@@ -361,6 +369,7 @@ class Persistent(NamedTuple):
 
     value: np.ndarray  # int8[num_atoms], 1 true, 0 false, −1 open
     gap: float  # bounds the extra cost of the best world with these values
+    is_resolved: bool = True  # whether doubles distinguish no better world in any component
 
 
 class Cover(NamedTuple):
@@ -386,7 +395,11 @@ def find_persistent(
         return Persistent(nothing, 0.0)
     value = read_values(cover, reached, len(couplings.field))[: objective.num_atoms]
     value = np.where(couplings.taken, value, nothing)
-    return Persistent(value, 2.0 * couplings.error if (value >= 0).any() else 0.0)
+    used = np.zeros(len(couplings.error), bool)
+    used[component[value >= 0]] = True
+    gap = np.where(used, 2.0 * couplings.error, 0.0)
+    is_resolved = bool((gap <= objective.component_precision(component)).all())
+    return Persistent(value, float(gap.sum()), is_resolved)
 
 
 def double_cover(couplings: Couplings) -> Cover:

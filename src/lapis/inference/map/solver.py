@@ -11,7 +11,9 @@ Components are independent: costs and bounds add up, and an unproven component a
 
 The score is that of the returned world, the gap the distance to the bound. `optimal` means that
 every component is proven: its gap is at most 10^-12 of its largest weight or of its cost, the loss
-against a world that violates nothing. (A tolerance relative to the score would be meaningless,
+against a world that violates nothing. Cuts round weights to integers; the gap of a component that
+they fix may also be the rounding error of a sum of its weights in doubles, which is 10^-8 if they
+add up to 10^8. (A tolerance relative to the score would be meaningless,
 because evidence may make the score 10^12; relative to all costs, one component would pay for
 another.)
 """
@@ -38,6 +40,7 @@ from lapis.inference.map.map_objective import (
 )
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.plan import is_tiny
+from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_network
 from lapis.registry.method_table import find_method
@@ -68,6 +71,8 @@ def most_likely_world(
 ) -> MapResult:
     """Return the best world found in the given time; Ctrl-C returns the best so far.
 
+    Atoms in no clause are false in it.
+
     Raise LapisError "unsatisfiable" if no world satisfies the hard clauses, and TooLarge
     "no-feasible-world" if none was found and none was ruled out.
     """
@@ -78,7 +83,18 @@ def most_likely_world(
             code="needs-model",
             hint="choose another method",
         )
-    return chosen.load()(network, method, options or InferenceOptions())
+    found: MapResult = chosen.load()(network, method, options or InferenceOptions())
+    return replace(found, world=found.world & find_weighed_atoms(network))
+
+
+def find_weighed_atoms(network: Network) -> np.ndarray:
+    """Return the atoms whose values can change the score or feasibility, bool[num_atoms]."""
+    weight = clause_weights(network.weights, network.weight_id, network.coefficient)
+    clause = np.repeat(weight != 0, np.diff(network.clause_start))
+    found = np.zeros(network.num_atoms, bool)
+    found[np.abs(network.literal[clause]) - 1] = True
+    found[network.block_atom] = True
+    return found
 
 
 def solve_by_components(network: Network, method: str, options: InferenceOptions) -> MapResult:
@@ -88,25 +104,27 @@ def solve_by_components(network: Network, method: str, options: InferenceOptions
     if method in ("auto", "flow"):
         fixed = fix_by_cuts(network, objective, stop, options.progress)
     names = {"flow": None} if fixed.num_cut else {"exact": None}
-    world, cut_gap, gap = np.zeros(0, bool), fixed.gap, 0.0
+    world, gap = np.zeros(0, bool), fixed.gap
+    is_resolved = fixed.is_resolved
     diagnostics = dict.fromkeys(
         ("components", "eliminated_atoms", "exact_atoms", "unproven_components", "flips"), 0
     )
     if fixed.rest.num_atoms:
-        world, more, gap, names, diagnostics = solve_rest(fixed.rest, method, options, stop)
-        cut_gap += more
+        world, rest, more, names, diagnostics = solve_rest(fixed.rest, method, options, stop)
+        gap += rest.gap + more
+        is_resolved &= rest.is_resolved
         names = {"flow": None, **names} if fixed.num_cut else names
     diagnostics["cut_atoms"] = fixed.num_cut + diagnostics.get("cut_atoms", 0)
     whole = fixed.complete(world)
     score, cost = network.score(whole), objective.cost(whole)
-    gap = min(cut_gap + gap, cost)
+    gap = min(gap, cost)
     return MapResult(
         whole,
         score,
         score + gap,
         gap,
         cost,
-        diagnostics["unproven_components"] == 0 and objective.is_proven(cost, cost - cut_gap),
+        diagnostics["unproven_components"] == 0 and is_resolved and cost < math.inf,
         " + ".join(names),
         stop.requested,
         diagnostics,
@@ -115,8 +133,8 @@ def solve_by_components(network: Network, method: str, options: InferenceOptions
 
 def solve_rest(
     network: Network, method: str, options: InferenceOptions, stop: Stop
-) -> tuple[np.ndarray, float, float, dict[str, None], dict[str, Any]]:
-    """Return (world, gaps of cuts and of proofs, methods, figures) of the rest."""
+) -> tuple[np.ndarray, MapPartial, float, dict[str, None], dict[str, Any]]:
+    """Return (world, what cuts fixed, gap of proofs, methods, figures) of the rest."""
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
@@ -148,7 +166,7 @@ def solve_rest(
         "flips": sum(result.flips for result in found),
     }
     whole = reduction.complete_map(fixed.complete(world))
-    return whole, fixed.gap, gap, names, diagnostics
+    return whole, fixed, gap, names, diagnostics
 
 
 @dataclass(frozen=True)
@@ -159,6 +177,7 @@ class MapPartial:
     rest: Network
     open_atom: np.ndarray  # int64[rest.num_atoms]
     gap: float  # bounds the loss of the best world with these values
+    is_resolved: bool = True  # whether doubles distinguish no better world in any component
 
     @property
     def num_cut(self) -> int:
@@ -193,14 +212,14 @@ def fix_by_cuts(
         return stop.is_over()
 
     try:
-        value, gap = find_persistent(objective, network.component, is_over)
+        value, gap, is_resolved = find_persistent(objective, network.component, is_over)
     except KeyboardInterrupt:
         stop.request()
         return leave_open(network)
     if (value < 0).all():
         return leave_open(network)
     rest, atom = fix_atoms(network, value)
-    return MapPartial(value, rest, atom, gap)
+    return MapPartial(value, rest, atom, gap, is_resolved)
 
 
 def solve_whole(network: Network, method: str, options: InferenceOptions) -> MapResult:
