@@ -51,7 +51,13 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
         parts.append(infer_world(world, method, options))
         if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
             options.stop.request()  # also ends the following worlds
-    return merge_answers(task, parts)
+    found = merge_answers(task, parts)
+    return replace(found, diagnostics=add_notes(task, found.diagnostics))
+
+
+def add_notes(task: Task, diagnostics: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the notes of a task to the figures of its answer."""
+    return {**diagnostics, **({"notes": list(task.notes)} if task.notes else {})}
 
 
 def plan_task(task: Task, method: str, options: InferenceOptions) -> PlanReport:
@@ -155,7 +161,8 @@ def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWo
         if found.interrupted and options.stop is not None:
             options.stop.request()
         parts.append(answer_map_world(world, network, found))
-    return merge_worlds(task, parts)
+    best = merge_worlds(task, parts)
+    return replace(best, diagnostics=add_notes(task, best.diagnostics))
 
 
 def answer_map_world(world: World, network: Network, found: MapResult) -> MostLikelyWorld:

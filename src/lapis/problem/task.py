@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from lapis.language.instances import Gathered, gather_instances
 from lapis.language.model import Model
 from lapis.language.names import format_constant
 from lapis.language.resolve import read_model
+from lapis.language.syntax import atoms
 from lapis.logic.normalize import normalize
 from lapis.problem.problem import (
     LazyEvidence,
@@ -102,6 +103,7 @@ class Task:
     queries: tuple[Query, ...]
     worlds: tuple[World, ...]
     warnings: tuple[Warning, ...]
+    notes: tuple[str, ...] = ()  # what silent data implies, for the answer
 
 
 def open_inputs(
@@ -271,7 +273,8 @@ def build_task(
         stated=stated_rules(inputs.model),
     )
     require_unknown(queries, worlds, only_listed)
-    return Task(inputs.model, queries, worlds, (*inputs.warnings, *warnings))
+    notes = tuple(describe_silence(inputs, [world.problem for world in worlds]))
+    return Task(inputs.model, queries, worlds, (*inputs.warnings, *warnings), notes)
 
 
 def require_unknown(queries: Sequence[Query], worlds: Sequence[World], only_listed: bool) -> None:
@@ -307,6 +310,36 @@ def warn_queries(
     worlds = [(each, each.domains) for each in bound]
     remedy = "asks those alone that are marked unknown (?)"
     return warnings + warn_many_open(model, worlds, [*opened, *open_predicates], remedy)
+
+
+def describe_silence(inputs: Inputs, problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield a note on predicates that are false because no data mentions them, one on empty types.
+
+    A predicate that the data mentions without a fact, such as an empty table, is not noted.
+    """
+    model = inputs.model
+    used = {atom.predicate for rule in model.rules for atom in atoms(rule.formula)}
+    stated = {name for database in inputs.databases for name in database.relations}
+    silent = [
+        name
+        for name in model.predicates
+        if name in used - stated and not any(may_be_true(problem, name) for problem in problems)
+    ]
+    if len(silent) == 1:
+        yield f"{silent[0]} has no fact in the data: every {silent[0]} atom is taken as false"
+    elif silent:
+        yield f"{', '.join(silent)} have no fact in the data: all their atoms are taken as false"
+    empty = [name for name in model.types if not any(len(p.domains[name]) for p in problems)]
+    if empty:
+        names = " and ".join(map(repr, empty))
+        what = f"type {names} has" if len(empty) == 1 else f"types {names} have"
+        yield f"{what} no constants: formulas over {names} have no groundings"
+
+
+def may_be_true(problem: Problem, name: str) -> bool:
+    """Return whether an atom of the predicate is true or unknown."""
+    evidence = problem.evidence[name]
+    return evidence.open or len(evidence.true) + len(evidence.unknown) > 0
 
 
 def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:

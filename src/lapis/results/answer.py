@@ -382,6 +382,7 @@ def format_bounds(lower: float, upper: float) -> str:
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     """Return caveats of a sampled or searched answer."""
     return [
+        *diagnostics.get("notes", ()),
         *average_remarks(diagnostics),
         *fitted_remarks(diagnostics),
         *relaxed_remarks(diagnostics),
