@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lapis
 from counting.enumerated_worlds import (
     Enumeration,
     clauses_over,
@@ -25,6 +26,7 @@ from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
+from lapis.relational import contraction
 from lapis.relational.algebra import make_test
 from lapis.relational.conjunction import Conjunction, conjoin, require_cube, require_literals, unify
 from lapis.relational.factor import indicator_factor, multiply_factors
@@ -450,3 +452,19 @@ def test_a_triangle_is_closed_without_listing_paths() -> None:
     plan = plan_cube(cube, tuple((name, "t") for name in "xyz"), world)
     # Without the loop at 0: triples that use it in one, or in all three, of their edges.
     assert count(plan, world) == size**3 - 3 * size + 3 - 1
+
+
+def test_parts_without_connections_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning the atoms of a predicate of many arguments took cubic time."""
+    ranked = []
+
+    def rank(*given: object) -> int:
+        ranked.append(given)
+        return 2
+
+    monkeypatch.setattr(contraction, "_rank_pair", rank)
+    arguments = [f"x{place}" for place in range(60)]
+    text = f"t = {{A}}\nP({','.join(['t'] * 60)})\n1 P({','.join(arguments)})"
+    found = lapis.infer(lapis.parse(text), query="P")
+    assert len(found) == 1
+    assert not ranked

@@ -126,6 +126,13 @@ class _Needs:
         """Return the kept variables and those of all filters but one."""
         return self.keep.union(*[found.variables for found in self.pending if found != used])
 
+    def are_apart(self) -> bool:
+        """Return whether neither variables nor filters connect any two parts.
+
+        The smallest two are joined first then, without ranking all pairs.
+        """
+        return not self.pending and max(self.uses.values(), default=1) == 1
+
     def link(self, names: frozenset[str]) -> Filter | None:
         """Find a filter over these variables."""
         return next((found for found in self.pending if names.issuperset(found.variables)), None)
@@ -163,6 +170,9 @@ def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
     """Choose the next join: absorbing if possible, else connected, then the least work."""
     if len(parts) == 2:
         return _join_pair(parts, (0, 1), needs)
+    if needs.are_apart():
+        first, second = sorted(sorted(range(len(parts)), key=lambda at: parts[at].shape.rows)[:2])
+        return _join_pair(parts, (first, second), needs)
     names = [frozenset(part.variables) for part in parts]
     ranked = [
         (_rank_pair(names[first], names[second], needs), (first, second))
