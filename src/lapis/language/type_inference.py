@@ -253,6 +253,13 @@ class TypeInference:
                     suggestion(constant, known),
                 )
             known.setdefault(constant)
+            size = self.declared.sizes.get(owner, len(known))
+            if len(known) > size:
+                raise LapisError(
+                    f"the size of type {owner!r} is {size}, but {len(known)} constants are named",
+                    code="domain-size",
+                    span=span,
+                )
         return predicates
 
 

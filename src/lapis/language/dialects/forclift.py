@@ -272,6 +272,14 @@ def factor(formula: Formula, value: float, span: Span) -> list[Statement]:
 
 def parse_theory_domain(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
     """Parse `domain Person 3 {anna}`."""
+    wrong = LapisError(
+        "a domain has a name, a size, and perhaps constants",
+        code="domain-size",
+        span=span,
+        hint="as in domain Person 3 {anna, bob}",
+    )
+    if [token.kind for token in tokens[1:3]] != ["NAME", "NUMBER"]:
+        raise wrong
     start = Token("NAME", variable_name(tokens[1].text), tokens[1].start, tokens[1].end)
     rest = tokens[3:] or [
         Token("LBRACE", "{", span.end, span.end),
@@ -280,12 +288,7 @@ def parse_theory_domain(tokens: list[Token], source: Source, span: Span) -> Type
     equal = Token("EQ", "=", tokens[1].end, tokens[1].end)
     statement = [start, equal, tokens[2], *rest]
     if not is_sized_type(statement):
-        raise LapisError(
-            "a domain has a name, a size, and perhaps constants",
-            code="domain-size",
-            span=span,
-            hint="as in domain Person 3 {anna, bob}",
-        )
+        raise wrong
     return parse_sized_type(statement, source, span)
 
 

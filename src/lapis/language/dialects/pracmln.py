@@ -27,6 +27,7 @@ from lapis.language.syntax import (
     CountExists,
     Formula,
     PredicateDeclaration,
+    ProbabilityConstraint,
     Setting,
     Statement,
     TypeDeclaration,
@@ -105,7 +106,7 @@ def join_words(tokens: Sequence[Token], source: Source) -> list[Token]:
             if text.startswith("?"):
                 text = "?" + plain_variable(text[1:])
             token = Token("NAME", text, token.start, tokens[end - 1].end)
-        elif token.kind in WORDS and is_whole_argument(tokens, place):
+        elif is_whole_argument(tokens, place, bool(opened and opened[-1])):
             token = Token("NAME", token.text, token.start, token.end)
         found.append(token)
         place = end
@@ -114,7 +115,7 @@ def join_words(tokens: Sequence[Token], source: Source) -> list[Token]:
 
 def plain_variable(name: str) -> str:
     """Return a variable's name in our notation: `v` and `exist` have a meaning of their own."""
-    found = name.replace("-", "_")
+    found = re.sub(r"\W", "_", name)
     if found[0].isdigit():
         found = f"x{found}"
     return f"{found}_" if found.lower() in ("v", "exist", "exists", "forall") else found
@@ -128,7 +129,7 @@ def check_marked_names(statement: Statement) -> None:
             names = [name, *(parameter.type for parameter in parameters)]
         case TypeDeclaration(name):
             names = [name]
-        case WeightedFormula(formula):
+        case WeightedFormula(formula) | ProbabilityConstraint(formula):
             names = [atom.predicate for atom in atoms(formula)]
     for name in names:
         if not re.fullmatch(r"\w+'*", name):
@@ -140,8 +141,10 @@ def check_marked_names(statement: Statement) -> None:
             )
 
 
-def is_whole_argument(tokens: Sequence[Token], place: int) -> bool:
-    """Return whether a word such as `v` stands between brackets and commas: it is a constant."""
+def is_whole_argument(tokens: Sequence[Token], place: int, in_arguments: bool) -> bool:
+    """Return whether a word such as `v` is an argument, or compared: it is a constant."""
+    if tokens[place].kind not in WORDS or not (in_arguments or is_compared(tokens, place)):
+        return False
     before = tokens[place - 1].kind if place else ""
     after = tokens[place + 1].kind if place + 1 < len(tokens) else ""
     ends = after in ("COMMA", "RPAR", "RBRACE") or before in ("EQ", "NE")

@@ -45,9 +45,21 @@ UPPER_OR_LOWER = Grammar(lambda name: not name[0].isdigit())
 def is_rockit(statements: Sequence[Sequence[Token]], source: Source) -> bool:
     """Return whether a statement has a construct of RockIt only."""
     return any(mark in source.text for mark in (NUMBER_TYPE, "|", ":=")) and any(
-        is_bound(tokens) or is_definition(tokens) or any(t.text == NUMBER_TYPE for t in tokens)
+        is_bound(tokens) or is_definition(tokens) or declares_numbers(tokens)
         for tokens in statements
         if tokens
+    )
+
+
+def declares_numbers(tokens: Sequence[Token]) -> bool:
+    """Return whether a statement is a declaration with the type `float_`."""
+    first = 1 if tokens[0].kind == "STAR" else 0
+    kinds = [token.kind for token in tokens[first:]]
+    return (
+        any(token.text == NUMBER_TYPE for token in tokens[first + 2 :])
+        and kinds[:2] == ["NAME", "LPAR"]
+        and set(kinds[2:-1]) <= {"NAME", "OR", "COMMA", "NOT", "QUESTION"}
+        and kinds[-1] == "RPAR"
     )
 
 
@@ -77,7 +89,7 @@ def lower_types(tokens: Sequence[Token]) -> list[Token]:
         inside = place > 1 and token.kind in ("NAME", "OR")
         if inside and tokens[place - 1].text == NUMBER_TYPE:
             continue
-        if token.text == NUMBER_TYPE:
+        if inside and token.text == NUMBER_TYPE:
             token = token._replace(text=NUMBER_TYPE.rstrip("_"))
         if inside:
             token = token._replace(text=token.text[0].lower() + token.text[1:])
@@ -89,8 +101,9 @@ def check_case(formula: Formula, tokens: Sequence[Token], source: Source) -> Non
     """Raise if two variables differ only in the case of their first letter."""
     written: dict[str, str] = {}
     names = set(free_variables(formula))
-    for token in tokens:
-        if token.kind == "NAME":
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        is_called = following is not None and following.kind == "LPAR"
+        if token.kind == "NAME" and not is_called:
             lower = token.text[0].lower() + token.text[1:]
             first = written.setdefault(lower, token.text)
             if first != token.text and lower in names:
@@ -226,7 +239,8 @@ def parse_definition(
     kinds = [token.kind for token in tokens]
     place = next(i for i in range(len(kinds)) if kinds[i : i + 2] == ["COLON", "EQ"])
     head = parse_formula_tokens(tokens[:place], source, grammar)
-    assert isinstance(head, Atom)
+    if not isinstance(head, Atom):
+        raise LapisError("a definition has one atom on its left", code="definition", span=span)
     inner = tokens[place + 2 :]
     if inner and inner[0].kind == "LSQB" and inner[-1].kind == "RSQB":
         inner = inner[1:-1]
