@@ -17,6 +17,7 @@ import lapis
 from cli_run import Run
 from lapis.circuits.factor_files import parse_bif
 from lapis.circuits.network_models import network_model
+from lapis.language.printer import print_model
 
 STATES = ("<5", "5-10", "very high", "yes", "3", "no=1", "(a)", "é", "x^y")
 ODD_NAMES = ("lung cancer", "HR.EKG", "X-1", "f(a)", "+", "P", "x0")
@@ -254,10 +255,16 @@ def test_other_commands_refuse_networks(tmp_path: Path) -> None:
         lambda: lapis.count(path, data),
         lambda: lapis.lift(path),
         lambda: lapis.learn_structure(path, data),
+        lambda: lapis.fields.from_model(lapis.read(path)),
     ):
         with pytest.raises(lapis.LapisError) as caught:
             call()
         assert caught.value.code == "network"
+
+
+def test_networks_are_not_printed_as_markov_logic() -> None:
+    with pytest.raises(lapis.LapisError, match="no text in Markov logic"):
+        print_model(network_model(parse_bif(RAIN)))
 
 
 def test_every_state_of_every_variable_is_its_own_atom() -> None:

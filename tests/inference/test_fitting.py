@@ -257,6 +257,7 @@ def test_other_commands_refuse_stated_probabilities() -> None:
         lambda: lapis.learn(model, data, "Smokes"),
         lambda: lapis.score(model, data, "Smokes"),
         lambda: lapis.lift(model, data),
+        lambda: lapis.fields.from_model(model),
         lambda: lapis.circuits.compile(model, data, "Smokes"),
         lambda: lapis.infer(model, data, "Smokes", engine="duckdb"),
     ):

@@ -64,7 +64,8 @@ from lapis.logic.passes import (
     push_negations,
     simplify,
 )
-from lapis.problem.problem import refuse_unsupported
+from lapis.problem.problem import refuse_network, refuse_unsupported
+from lapis.problem.task import refuse_stated
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import FieldExtractOptions, FieldFromOptions
 
@@ -158,6 +159,8 @@ def from_model(
     check_options(options)
     resolved = model if isinstance(model, Model) else read_model(model)
     refuse_unsupported(resolved)
+    refuse_network(resolved)
+    refuse_stated(resolved)
     declarations = replace(resolved, rules=(), constraints=(), warnings=())
     writer = FeatureWriter(sharpness, resolved.predicates, {*resolved.predicates, ROOT})
     for number, (rule, formula, weight) in enumerate(weighted_formulas(resolved, sharpness), 1):

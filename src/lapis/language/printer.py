@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lapis.errors import LapisError
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import INTEGER, format_constant, quote_text
 from lapis.language.parser import parse_formula
@@ -245,6 +246,12 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
     1.5             Smokes(x) => Cancer(x)  // ± 0.1
     <BLANKLINE>
     """
+    if model.has_variables:
+        raise LapisError(
+            f"{model.name} has no text in Markov logic: its atoms may have any names",
+            code="no-text",
+            hint="`lapis ground` writes its ground network",
+        )
     heading = [f"// {line}".rstrip() for line in title.splitlines()]
     types = [
         print_type(name, constants, model.sizes.get(name))

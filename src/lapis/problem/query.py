@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lapis.data.database import Database, Domain
 from lapis.data.lazy_database import LazyDatabase
-from lapis.errors import LapisError, Span, Warning, raise_all, suggestion
+from lapis.errors import LapisError, Span, TooLarge, Warning, raise_all, suggestion
 from lapis.language.instances import as_atom, substitute
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
@@ -80,9 +80,14 @@ def read_queries(model: Model, texts: Sequence[str] | str) -> list[Formula]:
     if not model.has_variables:
         return parse_queries(texts)
     found: list[Formula] = []
-    for text in [texts] if isinstance(texts, str) else list(texts) or model.queries:
+    given = [texts] if isinstance(texts, str) else texts
+    if not any(text.strip() for text in given):
+        return [atom for name in model.queries for atom in state_atoms(model, name, None)]
+    for text in given:
         try:
             named = read_states(*variable_states(model), text)
+        except TooLarge:
+            raise
         except LapisError as error:
             prefix = [n for n in model.predicates if n.startswith(f"{text.strip()}(")]
             named = [(name, None) for name in prefix]
