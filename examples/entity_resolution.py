@@ -1,4 +1,4 @@
-"""Entity resolution: which customer records are the same person?
+"""Entity resolution of customer records.
 
 The records and the candidate pairs are pandas frames. Most pairs of records are never compared: a
 blocking step proposes candidates, and `only_listed=True` asks these alone. Weights are learned

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from lapis.data.atomic_write import write_whole
 from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
 from lapis.fields.field_objectives import (
@@ -34,6 +35,7 @@ from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
 from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
 from lapis.learning.parameters import Parameters
+from lapis.learning.reliability import refuse_unbounded
 from lapis.optimisation.history import require_iteration
 from lapis.optimisation.maximize import Trajectory, find_length, make_optimizer, maximize
 from lapis.optimisation.objective import EDGE, PenalizedObjective
@@ -79,6 +81,21 @@ class FieldFit(Fit):
     @property
     def text(self) -> str:
         return print_field(self.field, self.title())
+
+    def save(self, path: str | Path) -> None:
+        """Write the learned field.
+
+        Parameters
+        ----------
+        path
+            Path of the file, `.rrf`.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be written.
+        """
+        write_whole(path, self.text)
 
 
 @front_door
@@ -355,6 +372,7 @@ class FieldLearningRun:
         field, target, posterior = self.field, self.target, self.posterior
         weights = posterior.all_weights(trajectory.weights)
         weights[np.abs(weights) <= EDGE] = 0.0
+        trajectory = refuse_unbounded(trajectory, weights, self.prior, field.fixed, ())
         parameters = FieldParameters(
             field.declarations,
             (),

@@ -89,19 +89,48 @@ class Fit(Result):
         return print_model(self.model, title=self.title(), notes=self.notes())
 
     def save(self, path: str | Path) -> None:
-        """Write the learned model.
+        """Write the learned model, or the whole fit.
 
         Parameters
         ----------
         path
-            Path of the file, `.mln`; for a field `.rrf`.
+            Path of the file: `.mln` for the model, with standard errors as comments; `.json` for
+            the whole fit, which `Fit.load` reads.
 
         Raises
         ------
         LapisError
-            If the file cannot be written.
+            If the file cannot be written, or a `.json` file cannot hold the fit.
         """
-        write_whole(path, self.text)
+        if Path(path).suffix == ".json":
+            from lapis.learning.fit_files import write_fit
+
+            write_fit(self, path)
+        else:
+            write_whole(path, self.text)
+
+    @staticmethod
+    def load(path: str | Path) -> Fit:
+        """Read a fit that `save` wrote to a `.json` file.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+
+        Returns
+        -------
+        Fit
+            The fit, equal to the one that was saved.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be read, or is not such a file.
+        """
+        from lapis.learning.fit_files import read_fit
+
+        return read_fit(path)
 
     def require_iteration(self) -> None:
         """Raise TooLarge if learning was stopped before its first iteration.

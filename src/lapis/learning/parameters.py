@@ -8,7 +8,7 @@ of the constants; a rule has a parameter for each constant of any world.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -98,25 +98,30 @@ def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:
     >>> [index.tolist() for index in found.world_index]
     [[0], [1, 0]]
     """
-    unions: dict[str, Domain] = {}
-    domains: list[tuple[Domain, ...]] = []
-    sizes: list[int] = []
-    for rule in model.rules:
-        types = dict(rule.variables)
-        for name in rule.plus:
-            if types[name] not in unions:
-                unions[types[name]] = union_domain(types[name], problems)
-        own = tuple(unions[types[name]] for name in rule.plus)
-        domains.append(own)
-        sizes.append(count_weights(rule, unions))
+    plus = {dict(rule.variables)[name] for rule in model.rules for name in rule.plus}
+    unions = {name: union_domain(name, problems) for name in model.types if name in plus}
+    numbered = number_parameters(model, unions)
+    index = tuple(
+        world_index(model, problem, numbered.domains, numbered.offset) for problem in problems
+    )
+    return replace(numbered, world_index=index)
+
+
+def number_parameters(model: Model, constants: Mapping[str, Domain]) -> Parameters:
+    """Number the parameters of a model on no world; `constants` are of the types of + variables."""
+    types = [dict(rule.variables) for rule in model.rules]
+    domains = [
+        tuple(constants[kinds[name]] for name in rule.plus)
+        for rule, kinds in zip(model.rules, types, strict=True)
+    ]
+    sizes = [count_weights(rule, constants) for rule in model.rules]
     offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
-    index = tuple(world_index(model, problem, domains, offset) for problem in problems)
     initial = [weights_of_rule(r, own) for r, own in zip(model.rules, domains, strict=True)]
     return Parameters(
         model,
         tuple(domains),
         offset,
-        index,
+        (),
         np.concatenate([np.empty(0), *initial]),
         np.repeat([rule.fixed for rule in model.rules], sizes).astype(bool),
     )
