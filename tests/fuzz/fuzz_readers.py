@@ -26,7 +26,7 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -44,7 +44,8 @@ from lapis.circuits.row_table import read_table
 from lapis.data.database import Database
 from lapis.errors import LapisError, LapisWarning
 from lapis.inference.map.wcnf import network_of_clauses, read_wcnf, split_levels
-from lapis.language import names, parse_program, print_program, read_model, wfomc
+from lapis.language import names, parse_program, print_program, read_model
+from lapis.language.dialects import forclift, wfomc
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -52,6 +53,7 @@ MAX_SECONDS = 1.0  # of processor time for one file
 MAX_GROWTH = 100 * 2**20  # bytes
 PATIENCE = 10.0  # seconds of processor time after which a reader is ended
 ADDRESS_SPACE = 8 * 2**30  # bytes beyond those at the start, when run as a program
+PEERS = Path(__file__).parent.parent / "peers"
 MAX_KEPT = 20  # files
 MAX_RANGE = 100_000  # constants
 
@@ -66,6 +68,11 @@ class Reader(NamedTuple):
 
 def texts(*found: str) -> Callable[[], list[bytes]]:
     return lambda: [text.encode() for text in found]
+
+
+def peers(suffix: str) -> Callable[[], list[bytes]]:
+    """Return the files of other systems that the tests of their dialects read."""
+    return lambda: [path.read_bytes() for path in sorted(PEERS.glob(f"*/*{suffix}"))]
 
 
 def zipped(seeds: Callable[[], list[bytes]]) -> Callable[[], list[bytes]]:
@@ -197,6 +204,10 @@ PARQUET = table_seeds(".parquet")
 READERS: dict[str, Reader] = {
     "mln": Reader(".mln", texts(*MODELS), read_model),
     "program": Reader(".mln", texts(*MODELS), read_program),
+    "peers": Reader(".mln", peers(".mln"), read_model),
+    "wmc": Reader(".wmc", peers(".wmc"), read_model),
+    "fg": Reader(".fg", peers(".fg"), read_model),
+    "problog": Reader(".pl", peers(".pl"), read_model),
     "db": Reader(".db", texts(*FACTS), Database.read),
     "db.gz": Reader(".db.gz", zipped(texts(*FACTS)), Database.read),
     "csv": Reader(".csv", texts(*TABLES), Database.read),
@@ -411,7 +422,10 @@ def patience() -> Iterator[None]:
 @contextmanager
 def small_ranges() -> Iterator[None]:
     """Limit the constants that a range declares: ten million are legal, and take a gigabyte."""
-    with patch.object(names, "MAX_RANGE", MAX_RANGE), patch.object(wfomc, "MAX_SIZE", MAX_RANGE):
+    limits = ((names, "MAX_RANGE"), (wfomc, "MAX_SIZE"), (forclift, "MAX_SIZE"))
+    with ExitStack() as patches:
+        for module, name in limits:
+            patches.enter_context(patch.object(module, name, MAX_RANGE))
         yield
 
 

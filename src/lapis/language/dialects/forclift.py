@@ -25,6 +25,7 @@ from dataclasses import replace
 from lapis.errors import LapisError, Source, Span, suggestion
 from lapis.language.formulas import IN_UPPER_CASE, Grammar, parse_formula_tokens, variable_name
 from lapis.language.lexer import CLOSING, OPENING, Token, tokenize
+from lapis.language.names import is_whole
 from lapis.language.syntax import (
     And,
     Atom,
@@ -100,7 +101,7 @@ def parse_sized_type(tokens: list[Token], source: Source, span: Span) -> TypeDec
     from lapis.language.parser import parse_constants
 
     name, size = tokens[0].text, tokens[2].text
-    if not size.isdecimal() or int(size) > MAX_SIZE:
+    if not is_whole(size) or int(size) > MAX_SIZE:
         raise LapisError(
             f"a domain size is a whole number up to {MAX_SIZE:,}", code="domain-size", span=span
         )

@@ -23,6 +23,7 @@ from dataclasses import replace
 from lapis.errors import LapisError, Source, Span
 from lapis.language.formulas import COMPARISONS, MAX_COUNT, Grammar, starts_lower
 from lapis.language.lexer import Token
+from lapis.language.names import is_whole
 from lapis.language.syntax import (
     CountExists,
     Formula,
@@ -247,7 +248,7 @@ def parse_counting(tokens: Sequence[Token], atom: Formula, fixed: set[str], span
             span=span,
             hint="the variables after | are fixed: count(P(x, y) | x) = 2 counts the values of y",
         )
-    if not number.text.isdecimal() or int(number.text) > MAX_COUNT:
+    if not is_whole(number.text) or int(number.text) > MAX_COUNT:
         raise LapisError("count is compared with a whole number", code="count", span=span)
     bound = int(number.text)
     match COMPARISONS.get(comparison.kind):

@@ -18,6 +18,7 @@ from dataclasses import replace
 from lapis.errors import LapisError, Source, Span
 from lapis.language.formulas import MAX_COUNT, Grammar, parse_formula_tokens
 from lapis.language.lexer import Token
+from lapis.language.names import is_whole
 from lapis.language.syntax import (
     And,
     Application,
@@ -164,7 +165,7 @@ def parse_bound(
     kinds = [token.kind for token in tokens]
     close = kinds.index("BAR", 1)
     names = tuple(t.text[0].lower() + t.text[1:] for t in tokens[1:close] if t.kind == "NAME")
-    if kinds[-2:-1] not in (["LE"], ["GE"]) or not tokens[-1].text.isdecimal():
+    if kinds[-2:-1] not in (["LE"], ["GE"]) or not is_whole(tokens[-1].text):
         raise LapisError(
             "this bound reads like |y| q(x, y) <= 1: a literal, <= or >=, a whole number",
             code="bound",
