@@ -248,7 +248,7 @@ PIECES = (
     "'", "\ufeff", "\u2028", "\x1c", "case rain = no:\n", "probability ( a | a ) {", "table ",
     "split 1:\n", "root:\n", "h ", "p wcnf 1 1\n", "EOF\n", "v 0 0\n", "a,b\n",
 )  # fmt: skip
-MUCH_AT_ONCE = 50_000  # characters
+MUCH_AT_ONCE = 20_000  # characters
 NUMBER = re.compile(r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?")
 
 
