@@ -373,7 +373,7 @@ def circuit_rows(folder: Path) -> None:
 
 INFER = (
     "auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "cluster", "ais", "bp",
-    "count-gibbs", "circuit", "lifted",
+    "count-gibbs", "circuit", "lifted", "cells",
 )  # fmt: skip
 SAMPLED = ("auto", "gibbs", "mcsat", "tempering", "cluster", "ais", "count-gibbs")
 MAP = ("auto", "flow", "ilp", "lazy", "maxwalksat", "icm", "exact", "enumerate")

@@ -49,6 +49,10 @@ def test_a_golden_model_holds_methods_to_something(golden: GoldenModel) -> None:
     assert golden.query or golden.figures or golden.counts
 
 
+# A model of three variables, or with a long sum over kinds, is none for cells.
+REFUSED = {("cells", "two-variables"), ("cells", "cells")}
+
+
 @pytest.mark.parametrize(("golden", "method"), pairs(ASKED, methods_of("infer")))
 def test_marginals(golden: GoldenModel, method: Method) -> None:
     model, data = read(golden)
@@ -59,9 +63,14 @@ def test_marginals(golden: GoldenModel, method: Method) -> None:
         return
     limits = LIMITS if "precision" in method.options else {}
     limits = {name: value for name, value in limits.items() if name in method.options}
-    answer = lapis.infer(
-        model, data, open_predicates=golden.query, method=method.name, random_state=1, **limits
-    )
+    try:
+        answer = lapis.infer(
+            model, data, open_predicates=golden.query, method=method.name, random_state=1, **limits
+        )
+    except lapis.LapisError as error:
+        if (method.name, error.code) in REFUSED:
+            return
+        raise
     found = answer.marginals
     if method.exact == "always":
         assert answer.exact
