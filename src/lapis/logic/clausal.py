@@ -74,7 +74,7 @@ def clausal(model: Model) -> Model:
 
 
 def split_rule(rule: Rule) -> list[Rule]:
-    if rule.utility is not None:
+    if rule.utility is not None or rule.weight_by is not None:
         return [rule]
     try:
         clauses = [clause for clause in to_clauses(rule.formula) if clause != Truth(True)]
@@ -124,12 +124,6 @@ def typed_variables(formula: Formula) -> set[str]:
 def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
     """Return the rule of one of `number` clauses."""
     types, free = dict(rule.variables + rule.bound), free_variables(clause)
-    if rule.weight_by is not None:
-        raise LapisError(
-            f"{rule.text!r} has the weight {rule.weight_by}, which clauses cannot share",
-            code="clause-plus",
-            span=rule.span,
-        )
     missing = [name for name in rule.plus if name not in free]
     if missing:
         raise LapisError(
