@@ -13,6 +13,7 @@ from lapis.errors import TooLarge
 from lapis.inference.exact import junction_tree
 from lapis.inference.exact.by_components import plan_exact
 from lapis.lifted.compilation import compiler as lifted_compilation
+from lapis.runtime import progress
 from lapis.runtime.progress import Progress, Stop
 
 PEOPLE = [f"P{i}" for i in range(16)]
@@ -32,6 +33,12 @@ WORK = {
     ("map", "exact", "chain"): "exact inference",
     ("map", "enumerate", "chain"): "enumeration",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_small_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The networks here are small, and would be solved in the time that small work may take."""
+    monkeypatch.setattr(progress, "SMALL_WORK", 0.0)
 
 
 @pytest.mark.parametrize("asked", WORK, ids=" ".join)
