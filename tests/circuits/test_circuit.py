@@ -242,7 +242,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(LapisError, match="this is not a circuit"):
         load_circuit(tmp_path / "c.npz")
     (tmp_path / "empty.ac").write_text("")
-    with pytest.raises(LapisError, match="this is not a circuit"):
+    with pytest.raises(LapisError, match="the first line must have the numbers of states"):
         load_circuit(tmp_path / "empty.ac")
     with pytest.raises(LapisError, match="are written as"):
         save_circuit(random_circuit(0)[0], tmp_path / "c.txt")

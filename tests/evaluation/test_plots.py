@@ -120,7 +120,7 @@ def test_cross_validation_is_plotted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("curve.xyz", "suffix"), ("curve", "suffix"), ("no/a.png", "no such")]
+    ("name", "message"), [("curve.xyz", "suffix"), ("curve", "suffix"), ("no/a.png", "no folder")]
 )
 def test_pictures_that_cannot_be_written_are_refused(
     name: str, message: str, tmp_path: Path

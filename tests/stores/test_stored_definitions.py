@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from stored_cases import check_case, infer_there, map_there, same_answers
 
 import lapis
-from lapis.errors import LapisError, TooLarge
+from lapis.errors import LapisError, LapisWarning, TooLarge
 from lapis.problem.task import build_task
 from lapis.stores import fetch_all, open_store
 from lapis.stores.components.packing import StoreLimits
@@ -148,5 +148,6 @@ def test_more_instances_than_numbers_are_refused() -> None:
     names = ", ".join("abcde")
     model = f"P(t)\nR(t, t, t, t, t)\n1 P(a)\n1 R({names}) ^ P(a) => EXIST f R(b, c, d, e, f)"
     data = f"t = {{{', '.join(f'C{i}' for i in range(9000))}}}\nR(C0, C1, C2, C3, C4)"
-    with pytest.raises(TooLarge, match=r"more than 2\^62|too many possible"):
+    refused = pytest.raises(TooLarge, match=r"more than 2\^62|too many possible")
+    with pytest.warns(LapisWarning, match="R atoms are open"), refused:
         infer_there("duckdb", model, data, ["P", "R"])

@@ -306,12 +306,12 @@ def parse_sizes(source: Source, line: str) -> list[int]:
     span = Span(source, 0, max(1, len(line)))
     found = re.fullmatch(r"\s*\(([\s0-9]*)\)\s*", line, re.ASCII)
     words = found[1].split() if found else []
-    if not words or any(not word.strip("0") for word in words):
+    if found is None or any(not word.strip("0") for word in words):
         raise LapisError(
             "the first line must have the numbers of states of the variables",
             code="circuit-file", span=span, hint="as in (2 2 3)",
         )  # fmt: skip
-    if max(map(len, words)) > len(str(MAX_STATES)) or sum(map(int, words)) > MAX_STATES:
+    if max(map(len, words), default=0) > len(str(MAX_STATES)) or sum(map(int, words)) > MAX_STATES:
         raise LapisError(
             f"more than {MAX_STATES:,} states are not supported", code="circuit-file", span=span
         )

@@ -382,11 +382,11 @@ def format_bounds(lower: float, upper: float) -> str:
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     """Return caveats of a sampled or searched answer."""
     return [
-        *diagnostics.get("notes", ()),
         *average_remarks(diagnostics),
         *fitted_remarks(diagnostics),
         *relaxed_remarks(diagnostics),
         *convergence_remarks(diagnostics),
+        *diagnostics.get("notes", ()),
     ]
 
 

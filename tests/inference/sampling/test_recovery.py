@@ -204,7 +204,8 @@ def test_chains_that_never_move_are_told() -> None:
     assert answer.remarks() == [
         "not converged: the chains do not move (60 sampled atoms keep the values that a chain "
         "started with), so these probabilities depend on the starting points; try --method auto or "
-        "tempering, more samples will not help"
+        "tempering, more samples will not help",
+        "Cancer has no fact in the data: every Cancer atom is taken as false",
     ]
 
 

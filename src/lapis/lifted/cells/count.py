@@ -385,13 +385,13 @@ def infer_by_cells(problem: Problem, options: InferenceOptions) -> Answered:
     for rule in problem.model.rules:
         if rule.plus:
             raise two_variable_error("has a weight for each constant", rule)
+    atoms = unknown_atoms(problem, options.max_memory)
     builder = SentenceBuilder(problem, {})
     sentence = builder.build()
     cells = CellSum.of_sentence(sentence, FEW_STEPS)
     found = cells.evaluate()
     if not found.sign:
         raise unsatisfiable_error()
-    atoms = unknown_atoms(problem, options.max_memory)
     log_odds = np.empty(len(atoms.atoms))
     known: dict[AtomClass, float] = {}
     for place, atom_class in enumerate(classify_atoms(problem, builder, atoms.atoms)):
