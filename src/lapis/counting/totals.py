@@ -33,9 +33,11 @@ from lapis.problem.problem import Problem
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.conjunction import RelationAtom
 from lapis.relational.contraction import Contraction, group_connected, plan_contraction
+from lapis.relational.exact_sums import SAFE
 from lapis.relational.interpretation import Evaluation, Interpretation, build_interpretation
 from lapis.relational.plan_compiler import match_atom, plan_violations
 from lapis.relational.query_plan import QueryPlan, shared_expressions
+from lapis.runtime.progress import check_time
 
 
 class FeatureCount(NamedTuple):
@@ -77,6 +79,7 @@ def build_complete_world(
 
 def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     """Compute constant · N + Σ_clauses (N − violations) for each weight of the feature."""
+    check_time("counting")
     plans = plan_feature(feature, world)
     keep = weight_variables(feature)
     types = dict(feature.variables)
@@ -84,9 +87,10 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
         world.size(type_name) for name, type_name in types.items() if name not in keep
     )
     always = (feature.constant + len(feature.clauses)) * groundings
-    violations = np.zeros([world.size(types[name]) for name in keep], object)
+    fits = (abs(feature.constant) + len(feature.clauses)) * groundings < SAFE
+    violations = np.zeros([world.size(types[name]) for name in keep], np.int64 if fits else object)
     for plan in plans:
-        violations += world.count_table(plan)
+        violations = violations + world.count_table(plan)
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 

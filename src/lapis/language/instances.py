@@ -47,7 +47,7 @@ from lapis.language.syntax import (
 
 def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """Print a rule for each combination of constants of its plus variables."""
-    rows = list(itertools.product(*constants))
+    rows = itertools.product(*constants)
     formula = parse_formula(rule.text)
     if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
         return [

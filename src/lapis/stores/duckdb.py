@@ -244,6 +244,8 @@ def _translate_errors() -> Iterator[None]:
     except duckdb.InterruptException as error:
         raise KeyboardInterrupt from error
     except (duckdb.Error, OSError) as error:  # reading an Arrow batch raises OSError
+        if "INTERRUPT" in str(error):
+            raise KeyboardInterrupt from error
         if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
             raise TooLarge(
                 "a join exceeds the memory limit",
