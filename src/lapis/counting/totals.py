@@ -90,7 +90,7 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     fits = (abs(feature.constant) + len(feature.clauses)) * groundings < SAFE
     violations = np.zeros([world.size(types[name]) for name in keep], np.int64 if fits else object)
     for plan in plans:
-        violations = violations + world.count_table(plan)
+        violations += world.count_table(plan).astype(violations.dtype)
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 
