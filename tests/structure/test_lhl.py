@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def true_atoms(data: TrainingData) -> set[tuple[str, tuple[int, ...]]]:
 def test_support_is_the_number_of_true_atoms_in_the_hyperedges(seed: int) -> None:
     data = data_of(seed)
     graph = lift_graph(data, 5.0)
-    paths = find_paths(graph, 3, max_variables=0, max_examples=0)
+    paths = list(chain.from_iterable(find_paths(graph, 3, max_variables=0, max_examples=0)))
     assert len({has_support(graph, each, 30) for each in paths}) == 2
     for each in paths:
         number = len(contained_atoms(graph, each) & true_atoms(data))
@@ -78,7 +78,7 @@ def listed(data: TrainingData, graph: LiftedGraph, found: FoundPath, number: int
 def test_the_first_trial_draws_uniformly_from_the_atoms_of_the_hyperedges() -> None:
     data = data_of(0)
     graph = lift_graph(data, 5.0)
-    found = find_paths(graph, 2, max_variables=0, max_examples=0)[0]
+    found = next(find_paths(graph, 2, max_variables=0, max_examples=0))[0]
     every = contained_atoms(graph, found)
     assert len(every) > 30
     assert every & true_atoms(data) != every
@@ -102,7 +102,7 @@ def test_a_path_passes_if_a_clause_scores_above_the_empty_one(seed: int, prior: 
     graph, search = lift_graph(data, prior), search_of(data)
     options = LhlOptions(max_atoms=60, first_penalty=0.05)
     true, outcomes = true_atoms(data), set()
-    for each in find_paths(graph, 3, max_variables=0, max_examples=0):
+    for each in list(chain.from_iterable(find_paths(graph, 3, max_variables=0, max_examples=0))):
         price = options.first_penalty * len(each.path)
         sample = draw_path_atoms(data, graph, each, 60, np.random.default_rng(seed))
         unexplained = 0.0  # −WPLL of unit clauses on D′
@@ -121,5 +121,5 @@ def test_without_a_first_trial_all_paths_pass() -> None:
     data = data_of(0)
     graph, search = lift_graph(data, 5.0), search_of(data)
     options = LhlOptions(max_atoms=0, first_penalty=1e6)
-    for each in find_paths(graph, 2):
+    for each in list(chain.from_iterable(find_paths(graph, 2))):
         assert try_path(search, graph, each, options, np.random.default_rng(0)) == [1.0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import combinations
+from itertools import chain, combinations
 from math import prod
 
 import numpy as np
@@ -193,7 +193,7 @@ def test_paths_of_a_small_graph() -> None:
     """The paths of a chain x → y → z."""
     model = lapis.parse("R(a, a)\nP(a)")
     data = join(model, "R(A,B) R(B,C) P(C)")
-    found = {each.path for each in find_paths(ground_graph(data), 3)}
+    found = {each.path for each in chain.from_iterable(find_paths(ground_graph(data), 3))}
     shown = {tuple((atom.predicate, atom.variables) for atom in path) for path in found}
     assert shown == {
         (("R", (0, 1)), ("R", (1, 2))),
@@ -222,18 +222,22 @@ def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Hypered
 def test_without_limits_all_paths_are_found(seed: int, is_lifted: bool) -> None:
     data = sparse_data(seed)
     graph = lift_graph(data) if is_lifted else ground_graph(data)
-    found = find_paths(graph, 4, max_variables=0, max_examples=0)
+    found = list(chain.from_iterable(find_paths(graph, 4, max_variables=0, max_examples=0)))
     every = naive_paths(graph, 4)
     assert {each.path: set(each.edges) for each in found} == every
-    closed = find_paths(graph, 4, max_variables=0, max_examples=0, keeps_dangling=False)
+    closed = list(
+        chain.from_iterable(
+            find_paths(graph, 4, max_variables=0, max_examples=0, keeps_dangling=False)
+        )
+    )
     expected = {path: edges for path, edges in every.items() if not has_dangling(path)}
     assert {each.path: set(each.edges) for each in closed} == expected
     for limited in (
-        find_paths(graph, 4, max_variables=3, max_examples=0),
-        find_paths(graph, 4, max_variables=0, max_examples=2),
+        list(chain.from_iterable(find_paths(graph, 4, max_variables=3, max_examples=0))),
+        list(chain.from_iterable(find_paths(graph, 4, max_variables=0, max_examples=2))),
     ):
         assert all(each.edges <= every[each.path] for each in limited)
-    few = find_paths(graph, 4, max_variables=3, max_examples=0)
+    few = list(chain.from_iterable(find_paths(graph, 4, max_variables=3, max_examples=0)))
     assert {each.path for each in few} == {
         path for path in every if len({v for atom in path for v in atom.variables}) <= 3
     }

@@ -3,9 +3,9 @@
 scipy's L-BFGS does not expose its memory, and a search for rules has no state that could be saved.
 But both are functions of their inputs, the seed and the results of a few calls that take nearly all
 of the time. A resumed run starts from the beginning and replays the logged results until the log
-ends. Each result has a digest of the call's arguments. After a stop is requested, calls come in
-another order (a search finishes with the clauses so far) and are not logged, so a log is always a
-prefix of the uninterrupted run.
+ends. Each result has a digest of the call's arguments. After a stop is requested, or a stage ended
+at its deadline, calls come in another order (a search finishes with the clauses so far) and are not
+logged, so a log is always a prefix of the uninterrupted run.
 
 `RecordedObjective` logs the evaluations of such a solver. A stepwise optimiser needs no log: it is
 restored at its last point. If the objective moves chains, that point is evaluated again from the
@@ -97,7 +97,7 @@ class ReplayLog:
         }
 
     def _is_stopped(self) -> bool:
-        return self.stop is not None and self.stop.is_over()
+        return self.stop is not None and (self.stop.is_cut or self.stop.is_over())
 
 
 def open_log(file: CheckpointFile, stop: Stop) -> ReplayLog:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from lapis.errors import TooLarge
-from lapis.runtime.progress import call_deadline, deadline_in, out_of_time, work_clock
+from lapis.runtime.progress import STOPPED, call_deadline, deadline_in, out_of_time, work_clock
 
 SHARE_OF_MACHINE = 0.7  # of the memory, if no limit is given
 SECONDS_BETWEEN_CHECKS = 0.05
@@ -34,6 +34,7 @@ MIN_GROWTH = 1 << 28  # bytes that a call may always take: modules and kernels a
 LOADERS = ("importlib._bootstrap", "numba.core")  # their frames show what is being loaded
 CONTEXTS = (__name__, "contextlib")
 MEMORY = "memory"  # the code of the error
+TIME = "time limit"  # the reason of an interrupt
 SIGNAL = getattr(signal, "SIGVTALRM", None)  # hardly used otherwise; None on Windows
 
 
@@ -88,7 +89,7 @@ def format_bytes(count: float) -> str:
 class LimitExceeded(KeyboardInterrupt):
     """Ends work that did not check the limits of its call."""
 
-    def __init__(self, reason: str = "time limit") -> None:
+    def __init__(self, reason: str = TIME) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -129,7 +130,7 @@ class LimitWatch:
         if error is None or now < self.raised_at + SECONDS_BETWEEN_ERRORS or not is_cuttable(frame):
             return
         self.raised_at = now
-        raise LimitExceeded("memory limit" if error.code == MEMORY else "time limit")
+        raise LimitExceeded("memory limit" if error.code == MEMORY else TIME)
 
     def find_exceeded(self) -> TooLarge | None:
         """Return the error about the limit that is exceeded; None if none is."""
@@ -196,14 +197,48 @@ def watched(time_limit: float | None, max_memory: int) -> Iterator[None]:
 
 
 @contextmanager
-def limits_suspended() -> Iterator[None]:
-    """Suspend the watch in a block that must not be cut: writing a result."""
-    watch = LimitWatch.active
-    if watch is None:
-        yield
-        return
-    watch.suspended = True
+def limit_stage(deadline: float) -> Iterator[None]:
+    """Limit a block within a call: checks of time raise at the deadline, the signal after a grace.
+
+    The caller catches what is raised, and continues the call.
+
+    Parameters
+    ----------
+    deadline
+        When the block must end, on the work clock; infinite for no limit.
+    """
+    token = call_deadline.set(min(deadline, call_deadline.get()))
+    is_main = threading.current_thread() is threading.main_thread()
+    watch = LimitWatch.active if is_main else None
+    before = math.inf if watch is None else watch.deadline
     try:
+        if watch is not None:
+            watch.deadline = min(before, deadline + GRACE_SECONDS)
         yield
     finally:
-        watch.suspended = False
+        if watch is not None:
+            watch.deadline = before
+        call_deadline.reset(token)
+
+
+def is_time_limit(error: BaseException) -> bool:
+    """Return whether an error is the end of the time of a stage or of its call."""
+    if isinstance(error, TooLarge):
+        return error.code == STOPPED
+    return isinstance(error, LimitExceeded) and error.reason == TIME
+
+
+@contextmanager
+def limits_suspended() -> Iterator[None]:
+    """Suspend the limits in a block that must not be cut: making and writing a result."""
+    token = call_deadline.set(math.inf)
+    watch = LimitWatch.active
+    before = watch is not None and watch.suspended
+    try:
+        if watch is not None:
+            watch.suspended = True
+        yield
+    finally:
+        if watch is not None:
+            watch.suspended = before
+        call_deadline.reset(token)

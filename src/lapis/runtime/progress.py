@@ -175,6 +175,8 @@ class Stop:
         self.callback = callback
         self.deadline = min(deadline, call_deadline.get())  # of the work clock
         self.requested = False
+        self.whole: Stop | None = None  # of which this is a stage
+        self.is_cut = False  # whether a stage of it ended at the stage's own deadline
 
     def request(self) -> None:
         self.requested = True
@@ -187,11 +189,28 @@ class Stop:
 
     def within(self, seconds: float) -> Stop:
         """Return a Stop that is requested with this one and ends `seconds` from now."""
-        return Stop(self, work_clock() + seconds)
+        stage = Stop(self, min(self.deadline, work_clock() + seconds))
+        stage.whole = self
+        return stage
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the deadline: 0 once it has passed."""
+        return max(0.0, self.deadline - work_clock())
 
     def is_over(self) -> bool:
         """Return whether a stop was requested or the deadline has passed."""
-        return self() or work_clock() > self.deadline
+        if self():
+            return True
+        if work_clock() <= self.deadline:
+            return False
+        self.cut()
+        return True
+
+    def cut(self) -> None:
+        """Record in all stages around this one that its time was too short."""
+        if self.whole is not None:
+            self.whole.is_cut = True
+            self.whole.cut()
 
     def check(self, work: str) -> None:
         """Raise TooLarge if it is over, in work without partial results that is not small."""

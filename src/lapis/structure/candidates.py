@@ -15,6 +15,7 @@ from itertools import combinations, groupby, permutations, product
 from typing import NamedTuple
 
 from lapis.language.model import Predicate
+from lapis.runtime.progress import check_time
 
 
 class PathAtom(NamedTuple):
@@ -93,6 +94,7 @@ def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:
     """
     found: dict[Candidate, int] = {}
     for positive in range(1 << len(path)):
+        check_time("scoring clauses")
         if flips is None or positive.bit_count() <= flips:
             found.setdefault(canonicalize_clause(path, positive), positive)
     return found

@@ -13,8 +13,9 @@ each sampled atom has the share of those that it represents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import compress
 from math import prod
 from typing import Any
 
@@ -64,9 +65,9 @@ class TargetAtoms:
             self.matrix = np.column_stack([self.matrix, np.zeros(len(self.first))])
             return
         first, number = self.split(column)
-        self.matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
-        self.class_of, self.first = number, first
-        self.class_share = np.bincount(number, self.share, minlength=len(first))
+        matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
+        share = np.bincount(number, self.share, minlength=len(first))
+        self.matrix, self.class_of, self.first, self.class_share = matrix, number, first, share
 
     def split(self, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Split the classes by a clause's differences: an atom of each class, and each atom's."""
@@ -75,8 +76,8 @@ class TargetAtoms:
         _, first, number = np.unique(key, return_index=True, return_inverse=True)
         return first, number
 
-    def drop_last(self) -> None:
-        self.matrix = self.matrix[:, :-1]
+    def keep_first(self, num_clauses: int) -> None:
+        self.matrix = self.matrix[:, :num_clauses]
 
 
 class Ensemble:
@@ -134,15 +135,32 @@ class Ensemble:
     def add(self, candidate: Candidate) -> None:
         """Add a clause with weight 0."""
         columns = [target.column(self.joins, candidate) for target in self.targets]
-        for target, column in zip(self.targets, columns, strict=True):
-            target.append(column)
+        ridge = self._ridge({j: c for j, c in enumerate(columns) if c is not None})
+        try:
+            for target, column in zip(self.targets, columns, strict=True):
+                target.append(column)
+        except BaseException:  # a limit: without the clause, finer classes change nothing
+            for target in self.targets:
+                target.keep_first(len(self.clauses))
+            raise
+        weights = np.append(self.weights, 0.0)
         self.clauses.append(candidate)
-        self.weights = np.append(self.weights, 0.0)
-        self.ridges.append(self._ridge({j: c for j, c in enumerate(columns) if c is not None}))
+        self.ridges.append(ridge)
+        self.weights = weights
+
+    def keep(self, chosen: Sequence[bool]) -> None:
+        """Keep some of the clauses, with their weights."""
+        mask = np.array(chosen, bool)
+        for target in self.targets:
+            target.matrix = target.matrix[:, mask]
+        self.clauses = list(compress(self.clauses, chosen))
+        self.ridges = list(compress(self.ridges, chosen))
+        self.weights = self.weights[mask]
+        self.value = float(self.values().sum())
 
     def remove_last(self) -> None:
         for target in self.targets:
-            target.drop_last()
+            target.keep_first(len(self.clauses) - 1)
         self.clauses.pop()
         self.ridges.pop()
         self.weights = self.weights[:-1]

@@ -24,7 +24,7 @@ import numpy as np
 from lapis.counting.totals import count_sign_patterns
 from lapis.data.database import Database
 from lapis.data.keys import contains
-from lapis.errors import LapisError, Warning, issue_warnings
+from lapis.errors import LapisError, TooLarge, Warning, issue_warnings
 from lapis.language.model import Model, Predicate
 from lapis.language.printer import print_model
 from lapis.language.resolve import parse_model
@@ -35,7 +35,8 @@ from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import StructureOptions
-from lapis.runtime.progress import Report, Stop, stop_on_interrupt
+from lapis.runtime.limits import limits_suspended
+from lapis.runtime.progress import STOPPED, Report, Stop, stop_on_interrupt
 from lapis.structure.candidates import (
     Candidate,
     PathAtom,
@@ -50,7 +51,7 @@ from lapis.structure.ensemble import Ensemble
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRule, LearnedRules, Penalty
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.path_differences import Joins, PartSums
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.rule_search import CHOOSING, RuleSearch
 from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 
@@ -115,15 +116,32 @@ def learn_rules(
                 found = choose_dangling(learner, search, options)
             else:
                 found = learner(search, options)
+            require_rule(search, found)
         except ReplayMismatchError:
             assert file.path is not None
             raise mismatch_error(file.path, "another search, or of another version") from None
         finally:
             file.write()
     seconds = time.monotonic() - started
-    if isinstance(found, ClusterModel):
-        return build_cluster_result(model, found, method, seconds)
-    return build_result(model, data, search.scorer.sums, found, method, seconds)
+    with limits_suspended():
+        if isinstance(found, ClusterModel):
+            return build_cluster_result(model, found, method, seconds)
+        return build_result(model, data, search.scorer.sums, found, method, seconds)
+
+
+def require_rule(search: RuleSearch, found: Selection | ClusterModel) -> None:
+    """Raise TooLarge if the time limit ended the search before a rule was learned."""
+    if found.is_whole or search.stop.requested:
+        return
+    if isinstance(found, Selection) and not found.clauses:
+        seconds = time.monotonic() - search.started
+        more = f"{4 * max(seconds, 0.05):.2g}"
+        raise TooLarge(
+            f"the time limit ended the search after {seconds:.2g} s, before a rule was learned",
+            code=STOPPED,
+            hint=f"set --time-limit {more} (time_limit={more}) or more, or search for shorter "
+            "rules (--max-literals, --max-variables)",
+        )
 
 
 def hash_search(data: TrainingData, options: StructureOptions) -> str:
@@ -224,14 +242,19 @@ def choose_dangling(
         )
     ways = replace(options, dangling="keep"), replace(options, dangling="drop")
     if search.data.num_worlds > 1:
-        best = max(ways, key=lambda way: score_left_out(learner, search, way))
-        return learner(search, best)
+        values = search.collect(
+            CHOOSING, lambda own: (score_left_out(learner, own, way) for way in ways)
+        )
+        if not search.is_whole:
+            return learner(search, replace(options, dangling=None))
+        return learner(search, ways[int(np.argmax(values))])
     penalty = Criteria.penalty if options.penalty is None else options.penalty
 
     def penalized_value(found: Selection) -> float:
         return found.value - penalty * sum(len(clause.candidate) for clause in found.clauses)
 
-    return max((learner(search, way) for way in ways), key=penalized_value)
+    first = search.collect(CHOOSING, lambda own: iter([learner(own, ways[0])]))
+    return max((*first, learner(search, ways[1])), key=penalized_value)
 
 
 def score_left_out(learner: RuleLearner, search: RuleSearch, options: StructureOptions) -> float:

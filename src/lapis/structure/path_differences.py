@@ -36,6 +36,7 @@ from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.contraction import Contraction, group_connected, plan_contraction
 from lapis.relational.factor import Factor, indicator_factor, sort_rows
 from lapis.relational.interpretation import Evaluation, Extension, Interpretation
+from lapis.runtime.progress import check_time
 from lapis.structure.candidates import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
 
@@ -302,6 +303,7 @@ def build_columns(
     unified = []
     for size in range(1, len(own) + 1):
         for members in combinations(own, size):
+            check_time("scoring clauses")
             names = _unify_variables([path[bit].variables for bit in members])
             merged = [
                 PathAtom(atom.predicate, tuple(names.get(v, v) for v in atom.variables))

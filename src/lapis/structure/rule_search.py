@@ -1,18 +1,27 @@
-"""`RuleSearch`: scores the clauses of paths, in several processes and with a replay log."""
+"""`RuleSearch`: scores the clauses of paths, in several processes and with a replay log.
+
+A search with a time limit gives each of its stages a share of the time that is left, so that there
+is time to select clauses among those that were scored. Paths are found and scored by length, so
+that the shorter ones are scored if the time does not suffice for all.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from lapis.data.database import Database
+from lapis.errors import TooLarge
 from lapis.language.model import Model
 from lapis.optimisation.replay_log import ReplayLog
-from lapis.runtime.processes import worker_pool
+from lapis.runtime.limits import is_time_limit, limit_stage
+from lapis.runtime.processes import STOP_SECONDS, worker_pool
 from lapis.runtime.progress import Progress, Report, Stop
 from lapis.structure.candidates import Candidate, Path, sign_patterns
 from lapis.structure.clause_scores import ClauseScore, Sample, Scorer
@@ -22,6 +31,13 @@ from lapis.structure.training_data import TrainingData
 
 CHUNK = 20  # paths that a process scores at a time
 MIN_PARALLEL_PATHS = 400  # fewer paths are scored in this process
+# Shares of the time that is left.
+CHOOSING = 0.5  # one of two ways to learn
+FINDING = 0.5  # what paths are found from: clusters, Markov blankets
+SCORING = 0.6  # finding and scoring paths
+PRICING = 0.7  # choosing prices
+SELECTING = 0.9  # the rest is for the counts of the rules
+T = TypeVar("T")
 
 
 class RuleSearch(NamedTuple):
@@ -45,6 +61,33 @@ class RuleSearch(NamedTuple):
         scorer = copy(self.scorer)
         scorer.pricing = pricing
         return self._replace(scorer=scorer)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither the search nor a stage of it was stopped."""
+        return not (self.stop.is_over() or self.stop.is_cut)
+
+    @contextmanager
+    def stage(self, share: float) -> Iterator[RuleSearch]:
+        """Yield the search with a share of the time that is left. The end of this time is no error.
+
+        The block is left there, and the search is not whole.
+        """
+        stop = self.stop.within(share * self.stop.seconds_left())
+        with limit_stage(stop.deadline):
+            try:
+                yield self._replace(stop=stop)
+            except (KeyboardInterrupt, TooLarge) as error:
+                if not is_time_limit(error):
+                    raise
+                stop.cut()
+
+    def collect(self, share: float, produce: Callable[[RuleSearch], Iterator[T]]) -> list[T]:
+        """Return what is produced in a share of the time that is left."""
+        found: list[T] = []
+        with self.stage(share) as own:
+            found.extend(produce(own))  # what was appended stays if the iterator raises
+        return found
 
     def report(self, phase: str, done: int, total: int | None, **figures: float) -> None:
         if self.progress is not None:
@@ -93,7 +136,7 @@ class RuleSearch(NamedTuple):
             replayed += 1
             yield read_scores(path, flips, known.tolist())
         rest = paths[replayed:]
-        for path, found in zip(rest, self._run(rest, flips), strict=True):
+        for path, found in zip(rest, self._run(rest, flips), strict=False):  # until it is stopped
             self.log.record(path, write_scores(path, flips, found))
             yield found
 
@@ -107,6 +150,10 @@ class RuleSearch(NamedTuple):
             chunks = [list(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
             results = [pool.submit(score_chunk, chunk, flips) for chunk in chunks]
             for result in results:
+                while not result.done():
+                    if self.stop.is_over():
+                        return
+                    wait([result], STOP_SECONDS)
                 yield from result.result()
 
 

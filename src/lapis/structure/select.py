@@ -45,6 +45,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import share_parameters
 from lapis.registry.options import StructureOptions
+from lapis.runtime.limits import is_time_limit
 from lapis.structure.candidates import (
     Candidate,
     Path,
@@ -56,7 +57,7 @@ from lapis.structure.candidates import (
 from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.pricing import HeldOut, Prices
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.rule_search import SELECTING, RuleSearch
 from lapis.structure.training_data import TrainingData
 
 ZERO = 1e-8  # smaller weights are dropped
@@ -138,15 +139,26 @@ def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> list[Cla
 
 
 def select_clauses(
-    search: RuleSearch, scores: Iterable[ClauseScore], criteria: Criteria
+    search: RuleSearch, scores: Sequence[ClauseScore], criteria: Criteria
 ) -> Selection:
     """Build the final model from the retained candidates."""
-    penalty, l2 = criteria.penalty, criteria.shrinkage
+    penalty = criteria.penalty
     kept = retain_candidates(scores, penalty)
     ensemble = new_ensemble(search)
     unit_value = ensemble.value
     usable = [score for score in kept if criteria.allows(score.candidate.path)]
     usable.sort(key=lambda s: rank_score(s, penalty, search.data))
+    with search.stage(SELECTING) as own:
+        add_selected(own, ensemble, usable, criteria)
+    refit_groups(search, ensemble, criteria.shrinkage)
+    return build_selection(search, ensemble, usable, unit_value)
+
+
+def add_selected(
+    search: RuleSearch, ensemble: Ensemble, usable: Sequence[ClauseScore], criteria: Criteria
+) -> None:
+    """Add clauses, best first, and fit their weights."""
+    penalty, l2 = criteria.penalty, criteria.shrinkage
     match criteria.final:
         case "greedy":
             add_greedily(search, ensemble, usable, criteria)
@@ -160,8 +172,6 @@ def select_clauses(
                 if is_summable(search, ensemble, score.candidate):
                     ensemble.add(score.candidate)
             search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
-    refit_groups(search, ensemble, l2)
-    return build_selection(search, ensemble, usable, unit_value)
 
 
 def new_ensemble(search: RuleSearch) -> Ensemble:
@@ -181,7 +191,7 @@ def build_selection(
     ]
     clauses.sort(key=lambda clause: -abs(clause.weight))
     units = {t.predicate: float(u) for t, u in zip(ensemble.targets, ensemble.units, strict=True)}
-    return Selection(tuple(clauses), units, ensemble.value, unit_value, not search.stop.is_over())
+    return Selection(tuple(clauses), units, ensemble.value, unit_value, search.is_whole)
 
 
 def add_greedily(
@@ -290,27 +300,58 @@ def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) ->
             continue
         try:
             ground_group(search, clauses, names, group)
-        except TooLarge:
+        except TooLarge as error:
+            if is_time_limit(error):
+                raise
             return False
     return True
 
 
+class GroupFit(NamedTuple):
+    """Weights of clauses, then units, and the value of the ensemble with them."""
+
+    loss: float
+    weights: np.ndarray  # float64[num_clauses + num_units]
+    value: float
+
+
 def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> None:
-    """Fit weights and value of the ensemble by the likelihoods of all groups."""
+    """Fit weights and value of the ensemble by the likelihoods of all groups.
+
+    If the time ends, the best weights so far are used; without any, the clauses that couple atoms
+    leave the ensemble.
+    """
+    coupled = find_coupled_groups(search, ensemble.clauses)
+    if not coupled:
+        return
+    best: list[GroupFit] = []  # of the points so far, at most one
+    with search.stage(1.0):
+        best = [fit_groups(search, ensemble, coupled, l2, best)]
+    if not best:
+        ensemble.keep([not search.data.couples_any(c.path) for c in ensemble.clauses])
+        return
+    _, weights, ensemble.value = best[0]
+    size = len(ensemble.clauses)
+    ensemble.weights, ensemble.units = weights[:size], weights[size:]
+
+
+def fit_groups(
+    search: RuleSearch,
+    ensemble: Ensemble,
+    coupled: Sequence[tuple[str, ...]],
+    l2: float | None,
+    best: list[GroupFit],
+) -> GroupFit:
+    """Maximise the likelihoods of all groups; `best` gets the best point so far."""
     from scipy.optimize import minimize
 
     names = [target.predicate for target in ensemble.targets]
-    groups = [
-        ground_group(search, ensemble.clauses, names, group)
-        for group in find_coupled_groups(search, ensemble.clauses)
-    ]
-    if not groups:
-        return
-    coupled = {name for group in groups for name in group.predicates}
+    groups = [ground_group(search, ensemble.clauses, names, group) for group in coupled]
+    left_out = {name for group in groups for name in group.predicates}
     scale, ridge = ensemble.scales(l2)
 
     def value_at(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = ensemble.value_at(point, coupled)
+        value, gradient = ensemble.value_at(point, left_out)
         for group in groups:
             own, slope = group.at(point)
             value, gradient = value + own, gradient + slope
@@ -318,11 +359,12 @@ def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> No
 
     def loss(scaled: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = value_at(scaled / scale)
-        return float(ridge @ scaled**2) / 2 - value, ridge * scaled - gradient / scale
+        total = float(ridge @ scaled**2) / 2 - value
+        if not best or total < best[0].loss:
+            best[:] = [GroupFit(total, scaled / scale, value)]
+        return total, ridge * scaled - gradient / scale
 
     start = np.concatenate([ensemble.weights, ensemble.units]) * scale
     options = {"maxiter": 500, "gtol": TOLERANCE, "ftol": 0.0}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x / scale
-    size = len(ensemble.clauses)
-    ensemble.weights, ensemble.units = found[:size], found[size:]
-    ensemble.value = value_at(found)[0]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    return GroupFit(float(found.fun), found.x / scale, value_at(found.x / scale)[0])

@@ -12,8 +12,9 @@ repeated without them. BUSL samples ground atoms; here nodes are counted over al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -23,7 +24,7 @@ from lapis.relational.factor import indicator_factor
 from lapis.structure.candidates import Path, PathAtom, canonicalize_clause, is_connected
 from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.path_differences import PathColumn, count_values
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.rule_search import FINDING, SCORING, RuleSearch
 from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 
 Node = tuple[PathAtom, ...]
@@ -40,20 +41,27 @@ class BuslOptions(Criteria):
 def learn_busl(search: RuleSearch, given: StructureOptions) -> Selection:
     """Learn rules by BUSL."""
     options = learner_options(BuslOptions, given)
-    paths: dict[Path, None] = {}
+    found = search.collect(FINDING, partial(list_clique_paths, options=options))
+    paths = sorted(filter(options.allows, dict.fromkeys(found)), key=len)
+    scores = search.collect(SCORING, lambda own: chain.from_iterable(own.score_paths(paths)))
+    return select_heavy(search, scores, options)
+
+
+def list_clique_paths(search: RuleSearch, options: BuslOptions) -> Iterator[Path]:
+    """Yield the paths of the cliques of each predicate; a path may occur several times."""
     names = [n for n, p in search.data.predicates.items() if p.arity and search.data.num_atoms[n]]
+    num_paths = 0
     for done, name in enumerate(names, 1):
-        if search.stop.is_over():
-            break
         for path in clique_paths(search, name, options):
-            paths[path] = None
-        search.report("template nodes", done, len(names), paths=len(paths))
-    scores = search.score_paths([path for path in paths if options.allows(path)])
-    return select_heavy(search, chain.from_iterable(scores), options)
+            if search.stop.is_over():
+                return
+            num_paths += 1
+            yield path
+        search.report("template nodes", done, len(names), paths=num_paths)
 
 
 def select_heavy(
-    search: RuleSearch, scores: Iterable[ClauseScore], options: BuslOptions
+    search: RuleSearch, scores: Sequence[ClauseScore], options: BuslOptions
 ) -> Selection:
     """Select clauses whose |weight| is at least minWeight, alone and in the model."""
     heavy = [score for score in scores if abs(score.weight) >= options.min_weight]

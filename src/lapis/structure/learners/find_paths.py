@@ -17,11 +17,11 @@ than its missing hyperedges have arguments cannot become a clause, so it is not 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lapis.runtime.progress import Progress, Report, Stop
+from lapis.runtime.progress import Progress, Report, Stop, check_time
 from lapis.structure.candidates import Path, PathAtom, canonicalize_path, has_dangling
 from lapis.structure.learners.lift_graph import Hyperedge, LiftedGraph
 
@@ -56,8 +56,8 @@ def find_paths(
     keeps_dangling: bool = True,
     progress: Report | None = None,
     stop: Stop | None = None,
-) -> list[FoundPath]:
-    """Return all paths of 2 … max_literals hyperedges, up to renaming, shortest first.
+) -> Iterator[list[FoundPath]]:
+    """Yield the paths of 2, 3, … max_literals hyperedges, up to renaming.
 
     `max_variables` and `max_examples` are limits if they are not 0. Without `keeps_dangling`, paths
     with dangling variables are left out.
@@ -71,7 +71,7 @@ def find_paths(
         if nodes:
             path = (PathAtom(edge.predicate, tuple(map(nodes.index, edge.nodes))),)
             add_example(level[path], nodes, (edge,), max_examples)
-    found: list[FoundPath] = []
+    num_found = 0
     max_arity = max((len(edge.nodes) for edge in graph.edges), default=0)
     for length in range(2, max_literals + 1):
         left = max_literals - length
@@ -81,16 +81,17 @@ def find_paths(
             None if keeps_dangling else left * max_arity,
         )
         level = extend_paths(level, touching, limits, stop)
-        found += [
+        found = [
             FoundPath(path, frozenset(own.edges))
             for path, own in level.items()
             if keeps_dangling or not has_dangling(path)
         ]
+        num_found += len(found)
         if progress is not None:
-            progress(Progress("finding paths", length, max_literals, 0.0, {"paths": len(found)}))
-        if stop is not None and stop():
-            break
-    return found
+            progress(Progress("finding paths", length, max_literals, 0.0, {"paths": num_found}))
+        yield found
+        if stop is not None and stop.is_over():
+            return
 
 
 class PathLimits(NamedTuple):
@@ -116,7 +117,7 @@ def extend_paths(
     """Extend every example by one hyperedge."""
     longer: dict[Path, PathExamples] = defaultdict(PathExamples)
     for path, own in level.items():
-        if stop is not None and stop():
+        if stop is not None and stop.is_over():
             break
         known_atoms = set(path)
         times = Counter(variable for atom in path for variable in atom.variables)
@@ -142,6 +143,7 @@ def extend_paths(
                 if atom not in extended:
                     extended[atom] = None
                     if limits.allow((*path, atom)):
+                        check_time("finding paths")
                         new, order = canonicalize_path((*path, atom))
                         extended[atom] = longer[new], order
                 target = extended[atom]

@@ -17,6 +17,7 @@ a penalty is given.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -37,8 +38,8 @@ from lapis.structure.penalty_choice import (
     hold_out,
     repeats_target,
 )
-from lapis.structure.pricing import WIDTH, Pricing, flat_pricing, nat_pricing
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.pricing import WIDTH, HeldOut, Prices, Pricing, flat_pricing, nat_pricing
+from lapis.structure.rule_search import PRICING, SCORING, SELECTING, RuleSearch
 from lapis.structure.select import (
     Criteria,
     Selection,
@@ -67,33 +68,45 @@ def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
     width = WIDTH if options.shrinkage is None else inf
     if given.penalty is not None or options.final != "lazy":
         priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
-        return select_clauses(priced, score_candidates(priced, options), options)
+        scores = priced.collect(SCORING, partial(score_candidates, options=options))
+        return select_clauses(priced, scores, options)
     search = search.with_pricing(nat_pricing(search.data, width=width))
-    candidates = find_candidates(search, options)
-    prices, held = default_prices(search.data), None
-    parts = hold_out(search.data, options.seed)
-    if parts is not None:
-        chosen = choose_prices(
-            search, parts, partial(find_candidates, options=options), options.shrinkage
-        )
-        if chosen is not None:
-            prices, held = chosen
+    scores = search.collect(SCORING, partial(score_candidates, options=options))
+    candidates = retain_best(search, scores)
+    prices, held = choose_in_time(search, options)
     ensemble = new_ensemble(search)
     unit_value = ensemble.value
-    grow_model(
-        search, ensemble, candidates, prices, options.shrinkage, options.max_clauses,
-        partial(is_summable, search, ensemble),
-    )  # fmt: skip
+    with search.stage(SELECTING) as own:
+        grow_model(
+            own, ensemble, candidates, prices, options.shrinkage, options.max_clauses,
+            partial(is_summable, own, ensemble),
+        )  # fmt: skip
     refit_groups(search, ensemble, options.shrinkage)
-    scores = [*candidates.plain, *candidates.coupling]
-    return build_selection(search, ensemble, scores, unit_value)._replace(
+    usable = [*candidates.plain, *candidates.coupling]
+    return build_selection(search, ensemble, usable, unit_value)._replace(
         prices=prices, held_out=held
     )
 
 
+def choose_in_time(search: RuleSearch, options: ForwardOptions) -> tuple[Prices, HeldOut | None]:
+    """Choose prices on held-out parts; the default if there are none, or the time is too short."""
+    found: tuple[Prices, HeldOut] | None = None
+    parts = hold_out(search.data, options.seed) if search.is_whole else None
+    if parts is not None:
+        find = partial(find_candidates, options=options)
+        with search.stage(PRICING) as own:
+            found = choose_prices(own, parts, find, options.shrinkage)
+    return (default_prices(search.data), None) if found is None else found
+
+
 def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandidates:
     """Return the candidates that beat their sub-clauses at the lowest price."""
-    kept = retain_candidates(score_candidates(search, options), LEVELS[-1])
+    return retain_best(search, score_candidates(search, options))
+
+
+def retain_best(search: RuleSearch, scores: Iterable[ClauseScore]) -> PenaltyCandidates:
+    """Return the clauses that beat their sub-clauses at the lowest price."""
+    kept = retain_candidates(scores, LEVELS[-1])
     kept.sort(key=lambda score: rank_score(score, LEVELS[-1], search.data))
     coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
     return PenaltyCandidates(
@@ -102,23 +115,29 @@ def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandi
     )
 
 
-def score_candidates(search: RuleSearch, options: ForwardOptions) -> list[ClauseScore]:
-    """Score all connected clauses of up to three literals, and longer ones along paths."""
-    paths: dict[Path, None] = {}
-    for path in list_connected_paths(search, min(3, options.max_literals), options.max_variables):
-        paths[path] = None
+def score_candidates(search: RuleSearch, options: ForwardOptions) -> Iterator[ClauseScore]:
+    """Yield the scores of the paths' clauses, shortest first, without the redundant ones."""
+    targets = search.data.targets
+    for paths in list_new_paths(search, options):
+        for score in chain.from_iterable(search.score_paths(paths)):
+            if options.redundant == "keep" or (
+                is_condensed(score.candidate) and is_range_restricted(score.candidate, targets)
+            ):
+                yield score
+        if search.stop.is_over():
+            return
+
+
+def list_new_paths(search: RuleSearch, options: ForwardOptions) -> Iterator[list[Path]]:
+    """Yield by length all connected paths of up to three literals, and longer ones in the data."""
+    listed: set[Path] = set()
+    for paths in list_connected_paths(search, min(3, options.max_literals), options.max_variables):
+        listed.update(paths)
+        yield [path for path in paths if options.allows(path)]
     if options.max_literals > 3:
-        found = find_paths(
+        for found in find_paths(
             ground_graph(search.data), options.max_literals, max_variables=options.max_variables,
             progress=search.progress, stop=search.stop,
-        )  # fmt: skip
-        paths.update((each.path, None) for each in found)
-    scores = chain.from_iterable(search.score_paths([p for p in paths if options.allows(p)]))
-    if options.redundant == "keep":
-        return list(scores)
-    targets = search.data.targets
-    return [
-        score
-        for score in scores
-        if is_condensed(score.candidate) and is_range_restricted(score.candidate, targets)
-    ]
+        ):  # fmt: skip
+            new = [each.path for each in found if each.path not in listed]
+            yield [path for path in new if options.allows(path)]

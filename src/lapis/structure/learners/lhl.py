@@ -23,6 +23,7 @@ because
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -33,10 +34,10 @@ from lapis.data.keys import contains
 from lapis.errors import Warning, issue_warnings
 from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Path, sign_patterns
-from lapis.structure.clause_scores import AtomSample, Sample, fit_unit
+from lapis.structure.clause_scores import AtomSample, ClauseScore, Sample, fit_unit
 from lapis.structure.learners.find_paths import FoundPath, find_paths
 from lapis.structure.learners.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.rule_search import FINDING, SCORING, RuleSearch
 from lapis.structure.select import Criteria, Selection, learner_options, select_clauses
 from lapis.structure.training_data import TrainingData
 
@@ -72,12 +73,22 @@ def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
     options = learner_options(LhlOptions, given)
     data = search.data
     search.report("lifting", 0, None)
+    finding = search.stop.within(FINDING * search.stop.seconds_left())
     graph = (
-        lift_graph(data, options.cluster_prior, search.stop)
+        lift_graph(data, options.cluster_prior, finding)
         if options.lifting == "lifted"
         else ground_graph(data)
     )
-    found = find_paths(
+    scores = search.collect(SCORING, partial(score_lifted_paths, graph=graph, options=options))
+    return select_clauses(search, scores, options)
+
+
+def score_lifted_paths(
+    search: RuleSearch, graph: LiftedGraph, options: LhlOptions
+) -> Iterator[ClauseScore]:
+    """Yield the scores of clauses of the paths that pass both heuristics, shortest first."""
+    num_found = num_supported = 0
+    for found in find_paths(
         graph,
         options.max_literals,
         max_variables=options.max_variables,
@@ -85,21 +96,21 @@ def learn_lhl(search: RuleSearch, given: StructureOptions) -> Selection:
         keeps_dangling=options.dangling == "keep",
         progress=search.progress,
         stop=search.stop,
-    )
-    supported = [each for each in found if has_support(graph, each, options.min_support)]
-    if found and not supported and not search.stop.is_over():
-        warn_of_support(len(found), options.min_support)
-    paths: list[Path] = []
-    for done, each in enumerate(supported, 1):
-        if search.stop.is_over():
-            break
-        generator = np.random.default_rng((options.seed, done))
-        trial = partial(try_path, search, graph, each, options, generator)
-        if search.log.call(each.path, trial) == [1.0]:
-            paths.append(each.path)
-        search.report("trying paths", done, len(supported), kept=len(paths))
-    scores = search.score_paths(paths, options.flips)
-    return select_clauses(search, chain.from_iterable(scores), options)
+    ):
+        supported = [each for each in found if has_support(graph, each, options.min_support)]
+        paths: list[Path] = []
+        for done, each in enumerate(supported, 1):
+            if search.stop.is_over():
+                break
+            generator = np.random.default_rng((options.seed, num_supported + done))
+            trial = partial(try_path, search, graph, each, options, generator)
+            if search.log.call(each.path, trial) == [1.0]:
+                paths.append(each.path)
+            search.report("trying paths", done, len(supported), kept=len(paths))
+        num_found, num_supported = num_found + len(found), num_supported + len(supported)
+        yield from chain.from_iterable(search.score_paths(paths, options.flips))
+    if num_found and not num_supported and not search.stop.is_over():
+        warn_of_support(num_found, options.min_support)
 
 
 def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:

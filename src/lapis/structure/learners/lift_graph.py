@@ -190,7 +190,7 @@ def lift_graph(data: TrainingData, prior: float = PRIOR, stop: Stop | None = Non
     """Merge clusters until no pair gains; return the lifted hypergraph."""
     state = Lifting(data, prior)
     for _ in merge_best_pairs(state):
-        if stop is not None and stop():
+        if stop is not None and stop.is_over():
             break
     return build_lifted_graph(state)
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import chain, product
 
 from lapis.registry.options import StructureOptions
+from lapis.runtime.progress import check_time
 from lapis.structure.candidates import (
     Candidate,
     Path,
@@ -28,7 +30,7 @@ from lapis.structure.candidates import (
 )
 from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.rule_search import RuleSearch
+from lapis.structure.rule_search import SELECTING, RuleSearch
 from lapis.structure.select import Criteria, Selection, build_selection, learner_options
 
 
@@ -40,8 +42,8 @@ class MslOptions(Criteria):
 class GainBounds:
     """Bounds on the gains of clauses: their gains in an earlier, smaller model."""
 
-    def __init__(self, search: RuleSearch, options: MslOptions) -> None:
-        self.search, self.options = search, options
+    def __init__(self, options: MslOptions) -> None:
+        self.options = options
         self.alone: dict[Candidate, ClauseScore] = {}
         self.bound: dict[Candidate, float] = {}
         self.scored: set[Path] = set()
@@ -49,33 +51,33 @@ class GainBounds:
     def price(self, candidate: Candidate) -> float:
         return self.options.penalty * len(candidate)
 
-    def prepare(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+    def prepare(self, search: RuleSearch, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Score new candidates alone; return those with a bound."""
         found = list(dict.fromkeys(candidates))
         new = dict.fromkeys(canonicalize_clause(c.path).path for c in found)
         paths = [path for path in new if path not in self.scored]
-        self.scored.update(paths)
-        for scores in self.search.score_paths(paths):
+        for path, scores in zip(paths, search.score_paths(paths), strict=False):  # or a stop
+            self.scored.add(path)
             for score in scores:
                 self.alone[score.candidate] = score
                 self.bound[score.candidate] = score.gain
         return [c for c in found if c in self.bound]
 
     def best(
-        self, ensemble: Ensemble, candidates: Sequence[Candidate]
+        self, search: RuleSearch, ensemble: Ensemble, candidates: Sequence[Candidate]
     ) -> list[tuple[float, Candidate]]:
         """Return the beam: the candidates with the largest net gains in the current model."""
         order = sorted(candidates, key=lambda c: (self.price(c) - self.bound[c], c))
         beam: list[tuple[float, Candidate]] = []
         for candidate in order:
-            if self.search.stop.is_over():
+            if search.stop.is_over():
                 break
             most = self.bound[candidate] - self.price(candidate)
             if len(beam) == self.options.beam and beam[-1][0] >= most:
                 break
             gain = self.bound[candidate]
             if ensemble.clauses:
-                gain = self.search.gain_of(ensemble, candidate)
+                gain = search.gain_of(ensemble, candidate)
             self.bound[candidate] = gain
             beam.append((gain - self.price(candidate), candidate))
             beam.sort(key=lambda each: (-each[0], each[1]))
@@ -88,39 +90,47 @@ def learn_msl(search: RuleSearch, given: StructureOptions) -> Selection:
     options = learner_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
-    bounds = GainBounds(search, options)
+    bounds = GainBounds(options)
     while not search.stop.is_over() and len(ensemble.clauses) != options.max_clauses:
-        best = search_clause(search, ensemble, bounds, options)
-        if best is None:
+        improving = partial(search_clause, ensemble=ensemble, bounds=bounds, options=options)
+        found = search.collect(SELECTING, improving)
+        if not found:
             break
-        ensemble.add(best)
-        search.refit(ensemble, l2=options.shrinkage)
+        with search.stage(SELECTING) as own:
+            ensemble.add(found[-1])
+            own.refit(ensemble, l2=options.shrinkage)
         search.report("beam search", len(ensemble.clauses), None, wpll=ensemble.value)
+        if search.stop.is_cut:
+            break
     return build_selection(search, ensemble, list(bounds.alone.values()), unit_value)
 
 
 def search_clause(
     search: RuleSearch, ensemble: Ensemble, bounds: GainBounds, options: MslOptions
-) -> Candidate | None:
-    """Return the best clause that the beam search finds."""
+) -> Iterator[Candidate]:
+    """Yield the clauses that the beam search finds, each better than the one before."""
     known = set(ensemble.clauses)
     beam = bounds.best(
-        ensemble, bounds.prepare(c for c in list_pair_clauses(search, options) if c not in known)
+        search,
+        ensemble,
+        bounds.prepare(search, (c for c in list_pair_clauses(search, options) if c not in known)),
     )
     best = choose_clause(beam, options)
+    if best is not None:
+        yield best[1]
     while beam and not search.stop.is_over():
         near = {c for _, own in beam for c in neighbour_clauses(search, own, options)} - known
-        longer = bounds.prepare(sorted(near | {c for _, c in beam}))
-        improved = bounds.best(ensemble, longer)
+        longer = bounds.prepare(search, sorted(near | {c for _, c in beam}))
+        improved = bounds.best(search, ensemble, longer)
         if improved == beam:
             break
         beam = improved
         found = choose_clause(beam, options)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
+            yield found[1]
         elif all(len(c) >= options.max_literals for _, c in beam):
             break
-    return None if best is None else best[1]
 
 
 def choose_clause(
@@ -135,15 +145,15 @@ def choose_clause(
 
 def list_pair_clauses(search: RuleSearch, options: MslOptions) -> Iterator[Candidate]:
     """Yield all connected clauses of two literals."""
-    for path in list_connected_paths(search, 2, options.max_variables):
+    for path in chain.from_iterable(list_connected_paths(search, 2, options.max_variables)):
         for positive in range(4):
             yield canonicalize_clause(path, positive)
 
 
 def list_connected_paths(
     search: RuleSearch, max_literals: int, max_variables: int
-) -> Iterator[Path]:
-    """Yield all connected paths of 2 … max_literals atoms in the language, shortest first."""
+) -> Iterator[list[Path]]:
+    """Yield all connected paths of 2, 3, … max_literals atoms in the language."""
     level = {
         canonicalize_clause((PathAtom(name, tuple(range(predicate.arity))),)).path: None
         for name, predicate in search.data.predicates.items()
@@ -154,7 +164,7 @@ def list_connected_paths(
             for path in level
             for longer in extend_path(search, path, max_variables)
         }
-        yield from level
+        yield list(level)
 
 
 def neighbour_clauses(
@@ -178,6 +188,7 @@ def neighbour_clauses(
 
 def extend_path(search: RuleSearch, path: Path, max_variables: int) -> Iterator[Path]:
     """Yield the paths with one more atom, which shares a variable or has no variables."""
+    check_time("listing clauses")
     types = variable_types(path, search.data.predicates)
     fresh = max(types, default=-1) + 1
     for name, predicate in search.data.predicates.items():
