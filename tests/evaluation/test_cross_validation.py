@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import statistics
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,14 +13,19 @@ import stand_in_learners as learners
 
 import lapis
 from lapis.data.database import Database
+from lapis.errors import TooLarge
 from lapis.evaluation.cross_validation import (
     CrossValidation,
+    FoldTask,
     Learner,
+    LearnerOutput,
     cross_validate,
     summarize_folds,
 )
 from lapis.evaluation.score import score_worlds
-from lapis.runtime.progress import Progress
+from lapis.runtime import progress
+from lapis.runtime.limits import LimitExceeded
+from lapis.runtime.progress import Progress, check_time
 
 MODEL = lapis.parse("Person(p)\nSmokes(p)\nTall(p)\n0 Smokes(x)\n")
 SHARES = [(5, 1), (4, 3), (6, 2), (3, 0)]  # people and smokers of each world
@@ -130,6 +136,46 @@ def test_control_c_keeps_finished_folds(learn: Learner) -> None:
     assert found.num_folds == 4
     assert found.spread("cll") == (pytest.approx(expected_cll([0])), None, 1)
     assert "stopped after 1" in found.summary()
+
+
+def limited_learner(
+    monkeypatch: pytest.MonkeyPatch, last: int, ending: Literal["weights", "error", "signal"]
+) -> Learner:
+    """Return a learner during whose fold `last` the time ends, and how learning ends then."""
+    now = [0.0]
+    monkeypatch.setattr(progress, "work_clock", lambda: now[0])
+
+    def learn(task: FoldTask) -> LearnerOutput:
+        if task.number == last:
+            now[0] = 100.0
+            if ending == "error":
+                check_time("learning")
+            if ending == "signal":
+                raise LimitExceeded
+        return learners.learn_share(task)
+
+    return learn
+
+
+@pytest.mark.parametrize("ending", ["weights", "error", "signal"])
+def test_a_time_limit_keeps_finished_folds(
+    ending: Literal["weights", "error", "signal"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for last in (2, 4):
+        learn = limited_learner(monkeypatch, last, ending)
+        found = validate(learn=learn, time_limit=50)
+        assert found.interrupted
+        assert [fold.number for fold in found.folds] == list(range(1, last))
+        assert f"{last - 1} of 4 folds are finished" in found.remarks()[0]
+
+
+@pytest.mark.parametrize("ending", ["weights", "error", "signal"])
+def test_a_time_limit_before_any_fold_is_an_error(
+    ending: Literal["weights", "error", "signal"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TooLarge, match="before a fold was finished") as caught:
+        validate(learn=limited_learner(monkeypatch, 1, ending), time_limit=50)
+    assert caught.value.code == progress.STOPPED
 
 
 def test_control_c_before_any_fold_is_an_interruption() -> None:

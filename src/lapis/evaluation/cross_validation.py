@@ -3,8 +3,8 @@
 Reported are the scores of each fold, their mean and standard deviation, and the measures of all
 held-out atoms pooled. Pooling gives every atom the same weight, the mean every fold.
 
-Folds run one by one or in parallel processes. Ctrl-C ends the processes and keeps the finished
-folds; a fold that was stopped is dropped.
+Folds run one by one or in parallel processes. Ctrl-C and a time limit end the processes and keep
+the finished folds; a fold that was stopped is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.errors import LapisError, Note, check_word
+from lapis.errors import LapisError, Note, TooLarge, check_word
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, Score, measure, score_worlds
@@ -31,8 +31,16 @@ from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.option_field import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result
+from lapis.runtime.limits import is_time_limit
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
-from lapis.runtime.progress import Progress, Stop, StopCallback, report_progress
+from lapis.runtime.progress import (
+    STOPPED,
+    Progress,
+    Stop,
+    StopCallback,
+    report_progress,
+    seconds_left,
+)
 from lapis.runtime.progress_bars import ProgressOption, as_report
 from lapis.runtime.views import View, format_measure, new_view
 
@@ -116,7 +124,7 @@ def run_fold(task: FoldTask, learn: Learner) -> FoldResult | None:
     began = time.perf_counter()
     learned = learn(task)
     learned_at = time.perf_counter()
-    if learned.interrupted:
+    if learned.interrupted or not seconds_left():
         return None
     score = score_worlds(
         learned.model,
@@ -145,7 +153,7 @@ def run_one_by_one(
     """Yield folds as they finish; raises KeyboardInterrupt if one was stopped."""
     for task in tasks:
         try:
-            fold = None if stop() else run_fold(replace(task, stop=stop), learn)
+            fold = None if stop.is_over() else run_fold(replace(task, stop=stop), learn)
         except LapisError as error:
             raise name_fold(error, task) from None
         if fold is None:
@@ -451,7 +459,7 @@ def cross_validate(
     precision
         Largest standard error of a sampled marginal.
     time_limit
-        Seconds for the predictions of a fold.
+        Seconds after which the finished folds are returned, marked interrupted.
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     likelihood
@@ -482,7 +490,7 @@ def cross_validate(
     LapisError
         If an input or an option is wrong, or there are fewer databases than folds.
     TooLarge
-        If learning or inference of a fold exceeds its limits.
+        If learning or inference of a fold exceeds its limits, or the time ends without a fold.
     """
     options: dict[str, Any] = dict(learn_options or {})
     check_names(options)
@@ -550,14 +558,27 @@ def cross_validate(
             text, seconds = f"tested on {', '.join(fold.test)}", time.monotonic() - began
             event = Progress("folds", len(finished), len(tasks), seconds, text=text)
             report_progress(as_report(progress), event)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TooLarge) as error:
+        if isinstance(error, TooLarge) and (not is_time_limit(error) or seconds_left()):
+            raise
+        if not finished:
+            raise (KeyboardInterrupt if seconds_left() else no_fold_error(began)) from None
         halt.request()
     finally:
         running.close()
-    if halt.requested and not finished:
-        raise KeyboardInterrupt
     finished.sort(key=lambda fold: fold.number)
     return CrossValidation(names, tuple(finished), len(tasks), halt.requested)
+
+
+def no_fold_error(began: float) -> TooLarge:
+    """Return the error of a cross-validation that ended without a fold; `began` is monotonic."""
+    seconds = time.monotonic() - began
+    more = f"{4 * max(seconds, 0.05):.2g}"
+    return TooLarge(
+        f"the time limit ended cross-validation after {seconds:.2g} s, before a fold was finished",
+        code=STOPPED,
+        hint=f"set --time-limit {more} (time_limit={more}) or more",
+    )
 
 
 def check_names(options: Mapping[str, Any]) -> None:

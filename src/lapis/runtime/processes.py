@@ -61,10 +61,10 @@ def start_worker(initializer: Callable[..., None] | None, initargs: tuple[Any, .
 
 
 def as_completed(futures: Collection[Future[T]], stop: Stop | None = None) -> Iterator[Future[T]]:
-    """Yield futures as they finish; raise KeyboardInterrupt once `stop` is requested."""
+    """Yield futures as they finish; raise KeyboardInterrupt once `stop` is over."""
     waiting = set(futures)
     while waiting:
-        if stop is not None and stop():
+        if stop is not None and stop.is_over():
             raise KeyboardInterrupt
         done, waiting = wait(waiting, STOP_SECONDS, FIRST_COMPLETED)
         yield from done
