@@ -64,7 +64,7 @@ def search_or_none(method: str, time_limit: float, **changed: Any) -> LearnedRul
     try:
         return search_rules(method, time_limit, **changed)
     except TooLarge as error:
-        if error.code != progress.STOPPED or "before a rule was learned" not in error.message:
+        if error.code != progress.STOPPED or "no rule was learned" not in error.message:
             raise
         return None
 

@@ -137,7 +137,7 @@ def require_rule(search: RuleSearch, found: Selection | ClusterModel) -> None:
         seconds = time.monotonic() - search.started
         more = f"{4 * max(seconds, 0.05):.2g}"
         raise TooLarge(
-            f"the time limit ended the search after {seconds:.2g} s, before a rule was learned",
+            f"no rule was learned within the time limit: the search ended after {seconds:.2g} s",
             code=STOPPED,
             hint=f"set --time-limit {more} (time_limit={more}) or more, or search for shorter "
             "rules (--max-literals, --max-variables)",
