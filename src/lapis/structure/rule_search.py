@@ -34,7 +34,8 @@ MIN_PARALLEL_PATHS = 400  # fewer paths are scored in this process
 # Shares of the time that is left.
 CHOOSING = 0.5  # one of two ways to learn
 FINDING = 0.5  # what paths are found from: clusters, Markov blankets
-SCORING = 0.75  # finding and scoring paths
+SCORING = 0.6  # finding and scoring paths
+RETAINING = 0.5  # comparing clauses with their sub-clauses
 PRICING = 0.7  # choosing prices
 SELECTING = 0.9  # the rest is for the counts of the rules
 T = TypeVar("T")

@@ -46,6 +46,7 @@ from lapis.learning.objectives.conditional import ConditionalObjective, conditio
 from lapis.learning.parameters import share_parameters
 from lapis.registry.options import StructureOptions
 from lapis.runtime.limits import is_time_limit
+from lapis.runtime.progress import check_time
 from lapis.structure.candidates import (
     Candidate,
     Path,
@@ -57,7 +58,7 @@ from lapis.structure.candidates import (
 from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.pricing import HeldOut, Prices
-from lapis.structure.rule_search import SELECTING, RuleSearch
+from lapis.structure.rule_search import RETAINING, SELECTING, RuleSearch
 from lapis.structure.training_data import TrainingData
 
 ZERO = 1e-8  # smaller weights are dropped
@@ -122,20 +123,22 @@ def rank_score(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[
     return -round(net, 9), coupled * num_positive, score.weight < 0, num_positive != 1, candidate
 
 
-def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
-    """Return the candidates with a positive score that beat all their retained sub-clauses."""
+def retain_candidates(scores: Iterable[ClauseScore], penalty: float) -> Iterator[ClauseScore]:
+    """Yield the candidates with a positive score that beat all their retained sub-clauses.
+
+    Shorter ones come first.
+    """
     best: dict[Candidate, ClauseScore] = {}
     for score in scores:
         if score.worth - penalty * len(score.candidate) > 0:
             best.setdefault(score.candidate, score)
     kept: dict[Candidate, float] = {}
-    found = []
     for score in sorted(best.values(), key=lambda s: (len(s.candidate), s.candidate)):
+        check_time("selecting rules")
         own = score.worth - penalty * len(score.candidate)
         if all(own >= kept[sub] for sub in sub_clauses(score.candidate) if sub in kept):
             kept[score.candidate] = own
-            found.append(score)
-    return found
+            yield score
 
 
 def select_clauses(
@@ -143,7 +146,7 @@ def select_clauses(
 ) -> Selection:
     """Build the final model from the retained candidates."""
     penalty = criteria.penalty
-    kept = retain_candidates(scores, penalty)
+    kept = search.collect(RETAINING, lambda _: retain_candidates(scores, penalty))
     ensemble = new_ensemble(search)
     unit_value = ensemble.value
     usable = [score for score in kept if criteria.allows(score.candidate.path)]

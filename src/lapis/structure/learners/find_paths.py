@@ -127,6 +127,7 @@ def extend_paths(
         # For each atom that extends the path: examples of the longer path, order of its variables.
         extended: dict[PathAtom, tuple[PathExamples, tuple[int, ...]] | None] = {}
         for example in own.kept:
+            check_time("finding paths")
             number = {node: variable for variable, node in enumerate(example)}
             edges = tuple(
                 [Hyperedge(atom.predicate, tuple([example[v] for v in atom[1]])) for atom in path]
@@ -143,7 +144,6 @@ def extend_paths(
                 if atom not in extended:
                     extended[atom] = None
                     if limits.allow((*path, atom)):
-                        check_time("finding paths")
                         new, order = canonicalize_path((*path, atom))
                         extended[atom] = longer[new], order
                 target = extended[atom]

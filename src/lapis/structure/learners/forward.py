@@ -39,7 +39,7 @@ from lapis.structure.penalty_choice import (
     repeats_target,
 )
 from lapis.structure.pricing import WIDTH, HeldOut, Prices, Pricing, flat_pricing, nat_pricing
-from lapis.structure.rule_search import PRICING, SCORING, SELECTING, RuleSearch
+from lapis.structure.rule_search import PRICING, RETAINING, SCORING, SELECTING, RuleSearch
 from lapis.structure.select import (
     Criteria,
     Selection,
@@ -72,7 +72,8 @@ def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
         return select_clauses(priced, scores, options)
     search = search.with_pricing(nat_pricing(search.data, width=width))
     scores = search.collect(SCORING, partial(score_candidates, options=options))
-    candidates = retain_best(search, scores)
+    kept = search.collect(RETAINING, lambda _: retain_candidates(scores, LEVELS[-1]))
+    candidates = divide_candidates(search, kept)
     prices, held = choose_in_time(search, options)
     ensemble = new_ensemble(search)
     unit_value = ensemble.value
@@ -101,13 +102,14 @@ def choose_in_time(search: RuleSearch, options: ForwardOptions) -> tuple[Prices,
 
 def find_candidates(search: RuleSearch, options: ForwardOptions) -> PenaltyCandidates:
     """Return the candidates that beat their sub-clauses at the lowest price."""
-    return retain_best(search, score_candidates(search, options))
+    return divide_candidates(
+        search, retain_candidates(score_candidates(search, options), LEVELS[-1])
+    )
 
 
-def retain_best(search: RuleSearch, scores: Iterable[ClauseScore]) -> PenaltyCandidates:
-    """Return the clauses that beat their sub-clauses at the lowest price."""
-    kept = retain_candidates(scores, LEVELS[-1])
-    kept.sort(key=lambda score: rank_score(score, LEVELS[-1], search.data))
+def divide_candidates(search: RuleSearch, scores: Iterable[ClauseScore]) -> PenaltyCandidates:
+    """Return the clauses, best first, in two lists."""
+    kept = sorted(scores, key=lambda score: rank_score(score, LEVELS[-1], search.data))
     coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
     return PenaltyCandidates(
         [score for score, own in zip(kept, coupling, strict=True) if not own],
