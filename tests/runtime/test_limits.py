@@ -18,6 +18,8 @@ from lapis.runtime import limits, progress
 from lapis.runtime.limits import (
     LimitExceeded,
     interruption_reason,
+    is_time_limit,
+    limit_stage,
     limit_work,
     limits_suspended,
     resident_bytes,
@@ -47,6 +49,39 @@ def test_work_without_checks_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLarge, match=message) as found, limit_work(0.05):
         spin()
     assert found.value.code == STOPPED
+
+
+def test_a_stage_is_ended_and_the_call_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.0)
+    with limit_work(60.0):
+        deadline = call_deadline.get()
+        with pytest.raises(LimitExceeded) as found, limit_stage(work_clock() + 0.05):
+            spin()
+        assert is_time_limit(found.value)
+        with pytest.raises(TooLarge) as late, limit_stage(-math.inf):
+            check_time("a stage")
+        assert is_time_limit(late.value)
+        check_time("the call")
+        assert call_deadline.get() == deadline
+    assert not is_time_limit(LimitExceeded("memory limit"))
+    assert not is_time_limit(KeyboardInterrupt())
+
+
+def test_a_stage_that_was_cut_is_recorded_in_those_around_it() -> None:
+    whole = Stop()
+    outer = whole.within(1e9)
+    assert not outer.is_over()
+    inner = outer.within(-1.0)
+    assert not outer.is_cut
+    assert not whole.is_cut
+    assert inner.is_over()
+    assert outer.is_cut
+    assert whole.is_cut
+    assert not outer.is_over()
+    assert not whole.is_over()
+    asked = Stop(lambda: True)
+    assert asked.within(1e9).is_over()
+    assert not asked.is_cut
 
 
 def test_waiting_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
