@@ -346,3 +346,19 @@ class TestErrors:
         text = f"thing = {{{things}}}\nP(thing)\nP(+x)\nP(x) ^ x != y => P(y)"
         with pytest.raises(lapis.TooLarge):
             conditional_objective(*set_up(text, ["P(T1)"], ("P",)), expectation="exact")
+
+
+def test_groundings_that_evidence_decides_cost_no_digits() -> None:
+    """Σ log σ(±w) of one atom beside 10^12 groundings that are true in every world."""
+    people = " ".join(f"N(P{k})" for k in range(1000))
+    model = lapis.parse("N(p)\nE(p)\nQ(p)\n0.7 E(x) ^ E(y) ^ E(z) ^ N(u) => Q(x)")
+    data = f"{people} E(P0) Q(P0)"
+    examples = build_examples(model, [lapis.Database.parse(data)], ["Q"])
+    parameters = share_parameters(model, [example.free for example in examples])
+    objective = conditional_objective(examples, parameters)
+    for weight in (0.001, 1 / 3, 0.007):
+        point = objective.evaluate(np.array([weight]))
+        # E(P0) leaves 1,000 groundings to Q(P0); the other 999 atoms have probability 1/2.
+        expected = -np.log1p(np.exp(-1000 * weight)) - 999 * np.log(2.0)
+        assert point.value == pytest.approx(expected, abs=1e-9)
+        assert point.gradient[0] == pytest.approx(1000 / (1 + np.exp(1000 * weight)), abs=1e-9)

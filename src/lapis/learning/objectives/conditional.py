@@ -88,7 +88,12 @@ class TermMoments(NamedTuple):
     parts: list[Moments]
 
     def log_partition(self, weights: np.ndarray) -> float | None:
-        score = float(weights @ self.statistics.constant)
+        score = self.open_log_partition()
+        return None if score is None else float(weights @ self.statistics.constant) + score
+
+    def open_log_partition(self) -> float | None:
+        """Compute log Z of the groundings that evidence does not decide."""
+        score = 0.0
         for part in self.parts:
             if part.log_partition is None:
                 return None
@@ -97,8 +102,12 @@ class TermMoments(NamedTuple):
 
     def expected_counts(self) -> np.ndarray:
         """float64[num_parameters], E[n]."""
+        return self.statistics.constant + self.expected_open_counts()
+
+    def expected_open_counts(self) -> np.ndarray:
+        """float64[num_parameters], E[n] of the groundings that evidence does not decide."""
         mean = total((part.mean for part in self.parts), self.statistics.num_statistics)
-        return self.statistics.constant + self.statistics.to_parameters(mean)
+        return self.statistics.to_parameters(mean)
 
     def variance_of_mean(self) -> np.ndarray | None:
         """float64[num_parameters], the squared standard error of E[n]; None if exact."""
@@ -166,18 +175,23 @@ class ConditionalObjective:
     def evaluate(self, weights: np.ndarray) -> Point:
         """Compute value, gradient and curvature; moves the chains of sampled parts.
 
-        The curvature is Cov[n | given], or for most likely worlds a diagonal of true counts.
+        The curvature is Cov[n | given], or for most likely worlds a diagonal of true counts. Counts
+        that evidence decides are subtracted before they are multiplied by weights: there may be
+        10^10 of them, and the rounding of their score would exceed the gain of a step.
         """
         moments = evaluate_terms((*self.free, *self.clamped), weights)
-        free, clamped = moments[: len(self.free)], moments[len(self.free) :]
-        value: float | None = float(weights @ self.target)
-        gradient = self.target.copy()
-        for sign, terms in ((-1.0, free), (1.0, clamped)):
-            for term in terms:
-                log_partition = term.log_partition(weights)
-                known = value is not None and log_partition is not None
-                value = value + sign * log_partition if known else None  # type: ignore[operator]
-                gradient += sign * term.expected_counts()
+        free = moments[: len(self.free)]
+        signed = [(-1.0 if k < len(free) else 1.0, term) for k, term in enumerate(moments)]
+        decided = total((sign * term.statistics.constant for sign, term in signed), len(weights))
+        expected = total(
+            (sign * term.expected_open_counts() for sign, term in signed), len(weights)
+        )
+        gradient = self.target + decided + expected
+        logs = [term.open_log_partition() for term in moments]
+        value = None
+        if None not in logs:
+            value = float(weights @ (self.target + decided))
+            value += sum(sign * log for (sign, _), log in zip(signed, logs, strict=True) if log)
         errors = [e for term in moments if (e := term.variance_of_mean()) is not None]
         stderr = np.sqrt(total(errors, len(weights))) if errors else None
         if self.expectation == "map":
