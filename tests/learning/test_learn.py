@@ -661,3 +661,30 @@ def test_lbfgs_does_not_climb_samples() -> None:
         lapis.learn(
             lapis.parse(SMOKERS), data_of(FACTS), "Smokes", optimizer="lbfgs", expectation="mcsat"
         )
+
+
+def test_entity_resolution_with_transitivity_converges_by_default() -> None:
+    """Sampled, since exact parts would hide the sampler; groups of records with random links."""
+    rng = np.random.default_rng(0)
+    person = rng.integers(0, 15, 50)
+    pairs = {(a, b) for a in range(50) for b in range(a) if person[a] == person[b]}
+    while len(pairs) < 110:
+        b, a = sorted(rng.choice(50, 2, replace=False).tolist())
+        pairs.add((a, b))
+    facts = []
+    for a, b in sorted(pairs):
+        same = person[a] == person[b]
+        facts.append(f"{'' if same else '!'}Dup(R{a}, R{b})")
+        facts += [f"SameName(R{a}, R{b})"] * (rng.random() < (0.85 if same else 0.1))
+        facts += [f"SameCity(R{a}, R{b})"] * (rng.random() < (0.7 if same else 0.2))
+    model = lapis.parse(
+        "SameName(r, r)\nSameCity(r, r)\nDup(r, r)\nDup(x, y)\nSameName(x, y) => Dup(x, y)\n"
+        "SameCity(x, y) => Dup(x, y)\nDup(x, y) ^ Dup(y, z) => Dup(x, z)"
+    )
+    data = lapis.Database.parse(" ".join(facts))
+    fit = lapis.learn(model, data, query="Dup", only_listed=True, expectation="mcsat")
+    exact = lapis.learn(model, data, query="Dup", only_listed=True, expectation="exact")
+    assert (fit.optimizer, fit.converged) == ("pscg", True)
+    assert exact.converged
+    errors = np.asarray(exact.standard_errors, float)
+    assert np.abs((fit.weights - exact.weights) / errors).max() < 1.0

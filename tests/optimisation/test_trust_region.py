@@ -150,6 +150,17 @@ def test_optimism_is_what_noise_adds_to_the_slope_along_the_gradient() -> None:
     )
 
 
+def test_optimism_of_a_whole_metric() -> None:
+    """α tr(M⁻¹ N): with M and N in proportion it is α P times their ratio."""
+    matrix = np.array([[4.0, 1.0], [1.0, 9.0]])
+    point = PlainPoint(np.zeros(2), None, np.ones(2), np.sqrt(np.diag(matrix) / 5), matrix)
+    assert expected_noise_gain(point, matrix, 0.5) == pytest.approx(0.5 * 2 / 5)
+    diagonal = np.diag([4.0, 9.0])
+    assert expected_noise_gain(point, diagonal, 0.5) == pytest.approx(
+        expected_noise_gain(point, np.diag(diagonal), 0.5)
+    )
+
+
 def test_an_unlucky_sampled_point_is_sampled_anew() -> None:
     exact = random_logistic(np.random.default_rng(1), 50, 2, ridge=0.0)
     penalized = penalize(SampledLogistic(exact))

@@ -16,6 +16,14 @@ in textbooks, took five times as long on quadratics of condition 1e6, where roun
 first cycle. Exact variances are computed at restarts only: to update M at each step costs a
 diagonal per iteration and loses conjugacy. Sampled variances and the returned weights are running
 averages, as in `diagonal_newton`.
+
+For up to `MAX_COVARIANCES` weights the sampled M (our addition) is the whole covariance of the
+counts, averaged over recent iterations and shrunk towards its diagonal while samples are few: with
+sampled gradients steps shorten, and what is correlated would not arrive. On IMDB with transitivity
+34 iterations lead where variances alone lead in over 300. A variance is at least the smaller of 1
+and the average that starts at the true counts, so rare counts that samples miss do not leap. After
+steps were rejected the next direction is that of the variances alone: without it a run on UW-CSE
+stayed where a few samples had seen too little curvature.
 """
 
 from __future__ import annotations
@@ -24,14 +32,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lapis.optimisation.diagonal_newton import estimate_variance, scale_by_variance
-from lapis.optimisation.gradient_ascent import update_average
-from lapis.optimisation.history import AveragedState
+from lapis.optimisation.diagonal_newton import (
+    MAX_STEP,
+    estimate_variance,
+    scale_by_variance,
+)
+from lapis.optimisation.gradient_ascent import FORGET, averaging_weight, update_average
+from lapis.optimisation.history import MAX_COVARIANCES, AveragedState
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.optimisation.trust_region import resample_rejected, try_step
 from lapis.registry.option_field import option
 
 PERIOD = 100  # accepted steps between restarts, at most
+SAMPLES = 5  # of an evaluation, of which there are at least two
 
 
 @dataclass(frozen=True)
@@ -39,10 +52,22 @@ class ConjugateGradientState(AveragedState):
     """The state of (preconditioned) scaled conjugate gradients."""
 
     damping: float  # λ
-    variance: np.ndarray  # float64[num_parameters], M; ones for SCG
+    variance: np.ndarray  # float64[num_parameters], of the counts; ones for SCG
+    covariance: np.ndarray  # float64[P, P], of the counts; [0, 0] if it is not in use
     direction: np.ndarray  # float64[num_parameters], of the next step
     rejections: int  # in a row
     age: int  # accepted steps since the last restart
+
+    @property
+    def metric(self) -> np.ndarray:
+        """M or its diagonal, float64[P, P] or float64[P]."""
+        if not self.covariance.size:
+            return self.variance
+        share = 1 / (1 + len(self.variance) / (SAMPLES * (1 + 2 * self.iteration / (1 + FORGET))))
+        least = np.minimum(self.variance, 1.0)
+        matrix: np.ndarray = share * self.covariance
+        np.fill_diagonal(matrix, np.maximum(np.diag(self.covariance), least))
+        return matrix
 
 
 @dataclass(frozen=True)
@@ -58,17 +83,18 @@ class ConjugateGradient:
         return "pscg" if self.preconditioned else "scg"
 
     def init(self, objective: PenalizedObjective, point: Point) -> ConjugateGradientState:
-        variance = self.find_metric(objective, point, None, 0)
-        direction = self.precondition(point, variance)
-        return ConjugateGradientState(
-            point, 0, point.weights, self.damping, variance, direction, 0, 0
+        nothing, none = np.zeros(objective.num_parameters), np.zeros((0, 0))
+        state = ConjugateGradientState(
+            point, 0, point.weights, self.damping, nothing, none, nothing, 0, 0
         )
+        state = self.update_metric(objective, state, None)
+        return replace(state, direction=self.precondition(point, state.metric))
 
     def step(
         self, objective: PenalizedObjective, state: ConjugateGradientState
     ) -> ConjugateGradientState:
         trial = try_step(
-            objective, state.point, state.direction, state.variance, state.damping, state.iteration
+            objective, state.point, state.direction, state.metric, state.damping, state.iteration
         )
         point, rejections = trial.point, 0
         if not trial.accepted:
@@ -94,43 +120,63 @@ class ConjugateGradient:
         moved: bool,
     ) -> ConjugateGradientState:
         """Return the state with its next direction: conjugate to the last one, or a restart."""
-        point, variance = after.point, before.variance
+        point = after.point
         if point.gradient_stderr is not None:
-            variance = self.find_metric(objective, point, variance, after.iteration)
-        scaled = self.precondition(point, variance)
+            after = self.update_metric(objective, after, before)
+            if not moved:
+                # Where sampled covariances mislead, variances lead on.
+                return replace(after, direction=self.precondition(point, after.variance), age=0)
+        scaled = self.precondition(point, after.metric)
         direction = objective.align(point, scaled + self.momentum(before, point, scaled))
         same_face = objective.is_unconstrained or np.array_equal(
             point.gradient == 0, before.point.gradient == 0
         )
         is_young = before.age + 1 < min(4 * objective.num_parameters, PERIOD)
         if moved and same_face and is_young and float(direction @ point.gradient) > 0:
-            return replace(after, variance=variance, direction=direction, age=before.age + 1)
+            return replace(after, direction=direction, age=before.age + 1)
         if point.gradient_stderr is None:
-            variance = self.find_metric(objective, point, variance, after.iteration)
-            scaled = self.precondition(point, variance)
-        return replace(after, variance=variance, direction=scaled, age=0)
+            after = self.update_metric(objective, after, before)
+            scaled = self.precondition(point, after.metric)
+        return replace(after, direction=scaled, age=0)
 
     def momentum(
         self, state: ConjugateGradientState, point: Point, scaled: np.ndarray
     ) -> np.ndarray:
         """Compute β d_old."""
-        before = float(self.precondition(state.point, state.variance) @ state.point.gradient)
+        before = float(self.precondition(state.point, state.metric) @ state.point.gradient)
         change = point.gradient - state.point.gradient
         beta = max(float(scaled @ change) / before, 0.0) if before > 0 else 0.0
         return beta * state.direction
 
-    def find_metric(
+    def update_metric(
         self,
         objective: PenalizedObjective,
-        point: Point,
-        earlier: np.ndarray | None,
-        iteration: int,
-    ) -> np.ndarray:
-        """Return the diagonal of M, float64[num_parameters]."""
+        state: ConjugateGradientState,
+        before: ConjugateGradientState | None,
+    ) -> ConjugateGradientState:
+        """Return the state with the variances and covariances at its point."""
+        point, iteration = state.point, state.iteration
         if not self.preconditioned:
-            return np.ones(objective.num_parameters)
-        return estimate_variance(objective, point, earlier, iteration)
+            return replace(state, variance=np.ones(objective.num_parameters))
+        earlier = None if before is None else before.variance
+        variance = estimate_variance(objective, point, earlier, iteration)
+        if point.gradient_stderr is None or objective.num_parameters > MAX_COVARIANCES:
+            return replace(state, variance=variance)
+        covariance = point.curvature_matrix
+        if before is not None:
+            share = averaging_weight(iteration, FORGET)
+            covariance = before.covariance + share * (covariance - before.covariance)
+        return replace(state, variance=variance, covariance=covariance)
 
-    def precondition(self, point: Point, variance: np.ndarray) -> np.ndarray:
+    def precondition(self, point: Point, metric: np.ndarray) -> np.ndarray:
         """Compute z = M⁻¹ g."""
-        return scale_by_variance(point, variance) if self.preconditioned else point.gradient
+        if not self.preconditioned:
+            return point.gradient
+        return scale_by_variance(point, metric) if metric.ndim == 1 else solve_metric(point, metric)
+
+
+def solve_metric(point: Point, metric: np.ndarray) -> np.ndarray:
+    """Compute M⁻¹ g; no weight changes by more than MAX_STEP."""
+    root = 1 / np.sqrt(np.diag(metric))
+    direction = root * np.linalg.solve(root[:, None] * metric * root, root * point.gradient)
+    return direction / max(1.0, float(np.abs(direction).max(initial=0.0)) / MAX_STEP)

@@ -4,19 +4,26 @@ A run ends when
 
     exact objectives      the max-norm of the pseudo-gradient is within the tolerance, or no step
                           ascends; the latter is a maximum if rounding explains the gradient
-    sampled objectives    over a window as long as all iterations before it, the summed gradient is
-                          within two standard errors of zero (within the tolerance, relative to
-                          the count, for a count that did not vary). Without standard errors: the
+    sampled objectives    over a window as long as all iterations before it, the Newton step of the
+                          mean gradient g and the mean curvature H is at most a tenth of the
+                          standard errors of the P weights: gᵀH⁻¹g ≤ P/100. Or the step is at most
+                          half of them and the summed gradient within two standard errors of zero
+                          (within the tolerance, relative to the count, for a count that did not
+                          vary). Without standard errors: the
                           weights changed by less than the tolerance, relative to the largest
                           weight, and gradients cancel to a tenth of the largest gradient so far
     all objectives        a limit on iterations or time is reached, or the user stops the run
 
 With five samples, the noise of one evaluation is 1/√5 of a count's standard deviation. A mean
 gradient within two standard errors over 16 iterations is then within a quarter of that deviation,
-and the weight within a quarter of its own uncertainty. Small changes of the weights alone are no
-evidence: a rate that is too small causes them, too. Windows double because an average over t
-iterations changes by only 1/t in an iteration, however far it is from its limit. Time spent in
-`progress` callbacks is not counted.
+and the weight within a quarter of its own uncertainty. Over long windows that test alone hardly
+passes: steps that depend on the noise leave a bias of some hundredths of the uncertainty, and the
+standard errors of a few samples leave out their correlation. So a Newton step that is small beside
+the uncertainty ends the run, too; H is computed for up to 256 weights.
+
+Small changes of the weights alone are no evidence: a rate that is too small causes them, too.
+Windows double because an average over t iterations changes by only 1/t in an iteration, however far
+it is from its limit. Time spent in `progress` callbacks is not counted.
 """
 
 from __future__ import annotations
@@ -44,7 +51,10 @@ from lapis.runtime.progress import Progress, Report, seconds_left, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative to the largest count
 FIRST_WINDOW = 16  # iterations
-NOISE = 2.0  # standard errors
+NOISE = 2.0  # standard errors of a gradient
+CLOSE = 0.1  # standard errors of a weight, in the mean square: converged
+FAR_OFF = 0.5  # standard errors of a weight: not converged, also if gradients are within noise
+MAX_COVARIANCES = 256  # weights up to which the whole curvature is computed
 CANCELLED = 0.1  # largest mean gradient of a window, relative to the largest gradient of the run
 MAX_IDLE = 60  # steps in a row without a change
 
@@ -310,6 +320,7 @@ class Window(NamedTuple):
     answer: np.ndarray  # float64[num_parameters], at the start
     gradient: np.ndarray  # float64[num_parameters], sum over the iterations
     noise: np.ndarray  # float64[num_parameters], variance of that sum; NaN if not available
+    curvature: np.ndarray  # float64[P, P], sum over the iterations; [0, 0] if not available
 
     def length(self, state: OptimizerState) -> int:
         return state.iteration - self.start
@@ -323,13 +334,42 @@ class Window(NamedTuple):
     def check_noise(
         self, state: OptimizerState, true_counts: np.ndarray, tolerance: float
     ) -> StopReason | None:
-        """Test convergence of a run whose gradients have standard errors."""
+        """Test convergence of a run whose gradients have standard errors.
+
+        The first window is left out: gradients on the way to the maximum and beyond it may cancel.
+        """
+        if not self.start:
+            return None
+        over = self.describe(state)
+        error = np.sqrt(self.squared_error(state) / max(len(self.gradient), 1))
+        if error <= CLOSE:
+            return StopReason(True, f"weights within {CLOSE:g} standard errors {over}")
+        if FAR_OFF < error < np.inf:
+            return None
         mean = self.gradient / self.length(state)
         counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
         if not (self.is_within_noise() and bool(np.all(counted | (self.noise > 0)))):
             return None
-        over = self.describe(state)
         return StopReason(True, f"gradient within {NOISE:g} standard errors of zero {over}")
+
+    def squared_error(self, state: OptimizerState) -> float:
+        """Compute gᵀH⁻¹g of the mean gradient and curvature; infinite without a curvature.
+
+        It is the squared length of the Newton step that is left, in standard errors of the weights,
+        and twice the gain of that step. Weights held by a bound or a penalty are left out.
+        """
+        moving = np.flatnonzero(self.gradient)
+        if not self.curvature.size or not len(moving):
+            return np.inf
+        curvature = self.curvature[np.ix_(moving, moving)] / self.length(state)
+        gradient = self.gradient[moving] / self.length(state)
+        variance = np.diag(curvature)
+        if not np.all(variance > 0):
+            return np.inf
+        root = 1 / np.sqrt(variance)
+        scaled = root[:, None] * curvature * root + ROUNDING * np.eye(len(root))
+        squared = float((root * gradient) @ np.linalg.solve(scaled, root * gradient))
+        return squared if squared >= 0 else np.inf
 
     def cancelled_change(self, state: OptimizerState, largest: float) -> float | None:
         """Return the relative change of the answer; None unless the gradients cancelled.
@@ -358,12 +398,22 @@ def extend_window(window: Window | None, state: OptimizerState) -> Window:
     """Add an iteration to the window; start a new window if it was full."""
     if window is None or state.iteration - 1 - window.start >= max(FIRST_WINDOW, window.start):
         nothing = np.zeros_like(state.answer)
-        return Window(state.iteration, state.answer, nothing, nothing)
+        return Window(state.iteration, state.answer, nothing, nothing, new_curvature(state))
     stderr = state.point.gradient_stderr
     noise = np.full_like(window.noise, np.nan) if stderr is None else np.square(stderr)
+    curvature = window.curvature
+    if curvature.size:
+        curvature = curvature + state.point.curvature_matrix
     return window._replace(
-        gradient=window.gradient + state.point.gradient, noise=window.noise + noise
+        gradient=window.gradient + state.point.gradient,
+        noise=window.noise + noise,
+        curvature=curvature,
     )
+
+
+def new_curvature(state: OptimizerState) -> np.ndarray:
+    size = len(state.weights) if state.point.gradient_stderr is not None else 0
+    return np.zeros((size, size) if size <= MAX_COVARIANCES else (0, 0))
 
 
 def max_norm(vector: np.ndarray) -> float:

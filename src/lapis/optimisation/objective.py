@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -46,6 +46,13 @@ class Point:
     curvature_product: Callable[[np.ndarray], np.ndarray]  # −∇² times a direction
     gradient_stderr: np.ndarray | None = None  # float64[num_parameters]; None if it is exact
     smooth: Point | None = None  # the point without L1 penalty and bounds, if there are any
+
+    @cached_property
+    def curvature_matrix(self) -> np.ndarray:
+        """float64[P, P], the whole curvature: a product for each weight."""
+        units = np.eye(len(self.weights))
+        products = np.array([self.curvature_product(unit) for unit in units]).reshape(units.shape)
+        return 0.5 * (products + products.T)
 
 
 class Objective(Protocol):

@@ -62,13 +62,14 @@ def try_step(
     objective: PenalizedObjective,
     origin: Point,
     direction: np.ndarray,
-    variance: np.ndarray,
+    metric: np.ndarray,
     damping: float,
     iteration: int,
 ) -> StepTrial:
     """Try the step of length α along a direction: one evaluation.
 
-    `variance` float64[num_parameters] is M, which scaled the gradient in the direction.
+    `metric` is M, which scaled the gradient in the direction: its diagonal, float64[P], or all of
+    it, float64[P, P].
     """
     direction = objective.align(origin, direction)
     slope = float(direction @ origin.gradient)
@@ -78,7 +79,8 @@ def try_step(
     curvature = curvature_along(origin, direction)
     stiffness = curvature / length
     if origin.gradient_stderr is not None:
-        averaged = float(direction @ (variance * direction)) / length
+        scaled = metric * direction if metric.ndim == 1 else metric @ direction
+        averaged = float(direction @ scaled) / length
         stiffness = max(stiffness, MIN_SAMPLED_CURVATURE * averaged)
         damping = min(damping, stiffness * (1 + iteration / SLOWING))
     alpha = slope / length / (stiffness + damping)
@@ -96,7 +98,7 @@ def try_step(
         return StepTrial(False, origin, max(GROW * damping, stiffness / GROW))
     if actual > TRUSTED * predicted:
         damping = max(SHRINK * damping, MIN_DAMPING)
-    elif actual + noise < DOUBTED * (predicted - expected_noise_gain(origin, variance, alpha)):
+    elif actual + noise < DOUBTED * (predicted - expected_noise_gain(origin, metric, alpha)):
         damping = GROW * damping
     return StepTrial(True, reached, damping)
 
@@ -131,11 +133,18 @@ def gain_stderr(origin: Point, step_curvature: float) -> float:
     return float(np.sqrt(step_curvature * noise / variance)) if variance > 0 else 0.0
 
 
-def expected_noise_gain(origin: Point, variance: np.ndarray, alpha: float) -> float:
-    """Compute the expectation of sᵀg due to noise, since s depends on g: α Σ stderr_i² / M_ii."""
+def expected_noise_gain(origin: Point, metric: np.ndarray, alpha: float) -> float:
+    """Compute the expectation of sᵀg due to noise, since s depends on g: α tr(M⁻¹ N).
+
+    N is the covariance of the noise. Of it the diagonal is available, stderr²; its correlations
+    are taken to be those of M.
+    """
     if origin.gradient_stderr is None:
         return 0.0
-    return alpha * float((np.square(origin.gradient_stderr) / variance).sum())
+    if metric.ndim == 1:
+        return alpha * float((np.square(origin.gradient_stderr) / metric).sum())
+    share = origin.gradient_stderr / np.sqrt(np.diag(metric))
+    return alpha * float(np.trace(np.linalg.solve(metric, share[:, None] * metric * share)))
 
 
 def resample_rejected(
