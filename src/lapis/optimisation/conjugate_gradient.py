@@ -17,7 +17,7 @@ first cycle. Exact variances are computed at restarts only: to update M at each 
 diagonal per iteration and loses conjugacy. Sampled variances and the returned weights are running
 averages, as in `diagonal_newton`.
 
-For up to `MAX_COVARIANCES` weights the sampled M (our addition) is the whole covariance of the
+For up to `max_covariances` weights the sampled M (our addition) is the whole covariance of the
 counts, averaged over recent iterations and shrunk towards its diagonal while samples are few: with
 sampled gradients steps shorten, and what is correlated would not arrive. On IMDB with transitivity
 34 iterations lead where variances alone lead in over 300. A variance is at least the smaller of 1
@@ -76,6 +76,11 @@ class ConjugateGradient:
 
     preconditioned: bool = True
     damping: float = option(1.0, "λ at the start: larger means shorter first steps", low=0)
+    max_covariances: int = option(
+        MAX_COVARIANCES,
+        "weights up to which sampled pscg uses covariances; 0: variances alone, as in the thesis",
+        low=0,
+    )
     state_type: type[ConjugateGradientState] = ConjugateGradientState
 
     @property
@@ -160,7 +165,7 @@ class ConjugateGradient:
             return replace(state, variance=np.ones(objective.num_parameters))
         earlier = None if before is None else before.variance
         variance = estimate_variance(objective, point, earlier, iteration)
-        if point.gradient_stderr is None or objective.num_parameters > MAX_COVARIANCES:
+        if point.gradient_stderr is None or objective.num_parameters > self.max_covariances:
             return replace(state, variance=variance)
         covariance = point.curvature_matrix
         if before is not None:

@@ -112,6 +112,7 @@ class LimitWatch:
         self.max_resident = max(max_memory, resident_bytes() + MIN_GROWTH)
         self.suspended = False
         self.raised_at = -math.inf  # when an exception was raised, on the work clock
+        self.error: TooLarge | None = None  # what it becomes where the call ends
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.watch, name="lapis-limits", daemon=True)
 
@@ -129,7 +130,7 @@ class LimitWatch:
         error, now = self.find_exceeded(), work_clock()
         if error is None or now < self.raised_at + SECONDS_BETWEEN_ERRORS or not is_cuttable(frame):
             return
-        self.raised_at = now
+        self.raised_at, self.error = now, error
         raise LimitExceeded("memory limit" if error.code == MEMORY else TIME)
 
     def find_exceeded(self) -> TooLarge | None:
@@ -185,10 +186,9 @@ def watched(time_limit: float | None, max_memory: int) -> Iterator[None]:
     except TooLarge:
         raise
     except BaseException:  # libraries replace the exception: numba, DuckDB
-        error = watch.find_exceeded() if watch.raised_at > -math.inf else None
-        if error is None:
+        if watch.error is None:
             raise
-        raise error from None
+        raise watch.error from None
     finally:
         watch.ended.set()
         watch.thread.join()
