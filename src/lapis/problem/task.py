@@ -413,10 +413,10 @@ def build_worlds(
 def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
     """Return int64[num_weights_written], the ids of the user's weights, rule by rule."""
     offset = problem.weight_table.offset.tolist()
-    found: list[int] = []
+    found: list[np.ndarray | list[int]] = []
     for place, constants in gathered.places:
         if constants is None:
-            found.extend(range(offset[place], offset[place + 1]))
+            found.append(np.arange(offset[place], offset[place + 1]))
             continue
         whole = gathered.model.rules[place]
         types = dict(whole.variables)
@@ -424,8 +424,8 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
         for name, constant in zip(whole.plus, constants, strict=True):
             domain = problem.domains[types[name]]
             number = number * len(domain) + domain.index[constant]
-        found.append(offset[place] + number)
-    return np.array(found, np.int64)
+        found.append([offset[place] + number])
+    return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def has_lazy_facts(task: Task) -> bool:

@@ -26,8 +26,10 @@ from lapis.data.keys import number_rows
 from lapis.errors import TooLarge
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor, join_factors
+from lapis.runtime.progress import check_time
 
 MAX_SIGNATURES = 20_000_000
+PIECE = 1 << 22  # numbers that are written between two checks of the time
 
 
 class Function(NamedTuple):
@@ -146,10 +148,16 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
         num_before, num_classes = len(result.multiplicity), len(first)
         if num_before * num_classes > MAX_SIGNATURES:
             raise too_many_classes_error(num_before * num_classes)
-        value = np.repeat(result.value, num_classes, axis=0)
-        for name, column in axis.values.items():
-            value[:, name] = np.tile(column[first], num_before)
-        result = Signatures(value, multiply_class_sizes(result.multiplicity, sizes))
+        value = np.empty((num_before, num_classes, width), np.int64)
+        step = max(1, PIECE // (num_classes * width + 1))
+        for begin in range(0, num_before, step):
+            check_time("counting atoms")
+            value[begin : begin + step] = result.value[begin : begin + step, None]
+            for name, column in axis.values.items():
+                value[begin : begin + step, :, name] = column[first]
+        result = Signatures(
+            value.reshape(-1, width), multiply_class_sizes(result.multiplicity, sizes)
+        )
     return result
 
 
