@@ -156,7 +156,8 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
             for name, column in axis.values.items():
                 value[begin : begin + step, :, name] = column[first]
         result = Signatures(
-            value.reshape(-1, width), multiply_class_sizes(result.multiplicity, sizes)
+            value.reshape(num_before * num_classes, width),
+            multiply_class_sizes(result.multiplicity, sizes),
         )
     return result
 
