@@ -20,7 +20,7 @@ from lapis.evaluation.score import Score
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.lifted.lifted_answer import Lifted
 from lapis.problem.check import CheckReport, check
-from lapis.results.answer import Counts, ExpectedCounts
+from lapis.results.answer import Counts, ExpectedCountTable
 from lapis.results.atom_result import AtomResult
 from lapis.results.plan_report import PlanReport
 from lapis.results.result import Figures, Result, Table
@@ -148,7 +148,7 @@ ROWS: dict[type[Result], str] = {
     lapis.Answer: "atoms", lapis.MostLikelyWorld: "atoms", Predictions: "atoms",
     Lifted: "formulas", Counts: "formulas", CheckReport: "formulas", lapis.Fit: "weights",
     WeightPosterior: "weights", Score: "predicates", PlanReport: "steps", LearnedRules: "rules",
-    Table: "rows", ExpectedCounts: "rows", RowAnswers: "queries", Samples: "samples",
+    Table: "rows", ExpectedCountTable: "rows", RowAnswers: "queries", Samples: "samples",
 }  # fmt: skip
 SPLIT = re.compile(r"predicate|arg\d+")  # the parts of an atom, which JSON names as a whole
 

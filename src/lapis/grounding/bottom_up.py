@@ -40,7 +40,7 @@ from lapis.grounding.ground_atoms import PredicateAtoms, number_unknown_atoms
 from lapis.grounding.grounded_world import ClauseRows, GroundedWorld, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_falsified, refuse_unsatisfiable
 from lapis.grounding.limits import QueryBudget, check_atoms
-from lapis.grounding.tables import TableRows, ground_tables, impossible_evidence
+from lapis.grounding.tables import EntryRows, ground_tables, impossible_evidence
 from lapis.grounding.templates import (
     GroundingQuery,
     PlanLimits,
@@ -150,7 +150,7 @@ class GroundingSession:
     base: Mapping[str, PredicateAtoms]
     undecided: list[Definition]
     alone: list[tuple[Feature, Clause]]
-    tables: TableRows
+    tables: EntryRows
     num_rule_rows: int  # rows of rules, before those of tables
 
     def __init__(

@@ -24,7 +24,7 @@ from lapis.language.names import format_state
 MOST_SHOWN = 10  # entries of a contradiction
 
 
-class TableRows(NamedTuple):
+class EntryRows(NamedTuple):
     """The entries of all tables that evidence leaves possible, as clauses."""
 
     length: np.ndarray  # int64[num_rows]
@@ -34,18 +34,18 @@ class TableRows(NamedTuple):
     cost: np.ndarray  # float64[num_rows], −log p, infinite for impossible entries
 
 
-def ground_tables(model: Model, base: Mapping[str, PredicateAtoms]) -> TableRows:
+def ground_tables(model: Model, base: Mapping[str, PredicateAtoms]) -> EntryRows:
     """Return the clauses of all tables."""
     parts = [ground_table(n, table, base) for n, table in enumerate(model.tables)]
-    empty = TableRows(
+    empty = EntryRows(
         np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32),
         np.empty(0, np.int64), np.empty(0),
     )  # fmt: skip
     columns = zip(empty, *parts, strict=True)
-    return TableRows(*(np.concatenate(column) for column in columns))
+    return EntryRows(*(np.concatenate(column) for column in columns))
 
 
-def ground_table(number: int, table: StateTable, base: Mapping[str, PredicateAtoms]) -> TableRows:
+def ground_table(number: int, table: StateTable, base: Mapping[str, PredicateAtoms]) -> EntryRows:
     shape = table.log_value.shape
     numbers, possible = [], []
     for name, size in zip(table.variables, shape, strict=True):
@@ -62,7 +62,7 @@ def ground_table(number: int, table: StateTable, base: Mapping[str, PredicateAto
     literal = np.empty((len(entry), len(shape)), np.int32)
     for axis, codes in enumerate(states):
         literal[:, axis] = -numbers[axis][codes]
-    return TableRows(
+    return EntryRows(
         np.full(len(entry), len(shape), np.int64),
         literal.ravel(),
         np.full(len(entry), number, np.int32),

@@ -50,7 +50,7 @@ class FitResult(NamedTuple):
     diagnostics: dict[str, Any]
 
 
-class Point(NamedTuple):
+class ConstraintPoint(NamedTuple):
     """Changes of weights, and what inference finds at them."""
 
     change: np.ndarray  # float64[num_constraints], θ
@@ -107,15 +107,15 @@ class ConstraintFitting:
         self.target = np.array([each.probability for each in constraints])
         self.num_rounds = 0
 
-    def infer(self, change: np.ndarray) -> Point:
+    def infer(self, change: np.ndarray) -> ConstraintPoint:
         """Infer at some changes of the weights."""
         weights = self.weights.copy()
         weights[self.ids] += change
         answered = infer_problem(self.problem.with_weights(weights), self.method, self.options)
         share = answered[1].expected_count[self.ids] / self.groundings
-        return Point(change, share, share - self.target, answered)
+        return ConstraintPoint(change, share, share - self.target, answered)
 
-    def fit(self) -> Point:
+    def fit(self) -> ConstraintPoint:
         """Return the point at which all constraints hold, as far as inference can tell."""
         point = self.infer(np.zeros(len(self.ids)))
         self.refuse_decided(point)
@@ -126,7 +126,7 @@ class ConstraintFitting:
             if self.options.stop is not None and self.options.stop():
                 break
             if self.num_rounds == 0:
-                direction = limit_step(logit(self.target) - logit(point.share))
+                direction = limit_step(logit_of_share(self.target) - logit_of_share(point.share))
             else:
                 direction = inverse.step(self.scaled(point))
             found = self.search(point, direction)
@@ -140,11 +140,11 @@ class ConstraintFitting:
         self.refuse_contradiction(best)
         return best
 
-    def scaled(self, point: Point) -> np.ndarray:
+    def scaled(self, point: ConstraintPoint) -> np.ndarray:
         """Return the gradient, float64[num_constraints]."""
         return point.deviation * self.groundings
 
-    def search(self, point: Point, direction: np.ndarray) -> Point:
+    def search(self, point: ConstraintPoint, direction: np.ndarray) -> ConstraintPoint:
         """Return a point along a direction at which the slope has become flat enough."""
         first = float(self.scaled(point) @ direction)
         if not first < 0:
@@ -167,11 +167,11 @@ class ConstraintFitting:
                 break
         return best
 
-    def tolerance(self, point: Point) -> float:
+    def tolerance(self, point: ConstraintPoint) -> float:
         """Return the deviation that counts as fitted."""
         return TOLERANCE if point.answered[1].exact else self.options.precision
 
-    def rows(self, found: Point) -> list[dict[str, Any]]:
+    def rows(self, found: ConstraintPoint) -> list[dict[str, Any]]:
         """Return the constraints with their fitted weights, for the diagnostics."""
         return [
             {
@@ -186,7 +186,7 @@ class ConstraintFitting:
             )
         ]
 
-    def refuse_decided(self, point: Point) -> None:
+    def refuse_decided(self, point: ConstraintPoint) -> None:
         """Raise if a formula is certain before anything is fitted."""
         if not point.answered[1].exact:
             return
@@ -205,7 +205,7 @@ class ConstraintFitting:
                 "nor open (-q, --open) is false where the data is silent",
             )
 
-    def refuse_contradiction(self, point: Point) -> None:
+    def refuse_contradiction(self, point: ConstraintPoint) -> None:
         """Raise if the constraints cannot hold together."""
         if not point.answered[1].exact or point.largest <= CONTRADICTION:
             return
@@ -257,6 +257,6 @@ def limit_step(step: np.ndarray) -> np.ndarray:
     return step if largest <= LARGEST_STEP else step * (LARGEST_STEP / largest)
 
 
-def logit(share: np.ndarray) -> np.ndarray:
+def logit_of_share(share: np.ndarray) -> np.ndarray:
     inside = np.clip(share, LEAST_SHARE, 1.0 - LEAST_SHARE)
     return np.asarray(np.log(inside) - np.log1p(-inside))

@@ -20,7 +20,7 @@ from lapis.lifted.compilation.compiler import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.problem.problem import Problem, problem_on
 from lapis.registry.method_table import find_method
-from lapis.results.answer import ExpectedCounts, expected_rows
+from lapis.results.answer import ExpectedCountTable, expected_rows
 from lapis.results.result import Columns, Result
 from lapis.runtime.views import View, new_view
 
@@ -65,10 +65,10 @@ class Lifted(Result):
     with_tree: bool = False  # whether `document` contains the tree
 
     @property
-    def expected(self) -> ExpectedCounts:
+    def expected(self) -> ExpectedCountTable:
         """The expected count of each weight's formula."""
         names = [name for _, name in self.weights]
-        return ExpectedCounts(expected_rows(names, self.expected_counts))
+        return ExpectedCountTable(expected_rows(names, self.expected_counts))
 
     def columns(self) -> Columns:
         """Return a row for each formula with a weight, or for each class of its groundings."""

@@ -226,11 +226,11 @@ def _sum_small(
 
 def sum_onto(runs: Runs, left: Side, right: Side, wanted: np.ndarray) -> np.ndarray:
     """Return int64[num_wanted], Σ left·right over the pairs with each wanted key; all must fit."""
-    from lapis.relational.factor_kernel import accumulate_onto, insert_keys, look_up_sums
+    from lapis.relational.factor_kernel import accumulate_onto, fill_key_table, look_up_sums
 
     table = np.full(1 << max(1, (2 * len(wanted) - 1).bit_length()), _EMPTY, np.int64)
     sums = np.zeros(len(table), np.int64)
-    insert_keys(wanted, table)
+    fill_key_table(wanted, table)
     for rows in runs.blocks():
         accumulate_onto(runs.take(rows), left.take(rows), right, table, sums)
     found = np.empty(len(wanted), np.int64)

@@ -96,7 +96,7 @@ def _grow_table(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndar
 
 
 @entry
-def insert_keys(keys: np.ndarray, table: np.ndarray) -> None:
+def fill_key_table(keys: np.ndarray, table: np.ndarray) -> None:
     """Insert distinct keys into an empty hash table, at least twice as large."""
     # The table holds the keys themselves: most look-ups fail, with one cache miss each.
     shift = _shift_of(len(table))

@@ -117,7 +117,7 @@ class Counts(Result, Sequence[RuleCount]):
 
 
 @dataclass(frozen=True, repr=False)
-class ExpectedCounts(Table):
+class ExpectedCountTable(Table):
     """The expected number of true groundings of each weight's formula, a row each."""
 
     def __getitem__(self, formula: str) -> float:
@@ -206,11 +206,11 @@ class Answer(AtomResult):
         return float(self.probability[self.asked.find(key)])
 
     @property
-    def expected(self) -> ExpectedCounts:
+    def expected(self) -> ExpectedCountTable:
         """The expected count of each weight's formula, with its standard error (NaN if exact)."""
         errors = self.diagnostics.get("expected_counts_stderr")
         stderr = np.full(len(self.expected_counts), np.nan) if errors is None else np.array(errors)
-        return ExpectedCounts(expected_rows(self.formulas, self.expected_counts, stderr=stderr))
+        return ExpectedCountTable(expected_rows(self.formulas, self.expected_counts, stderr=stderr))
 
     def measured(self) -> dict[str, np.ndarray | Coded]:
         """Return probabilities, standard errors, bounds if there are any, methods if not exact.

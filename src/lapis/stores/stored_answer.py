@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.results.answer import ExpectedCounts, expected_rows, quality_remarks
+from lapis.results.answer import ExpectedCountTable, expected_rows, quality_remarks
 from lapis.results.result import Columns, Result
 from lapis.runtime.views import View
 
@@ -28,9 +28,9 @@ class StoredAnswer(Result):
     formulas: Sequence[str] = ()  # of each weight
 
     @property
-    def expected(self) -> ExpectedCounts:
+    def expected(self) -> ExpectedCountTable:
         """The expected count of each weight's formula."""
-        return ExpectedCounts(expected_rows(self.formulas, np.array(self.counts)))
+        return ExpectedCountTable(expected_rows(self.formulas, np.array(self.counts)))
 
     def columns(self) -> Columns:
         return {name: [value] for name, value in self.document().items() if _is_plain(value)}

@@ -18,8 +18,8 @@ from lapis.language.problog.program import (
     Goal,
     Operation,
     ProbabilisticClause,
-    Term,
-    Test,
+    ProgramTerm,
+    ProgramTest,
 )
 from lapis.runtime.progress import check_time
 
@@ -78,7 +78,7 @@ def ground_clauses(clauses: Sequence[ProbabilisticClause]) -> list[GroundClause]
 
 
 def new_bindings(
-    body: Sequence[Goal | Test], known: Relations, recent: Relations | None, span: Span
+    body: Sequence[Goal | ProgramTest], known: Relations, recent: Relations | None, span: Span
 ) -> Iterator[Binding]:
     """Yield the bindings of a body that uses a recent atom; all of them in the first round."""
     if recent is None:
@@ -91,7 +91,7 @@ def new_bindings(
             yield from match(body, sources, {}, span)
 
 
-def order_body(clause: ProbabilisticClause) -> list[Goal | Test]:
+def order_body(clause: ProbabilisticClause) -> list[Goal | ProgramTest]:
     """Order the goals so that tests and negations follow the goals that bind their variables."""
     waiting, ordered = list(clause.body), []
     bound: set[str] = set()
@@ -121,19 +121,21 @@ def unbound_error(name: str, span: Span) -> LapisError:
     )
 
 
-def is_ready(goal: Goal | Test, bound: set[str]) -> bool:
+def is_ready(goal: Goal | ProgramTest, bound: set[str]) -> bool:
     """Return whether a test or negation can be evaluated; an assignment binds its left side."""
     if isinstance(goal, Goal):
         return not goal.positive and variables_of(goal) <= bound
     if goal.sign in ("is", "="):
         right = expression_variables(goal.right)
         left = expression_variables(goal.left)
-        assigns = isinstance(goal.left, Term) and right <= bound
-        return assigns or (goal.sign == "=" and isinstance(goal.right, Term) and left <= bound)
+        assigns = isinstance(goal.left, ProgramTerm) and right <= bound
+        return assigns or (
+            goal.sign == "=" and isinstance(goal.right, ProgramTerm) and left <= bound
+        )
     return variables_of(goal) <= bound
 
 
-def variables_of(goal: Goal | Test) -> set[str]:
+def variables_of(goal: Goal | ProgramTest) -> set[str]:
     if isinstance(goal, Goal):
         return {term.text for term in goal.terms if term.is_variable}
     return expression_variables(goal.left) | expression_variables(goal.right)
@@ -146,7 +148,7 @@ def expression_variables(expression: Expression) -> set[str]:
 
 
 def match(
-    body: Sequence[Goal | Test],
+    body: Sequence[Goal | ProgramTest],
     sources: Sequence[Relations],
     binding: Binding,
     span: Span,
@@ -156,7 +158,7 @@ def match(
         yield binding
         return
     goal, rest, others = body[0], body[1:], sources[1:]
-    if isinstance(goal, Test):
+    if isinstance(goal, ProgramTest):
         extended = evaluate_test(goal, binding, span)
         if extended is not None:
             yield from match(rest, others, extended, span)
@@ -165,12 +167,14 @@ def match(
         yield from match(rest, others, binding, span)
         return
     for constants in sources[0].get((goal.functor, len(goal.terms)), ()):
-        extended = unify(goal.terms, constants, binding)
+        extended = match_terms(goal.terms, constants, binding)
         if extended is not None:
             yield from match(rest, others, extended, span)
 
 
-def unify(terms: Sequence[Term], constants: Sequence[str], binding: Binding) -> Binding | None:
+def match_terms(
+    terms: Sequence[ProgramTerm], constants: Sequence[str], binding: Binding
+) -> Binding | None:
     extended = binding
     for term, constant in zip(terms, constants, strict=True):
         value = extended.get(term.text) if term.is_variable else term.text
@@ -181,19 +185,19 @@ def unify(terms: Sequence[Term], constants: Sequence[str], binding: Binding) -> 
     return extended
 
 
-def evaluate_test(test: Test, binding: Binding, span: Span) -> Binding | None:
+def evaluate_test(test: ProgramTest, binding: Binding, span: Span) -> Binding | None:
     """Return the binding if a test holds, extended by what it assigns; None otherwise."""
     if test.sign == "is":
-        value = format_number(evaluate(test.right, binding, span))
-        assert isinstance(test.left, Term)
-        return unify([test.left], [value], binding)
+        value = format_result(evaluate(test.right, binding, span))
+        assert isinstance(test.left, ProgramTerm)
+        return match_terms([test.left], [value], binding)
     if test.sign in NUMBER_TESTS:
         numbers = [evaluate(side, binding, span) for side in (test.left, test.right)]
         return binding if NUMBER_TESTS[test.sign](*numbers) else None
     sides = [value_of(side, binding, span) for side in (test.left, test.right)]
     if test.sign == "=" and None in sides:
         left, right = (test.left, sides[1]) if sides[0] is None else (test.right, sides[0])
-        assert isinstance(left, Term)
+        assert isinstance(left, ProgramTerm)
         assert right is not None
         return {**binding, left.text: right}
     same = sides[0] == sides[1]
@@ -227,7 +231,7 @@ def evaluate(expression: Expression, binding: Binding, span: Span) -> float:
         raise LapisError(f"{text} is not a number", code="problog-number", span=span) from None
 
 
-def format_number(value: float) -> str:
+def format_result(value: float) -> str:
     if not math.isfinite(value):
         raise LapisError(f"{value} is no number of a program", code="problog-number")
     return str(int(value)) if value == int(value) else repr(value)

@@ -32,7 +32,7 @@ SUMS, PRODUCTS = ("+", "-"), ("*", "/")
 PLAIN = re.compile(r"[a-z]\w*")
 
 
-class Token(NamedTuple):
+class ProgramToken(NamedTuple):
     kind: str
     text: str
     start: int
@@ -40,7 +40,7 @@ class Token(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ProgramTerm:
     """A variable or a constant; numbers are constants that compare as numbers."""
 
     text: str
@@ -56,7 +56,7 @@ class Operation:
     right: Expression
 
 
-Expression = Term | Operation
+Expression = ProgramTerm | Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Goal:
     """An atom of a body, negated or not, or an atom of a head."""
 
     functor: str
-    terms: tuple[Term, ...]
+    terms: tuple[ProgramTerm, ...]
     positive: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class ProgramTest:
     """A comparison of a body."""
 
     sign: str
@@ -82,7 +82,7 @@ class ProbabilisticClause:
     """Heads with their probabilities, None if certain, and a body."""
 
     heads: tuple[tuple[float | None, Goal], ...]
-    body: tuple[Goal | Test, ...]
+    body: tuple[Goal | ProgramTest, ...]
     span: Span
 
 
@@ -100,7 +100,7 @@ class ParsedProgram(NamedTuple):
     statements: tuple[Statement, ...]
 
 
-def parse_program(source: Source) -> ParsedProgram:
+def parse_problog(source: Source) -> ParsedProgram:
     """Parse a program; raise LapisError at the first construct that is not supported."""
     reader = ProgramReader(source)
     clauses: list[ProbabilisticClause] = []
@@ -120,21 +120,21 @@ class ProgramReader:
         self.at = 0
         self.num_anonymous = 0
 
-    def tokenize(self) -> Iterator[Token]:
+    def tokenize(self) -> Iterator[ProgramToken]:
         at, text = 0, self.source.text
         while at < len(text):
             found = TOKEN.match(text, at)
             if found is None:
                 self.refuse(f"unexpected character {text[at]!r}", at, at + 1)
             if found.lastgroup != "space":
-                yield Token(str(found.lastgroup), found.group(), found.start(), found.end())
+                yield ProgramToken(str(found.lastgroup), found.group(), found.start(), found.end())
             at = found.end()
-        yield Token("end", "the end of the file", len(text), len(text))
+        yield ProgramToken("end", "the end of the file", len(text), len(text))
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> ProgramToken:
         return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
 
-    def take(self) -> Token:
+    def take(self) -> ProgramToken:
         token = self.peek()
         self.at += 1
         return token
@@ -145,7 +145,7 @@ class ProgramReader:
         self.at += 1
         return True
 
-    def expect(self, text: str, hint: str | None = None) -> Token:
+    def expect(self, text: str, hint: str | None = None) -> ProgramToken:
         token = self.peek()
         if token.text != text:
             self.refuse(f"expected {text!r}, found {token.text!r}", token.start, token.end, hint)
@@ -158,7 +158,7 @@ class ProgramReader:
         heads = [self.read_head()]
         while self.accept(";"):
             heads.append(self.read_head())
-        body: list[Goal | Test] = []
+        body: list[Goal | ProgramTest] = []
         if self.accept(":-") or self.accept("<-"):
             body.append(self.read_goal())
             while self.accept(","):
@@ -179,7 +179,7 @@ class ProgramReader:
             self.refuse_span(f"the probabilities add up to {total:g}, more than 1", span)
         return [ProbabilisticClause(tuple(heads), tuple(self.without_true(body)), span)]
 
-    def without_true(self, body: list[Goal | Test]) -> list[Goal | Test]:
+    def without_true(self, body: list[Goal | ProgramTest]) -> list[Goal | ProgramTest]:
         return [g for g in body if not (isinstance(g, Goal) and g.positive and g.functor == "true")]
 
     def inner_goal(self, head: Goal, span: Span) -> Goal:
@@ -234,7 +234,7 @@ class ProgramReader:
         self.expect("::", "a fact or a head begins with a lower-case name")
         return value
 
-    def read_goal(self) -> Goal | Test:
+    def read_goal(self) -> Goal | ProgramTest:
         if self.accept("\\+"):
             goal = self.read_atom()
             return Goal(goal.functor, goal.terms, False)
@@ -249,7 +249,7 @@ class ProgramReader:
                 f"expected a comparison, found {sign.text!r}", sign.start, sign.end,
                 f"one of {' '.join(COMPARISONS)}",
             )  # fmt: skip
-        return Test(sign.text, left, self.read_expression())
+        return ProgramTest(sign.text, left, self.read_expression())
 
     def read_expression(self) -> Expression:
         found = self.read_product()
@@ -277,7 +277,7 @@ class ProgramReader:
                 f"expected an atom, found {token.text!r}", token.start, token.end,
                 "names of predicates begin with a lower-case letter",
             )  # fmt: skip
-        terms: list[Term] = []
+        terms: list[ProgramTerm] = []
         if self.accept("("):
             terms.append(self.read_term())
             while self.accept(","):
@@ -285,17 +285,17 @@ class ProgramReader:
             self.expect(")")
         return Goal(plain_name(token.text), tuple(terms))
 
-    def read_term(self) -> Term:
+    def read_term(self) -> ProgramTerm:
         token = self.take()
         if token.text == "-" and self.peek().kind == "number":
-            return Term(f"-{self.take().text}", False)
+            return ProgramTerm(f"-{self.take().text}", False)
         if token.text in ("[", "{"):
             self.refuse("lists are not supported", token.start, token.end)
         if token.kind == "variable":
             if token.text == "_":
                 self.num_anonymous += 1
-                return Term(f"_{self.num_anonymous}", True)
-            return Term(token.text, True)
+                return ProgramTerm(f"_{self.num_anonymous}", True)
+            return ProgramTerm(token.text, True)
         if token.kind not in ("name", "number"):
             self.refuse(f"expected a term, found {token.text!r}", token.start, token.end)
         if self.peek().text == "(":
@@ -303,7 +303,7 @@ class ProgramReader:
                 "function symbols are not supported", token.start, token.end,
                 "arguments are constants, numbers and variables",
             )  # fmt: skip
-        return Term(plain_name(token.text), False)
+        return ProgramTerm(plain_name(token.text), False)
 
     def refuse_token(self, message: str, hint: str) -> NoReturn:
         token = self.peek()

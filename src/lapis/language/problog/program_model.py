@@ -26,8 +26,13 @@ from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import read_model_text
 from lapis.language.printer import print_formula
 from lapis.language.problog.dependencies import break_cycles, order_components, sort_others
-from lapis.language.problog.ground_program import GroundClause, GroundGoal, ground_clauses, unify
-from lapis.language.problog.program import Goal, Statement, parse_program
+from lapis.language.problog.ground_program import (
+    GroundClause,
+    GroundGoal,
+    ground_clauses,
+    match_terms,
+)
+from lapis.language.problog.program import Goal, Statement, parse_problog
 from lapis.language.syntax import Atom, Constant, Formula, Not, Or
 from lapis.runtime.progress import check_time
 
@@ -47,7 +52,7 @@ def program_model(text: str, name: str = "<program>") -> Model:
     >>> program_model("0.4::heads. win :- heads. query(win).").queries
     ('win',)
     """
-    program = parse_program(Source(name, text))
+    program = parse_problog(Source(name, text))
     builder = ProgramModel(ground_clauses(program.clauses), program.statements)
     return builder.build(name)
 
@@ -240,7 +245,7 @@ class ProgramModel:
             body: Body = []
             for other, positive in self.clauses[number].body:
                 value = copies.get(other, self.value.get(other, False))
-                body.append(value if positive else negate(value))
+                body.append(value if positive else negate_value(value))
             if False not in body:
                 body = [self.choice(number, place), *body]
                 found.append([literal for literal in body if literal is not True])
@@ -284,15 +289,15 @@ class ProgramModel:
             side = literals[0]
             if len(literals) > 1:
                 side = head if len(bodies) == 1 else self.hide("body")
-                self.add_clause([side, *(flip(literal) for literal in literals)])
+                self.add_clause([side, *(flip_literal(literal) for literal in literals)])
                 for literal in literals:
-                    self.add_clause([flip(side), literal])
+                    self.add_clause([flip_literal(side), literal])
             sides.append(side)
         if sides == [head]:
             return
         for side in sides:
-            self.add_clause([flip(side), head])
-        self.add_clause([flip(head), *sides])
+            self.add_clause([flip_literal(side), head])
+        self.add_clause([flip_literal(head), *sides])
 
     def add_statements(self) -> list[str]:
         """Add the evidence as hard rules; return the queried atoms."""
@@ -319,7 +324,7 @@ class ProgramModel:
     def matching(self, goal: Goal) -> list[GroundGoal]:
         """Return the atoms that may hold and match a goal with variables."""
         same = (g for g in self.value if g[0] == goal.functor and len(g[1]) == len(goal.terms))
-        return [g for g in same if unify(goal.terms, g[1], {}) is not None]
+        return [g for g in same if match_terms(goal.terms, g[1], {}) is not None]
 
 
 class BodyIndex(dict[GroundGoal, list[tuple[int, int]]]):
@@ -350,9 +355,9 @@ def ground_goal(goal: Goal) -> GroundGoal | None:
     return goal.functor, tuple(term.text for term in goal.terms)
 
 
-def negate(value: Value) -> Value:
-    return not value if isinstance(value, bool) else flip(value)
+def negate_value(value: Value) -> Value:
+    return not value if isinstance(value, bool) else flip_literal(value)
 
 
-def flip(literal: Formula) -> Formula:
+def flip_literal(literal: Formula) -> Formula:
     return literal.body if isinstance(literal, Not) else Not(literal)
