@@ -29,7 +29,7 @@ from lapis.runtime.progress import STOPPED, call_deadline, deadline_in, out_of_t
 SHARE_OF_MACHINE = 0.7  # of the memory, if no limit is given
 SECONDS_BETWEEN_CHECKS = 0.05
 SECONDS_BETWEEN_ERRORS = 1.0  # an exception may be lost, in a destructor for example
-GRACE_SECONDS, GRACE_SHARE = 0.6, 0.05  # after the time limit, before the signal
+GRACE_SECONDS, GRACE_SHARE = 0.5, 0.02  # after the time limit, before the signal
 MIN_GROWTH = 1 << 28  # bytes that a call may always take: modules and kernels are loaded
 LOADERS = ("importlib._bootstrap", "numba.core")  # their frames show what is being loaded
 CONTEXTS = (__name__, "contextlib")
