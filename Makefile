@@ -9,7 +9,7 @@ LAPIS_DATA ?= ../shared/data
 SECONDS ?= 60
 export LAPIS_DATA
 
-.PHONY: demo test test-all test-spark java lint format bench docs fuzz clean
+.PHONY: demo test test-all test-spark java lint format bench papers papers-page docs fuzz clean
 
 demo: $(RUN)
 	$(BIN)/lapis demo
@@ -46,6 +46,14 @@ fuzz: $(DEV)
 
 bench: $(DEV)
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Hours: runs the cells that have no record yet, each kept when it ends.
+papers: $(DEV)
+	$(BIN)/lapis warm
+	$(BIN)/python -m benchmarks.papers.page --run
+
+papers-page: $(DEV)
+	$(BIN)/python -m benchmarks.papers.page
 
 docs: $(DEV)
 	$(BIN)/python docs/tables.py

@@ -1,0 +1,1 @@
+"""The tables and figures of five papers, each repeated by one module with the same protocol."""

@@ -1,0 +1,100 @@
+"""The experiments of the papers: their smallest cells on small data, their records, their page."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from papers.small_data import write_data
+
+from benchmarks import protocol
+from benchmarks.papers import cells, page
+from benchmarks.papers.cells import Cell, Experiment, Outcome, Record, Results, read_results
+
+EXPERIMENTS = {name: None for name in page.MODULES}
+
+
+def find_experiment(name: str) -> Experiment:
+    [found] = [each for each in page.list_experiments() if each.name == name]
+    return found
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of small data sets in the layout of the real ones."""
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_smallest_cell(name: str, small_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "DATA", small_data)
+    cell = find_experiment(name).smallest
+    found = cell.work(**cell.arguments)
+    assert found.status in (cells.DONE, cells.STOPPED)
+    numbers = [value for value in found.figures.values() if isinstance(value, float)]
+    assert numbers
+    assert all(math.isfinite(value) for value in numbers)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_section_without_records(name: str) -> None:
+    """A section can be written before any cell was run."""
+    assert "not run" in page.make_section(find_experiment(name), Results({})).text
+
+
+def test_page_is_current() -> None:
+    sections = [(each, page.make_section(each)) for each in page.list_experiments()]
+    assert page.PAGE.read_text("utf-8") == page.write_text(sections)
+
+
+def test_pictures_exist() -> None:
+    text = page.PAGE.read_text("utf-8")
+    for part in text.split("](papers/")[1:]:
+        assert (page.PICTURES / part.partition(")")[0]).exists()
+
+
+def add(left: int, right: int) -> Outcome:
+    return Outcome({"sum": float(left + right)})
+
+
+def fail() -> Outcome:
+    raise RuntimeError("of the test")
+
+
+def fill_memory() -> Outcome:
+    return Outcome({"size": float(len(bytearray(10**10)))})
+
+
+def spin() -> Outcome:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("cell", "status"),
+    [
+        (Cell("a", add, {"left": 1, "right": 2}), cells.DONE),
+        (Cell("a", fail, {}), cells.FAILED),
+        (Cell("a", fill_memory, {}, memory=4.0), cells.OUT_OF_MEMORY),
+        (Cell("a", spin, {}, seconds=3.0), cells.OUT_OF_TIME),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_run_cell(cell: Cell, status: str) -> None:
+    record = cells.run_cell(cell)
+    assert record.status == status
+    assert record.versions["python"]
+
+
+def test_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "RESULTS", tmp_path)
+    cells.keep("table", "b", Record(cells.DONE, {"x": 1.25, "y": math.nan}))
+    cells.keep("table", "a", Record(cells.REFUSED, reason="too large"))
+    found = read_results("table")
+    assert list(found.records) == ["a", "b"]
+    assert found["b"].figure("x") == 1.25
+    assert math.isnan(found["b"].figure("y"))
+    assert found["a"].reason == "too large"
+    assert math.isnan(found["a"].figure("x"))
+    assert found["c"] is cells.MISSING
