@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
-from papers.small_data import write_data
-
 from benchmarks import protocol
 from benchmarks.papers import cells, page
 from benchmarks.papers.cells import Cell, Experiment, Outcome, Record, Results, read_results
 
-EXPERIMENTS = {name: None for name in page.MODULES}
+from papers.small_data import write_data
+
+EXPERIMENTS = page.MODULES
 
 
 def find_experiment(name: str) -> Experiment:
