@@ -9,6 +9,8 @@ import pytest
 from benchmarks import protocol
 from benchmarks.papers import cells, page
 from benchmarks.papers.cells import Cell, Experiment, Outcome, Record, Results, read_results
+from benchmarks.papers.folds import Split, choose_setting, split_of
+from benchmarks.papers.pictures import Curve, Panel, draw_panels
 
 from papers.small_data import write_data
 
@@ -98,3 +100,22 @@ def test_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found["a"].reason == "too large"
     assert math.isnan(found["a"].figure("x"))
     assert found["c"] is cells.MISSING
+
+
+def test_choose_setting() -> None:
+    split = split_of("imdb", "fold2")
+    assert split.train == ("fold1", "fold3", "fold4", "fold5")
+    assert [inner.test for inner in split.inner(2)] == ["fold1", "fold3"]
+
+    def score(width: float, inner: Split) -> float:
+        assert "fold2" not in (inner.test, *inner.train)
+        return math.nan if width == 3 and inner.test == "fold4" else -abs(width - 2.2)
+
+    assert choose_setting([1, 2, 3], split.inner(), score).setting == 2
+
+
+def test_draw_panels(tmp_path: Path) -> None:
+    curves = {"one": Curve([1, 10], [0.5, 0.7], [0.1, 0.1]), "other": Curve([1], [0.2])}
+    panels = [Panel(title, "seconds", "CLL", curves, log_x=True) for title in ("a", "b", "c")]
+    draw_panels(panels, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 5000
