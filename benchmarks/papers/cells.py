@@ -49,7 +49,7 @@ REFUSED = "refused"  # a limit of Lapis
 OUT_OF_TIME = "out of time"
 OUT_OF_MEMORY = "out of memory"
 FAILED = "failed"
-WALL_FACTOR = 8  # wall seconds at most, for each processor second of a cell's limit
+WALL_FACTOR = 40  # wall seconds at most, for each processor second of a cell's limit
 
 
 class Outcome(NamedTuple):
@@ -233,7 +233,7 @@ def run_cell(cell: Cell) -> Record:
 
 def work_apart(cell: Cell, answer: Connection) -> None:
     """Do the work of a cell in this process, within its limits."""
-    os.nice(10)
+    os.nice(3)
     seconds = math.ceil(cell.seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     size = int(cell.memory * 1e9)
