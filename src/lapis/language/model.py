@@ -93,7 +93,7 @@ class Model:
     probability_constraints: tuple[ProbabilityConstraint, ...] = ()
     tables: tuple[StateTable, ...] = ()  # of a network
     queries: tuple[str, ...] = ()  # predicates that are queried if nothing else is
-    # Types with a number of constants: data without so many names gets made-up ones.
+    # Types with a number of constants; names are generated for constants that data do not name.
     sizes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
     name: str = field(default="<model>", compare=False)
