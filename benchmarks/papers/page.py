@@ -50,7 +50,10 @@ PAPERS = {
     ),
 }
 
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = (
+    "structure_table1",
+    "structure_table2",
+)
 
 INTRODUCTION = """# The papers, table by table
 
