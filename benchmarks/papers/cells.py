@@ -37,7 +37,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from lapis.data.atomic_write import replace_path
 from lapis.errors import TooLarge
@@ -186,28 +186,37 @@ def clean(value: Any) -> Any:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file; without waiting, return whether it was free."""
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file."""
     with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            yield False
-            return
-        yield True
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
 def free_core() -> Iterator[None]:
-    """Wait until fewer cells run on this machine than it has cores."""
+    """Wait until fewer cells run on this machine than it has cores; programs wait in turn."""
     folder = Path(tempfile.gettempdir())
-    while True:
-        for number in range(os.cpu_count() or 1):
-            with locked(folder / f"lapis-cell-{number}.lock", wait=False) as free:
-                if free:
-                    yield
-                    return
-        time.sleep(0.5)
+    with locked(folder / "lapis-cells-queue.lock"):
+        core = take_core(folder)
+        while core is None:
+            time.sleep(0.02)
+            core = take_core(folder)
+    with core:
+        yield
+
+
+def take_core(folder: Path) -> TextIO | None:
+    """Lock one of the files that stand for cores; return None if none is free."""
+    for number in range(os.cpu_count() or 1):
+        file = open(folder / f"lapis-cell-{number}.lock", "w")  # noqa: SIM115, closed by the caller
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            continue
+        return file
+    return None
 
 
 def run_cell(cell: Cell) -> Record:
