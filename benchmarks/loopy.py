@@ -1,4 +1,8 @@
-"""Loopy belief propagation on products of tables, for comparison with circuits."""
+"""Loopy belief propagation on products of tables, for comparison with circuits.
+
+Kernels are not cached: scripts import this module as `loopy`, modules as `benchmarks.loopy`, and a
+cache contains the name.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,7 @@ def _logs(value: np.ndarray) -> np.ndarray:
     return np.log(np.where(value > 0, value, 1.0))
 
 
-@njit(cache=True)
+@njit
 def next_entry(digit, size, scope, begin, end):  # type: ignore[no-untyped-def]
     """Increment the digits of a table's entry, the last axis first."""
     axis = end - begin - 1
@@ -64,7 +68,7 @@ def next_entry(digit, size, scope, begin, end):  # type: ignore[no-untyped-def]
         axis -= 1
 
 
-@njit(cache=True)
+@njit
 def _pass(  # type: ignore[no-untyped-def]
     scope_start, scope, table_start, value, size, first, evidence, start, up, belief, in_table
 ):

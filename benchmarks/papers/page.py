@@ -53,6 +53,10 @@ PAPERS = {
 MODULES: tuple[str, ...] = (
     "structure_table1",
     "structure_table2",
+    "thesis_table54",
+    "thesis_figure53",
+    "thesis_chapter6",
+    "circuits_mixtures",
 )
 
 INTRODUCTION = """# The papers, table by table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pathlib import Path
 def write_data(root: Path) -> Path:
     """Write all small data sets into a folder and return it."""
     write_imdb(root / "imdb")
+    write_density(root / "density" / "kdd")
     return root
 
 
@@ -32,3 +34,17 @@ def write_imdb(folder: Path) -> None:
                 facts += [f"workedUnder({actor},{director})"]
                 facts += [f"gender({actor},{rng.choice(['Male', 'Female'])})"]
         (folder / f"fold{fold}.db").write_text("\n".join(facts) + "\n")
+
+
+def write_density(folder: Path) -> None:
+    """Write rows of four binary variables that depend on each other."""
+    folder.mkdir(parents=True)
+    rng = random.Random(1)
+    for part, num_rows in (("train", 200), ("valid", 40), ("test", 40)):
+        lines = []
+        for _ in range(num_rows):
+            first = rng.random() < 0.4
+            row = [first, *(rng.random() < (0.8 if first else 0.1) for _ in range(3))]
+            lines.append(",".join(str(int(value)) for value in row))
+        with gzip.open(folder / f"kdd.{part}.data.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
