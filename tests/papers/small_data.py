@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ def write_data(root: Path) -> Path:
     """Write all small data sets into a folder and return it."""
     write_imdb(root / "imdb")
     write_density(root / "density" / "kdd")
+    write_citations(root / "cora-er")
     return root
 
 
@@ -48,3 +50,28 @@ def write_density(folder: Path) -> None:
             lines.append(",".join(str(int(value)) for value in row))
         with gzip.open(folder / f"kdd.{part}.data.gz", "wt", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
+
+
+def write_citations(folder: Path) -> None:
+    """Write five folds of eight citations of three papers, with all pairs listed."""
+    folder.mkdir(parents=True)
+    for fold in range(1, 6):
+        rng = random.Random(fold)
+        facts, negated = [], []
+        papers = {f"B{fold}{number}": number % 3 for number in range(8)}
+        for bib, paper in papers.items():
+            for field in ("Author", "Title", "Venue"):
+                name = f"{field[0]}{bib}"
+                facts.append(f"{field}({bib},{name})")
+                words = [f"W{paper}", f"W{rng.randrange(3)}", f"W{3 + rng.randrange(3)}"]
+                facts += [f"HasWord{field}({name},{word})" for word in words]
+        for first, second in itertools.product(papers, papers):
+            mark = "" if papers[first] == papers[second] else "!"
+            pairs = [f"{mark}SameBib({first},{second})"] + [
+                f"{mark}Same{field}({field[0]}{first},{field[0]}{second})"
+                for field in ("Author", "Title", "Venue")
+            ]
+            (negated if mark else facts).extend(pairs)
+        (folder / f"fold{fold}.db").write_text("\n".join(facts) + "\n")
+        with gzip.open(folder / f"fold{fold}.neg.db.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(negated) + "\n")

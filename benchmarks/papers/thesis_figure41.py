@@ -1,0 +1,294 @@
+"""Learners of weights on Cora and WebKB: Figure 4.1 of Lowd's thesis, all four panels.
+
+A cell is a learner on a fold that is held out. VP, CD, VP-PW and CD-PW have a learning rate, which
+is chosen on one of the training folds, with weights learned on the others. Then the learner runs on
+all training folds. The weights of some of its iterations, evenly spread over the logarithm of time,
+are kept during the run and evaluated on the held-out fold afterwards.
+
+The widths of the priors are the same for all learners. They are chosen on the same training fold,
+by PSCG, in a cell of their own. A learner whose cell runs before it repeats the choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.papers.cells import (
+    Cell,
+    Choice,
+    Experiment,
+    Outcome,
+    Record,
+    Results,
+    Section,
+    read_results,
+    run,
+)
+from benchmarks.papers.folds import FOLDS, Split, choose_setting, split_of
+from benchmarks.papers.learning_tasks import (
+    DATA,
+    AnsweredWorld,
+    LearningTask,
+    Quality,
+    Samples,
+    Widths,
+    ground_answers,
+    ground_likelihoods,
+    join_folds,
+    judge,
+    learn,
+    predict_as_lapis,
+    predict_by_mcsat,
+    read_task,
+    spread_visits,
+)
+from benchmarks.papers.markdown import minus, number, shown, table
+from benchmarks.papers.pictures import Curve, Panel, draw_panels
+from lapis.errors import LapisError
+
+NAME = "thesis_figure41"
+LEARN_SECONDS = 40.0
+TUNE_SECONDS = 10.0
+MAX_RATES = 6  # tried for one learner
+POINTS = 6  # of a curve
+FINAL = Samples(100, 1000)  # section 4.3.2
+ON_THE_WAY = Samples(50, 150)
+ON_VALIDATION = Samples(50, 150)
+OWN_SAMPLES = 150  # a chain
+TEST_FOLDS = ((("cora", "fold1"), ("webkb", "cornell")), (("webkb", "texas"),))  # in order of runs
+TITLES = {"cora": "Cora", "webkb": "WebKB"}
+GRIDS = {
+    "cora": [Widths(word, pairs) for word in (0.1, 1.0) for pairs in (1.0, 0.1, 0.01, 0.001)],
+    "webkb": [Widths(word, pairs) for word in (0.1, 0.3, 1.0) for pairs in (0.3, 1.0, 3.0)],
+}
+
+
+class CurveLearner(NamedTuple):
+    """A learner of the figure."""
+
+    label: str
+    optimizer: str
+    expectation: str
+    options: Mapping[str, float] = {}
+    first_rates: Mapping[str, float] = {}  # by data set; none if it has no learning rate
+
+
+PLAIN = {"cora": 1e-6, "webkb": 1e-4}
+PER_WEIGHT = {"cora": 1e-1, "webkb": 1e-1}
+VARIANCES = {"max_covariances": 0.0}  # the preconditioner of the thesis
+LEARNERS = {
+    "pscg": CurveLearner("PSCG", "pscg", "mcsat", VARIANCES),
+    "dn": CurveLearner("DN", "dn", "mcsat"),
+    "scg": CurveLearner("SCG", "scg", "mcsat", VARIANCES),
+    "cd-pw": CurveLearner("CD-PW", "cd-pw", "mcsat", {}, PER_WEIGHT),
+    "cd": CurveLearner("CD", "cd", "mcsat", {}, PLAIN),
+    "vp-pw": CurveLearner("VP-PW", "vp-pw", "map", {}, PER_WEIGHT),
+    "vp": CurveLearner("VP", "vp", "map", {}, PLAIN),
+    "ours": CurveLearner("Lapis default", "pscg", "auto"),
+}
+ORDER = ("vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "ours")  # of the thesis
+
+
+class Validation(NamedTuple):
+    """A fold to validate on, predicted with weights that were learned on others."""
+
+    task: LearningTask
+    split: Split
+    learner: CurveLearner
+    seconds: float
+
+    def scorer(self) -> Callable[[Mapping[str, float], Widths], Quality | None]:
+        """Ground the folds once; return a function of options and widths, None if it diverges."""
+        world = ground_answers(self.task, self.split.test)
+        parts = ground_likelihoods(self.task, self.split.train, self.learner.expectation)
+
+        def score(options: Mapping[str, float], widths: Widths) -> Quality | None:
+            objective = join_folds(list(parts.values()))
+            name = self.learner.optimizer
+            try:
+                visits, _ = learn(self.task, objective, name, options, widths, self.seconds)
+            except LapisError as error:
+                if error.code != "diverged":
+                    raise
+                return None
+            return judge(world, predict_by_mcsat(world, visits[-1].weights, ON_VALIDATION))
+
+        return score
+
+
+def validation_split(data: str, test: str) -> Split:
+    """Return the first training fold, predicted from the others."""
+    return split_of(DATA[data].folder, test).inner(1)[0]
+
+
+def choose_widths(data: str, test: str, grid: Sequence[Sequence[float]], seconds: float) -> Outcome:
+    """Choose the widths of the priors by the CLL of the validation fold, with PSCG."""
+    chosen, qualities = find_widths(read_task(data), test, [Widths(*one) for one in grid], seconds)
+    return Outcome(
+        {
+            "cll": qualities[str(chosen)].cll,
+            "widths": list(qualities),
+            "clls": [each.cll for each in qualities.values()],
+            "aucs": [each.auc for each in qualities.values()],
+        },
+        {"widths": list(chosen), "validation": validation_split(data, test).test},
+    )
+
+
+def find_widths(
+    task: LearningTask, test: str, grid: Sequence[Widths], seconds: float
+) -> tuple[Widths, dict[str, Quality]]:
+    split = validation_split(task.name, test)
+    learner = LEARNERS["pscg"]
+    score = Validation(task, split, learner, seconds).scorer()
+    qualities: dict[str, Quality] = {}
+
+    def cll(widths: Widths, _: Split) -> float:
+        quality = score(learner.options, widths)
+        if quality is None:
+            return math.nan
+        qualities[str(widths)] = quality
+        return quality.cll
+
+    return choose_setting(grid, [split], cll).setting, qualities
+
+
+def search_rate(first: float, score: Callable[[float], float]) -> tuple[float, dict[str, float]]:
+    """Return the best power of ten around a first rate, and the scores of those that were tried.
+
+    A neighbour of the best rate is tried until both are worse, or `MAX_RATES` were tried.
+    """
+    tried = {0: score(first)}
+    while len(tried) < MAX_RATES:
+        best = max(tried, key=lambda place: tried[place])
+        left = [place for place in (best + 1, best - 1) if place not in tried]
+        if not left:
+            break
+        tried[left[0]] = score(first * 10.0 ** left[0])
+    best = max(tried, key=lambda place: tried[place])
+    return first * 10.0**best, {f"{first * 10.0**place:.0e}": tried[place] for place in tried}
+
+
+def draw_curve(
+    data: str,
+    test: str,
+    learner: str,
+    widths: Sequence[float] | None = None,
+    learn_seconds: float = LEARN_SECONDS,
+    tune_seconds: float = TUNE_SECONDS,
+) -> Outcome:
+    """Return CLL and AUC of the held-out fold after increasing times of learning."""
+    task, method = read_task(data), LEARNERS[learner]
+    own = read_widths(task, test, tune_seconds) if widths is None else Widths(*widths)
+    options, settings = dict(method.options), {"widths": list(own)}
+    if method.first_rates:
+        rate, tried = tune(task, test, method, own, tune_seconds)
+        options["rate"] = rate
+        settings |= {"rate": rate, "tried": tried}
+    train = split_of(DATA[data].folder, test).train
+    parts = ground_likelihoods(task, train, method.expectation)
+    objective = join_folds(list(parts.values()))
+    visits, reason = learn(task, objective, method.optimizer, options, own, learn_seconds)
+    world = ground_answers(task, test)
+    picked = spread_visits(visits, POINTS)
+    qualities = [judge_by_mcsat(world, each.weights, ON_THE_WAY) for each in picked[:-1]]
+    last = picked[-1].weights
+    final = judge_by_mcsat(world, last, FINAL)
+    qualities.append(final)
+    beside = judge(world, predict_as_lapis(world, last, OWN_SAMPLES))
+    return Outcome(
+        {
+            "cll": final.cll,
+            "auc": final.auc,
+            "own_cll": beside.cll,
+            "own_auc": beside.auc,
+            "relations": {name: list(pair) for name, pair in final.relations.items()},
+            "iterations": visits[-1].iteration,
+            "seconds": [each.seconds for each in picked],
+            "clls": [each.cll for each in qualities],
+            "aucs": [each.auc for each in qualities],
+            "ended": reason,
+            "weights": len(task.parameters),
+        },
+        settings,
+    )
+
+
+def judge_by_mcsat(world: AnsweredWorld, weights: np.ndarray, samples: Samples) -> Quality:
+    return judge(world, predict_by_mcsat(world, weights, samples))
+
+
+def read_widths(task: LearningTask, test: str, seconds: float) -> Widths:
+    """Return the widths of the record of a held-out fold; choose them if there is none."""
+    record = read_results(NAME)[widths_key(task.name, test)]
+    if record.has_result:
+        return Widths(*record.settings["widths"])
+    return find_widths(task, test, GRIDS[task.name], seconds)[0]
+
+
+def tune(
+    task: LearningTask, test: str, learner: CurveLearner, widths: Widths, seconds: float
+) -> tuple[float, dict[str, float]]:
+    """Choose the learning rate by the CLL of the validation fold."""
+    score = Validation(task, validation_split(task.name, test), learner, seconds).scorer()
+
+    def cll(rate: float) -> float:
+        quality = score({**learner.options, "rate": rate}, widths)
+        return -math.inf if quality is None else quality.cll
+
+    return search_rate(learner.first_rates[task.name], cll)
+
+
+def widths_key(data: str, test: str) -> str:
+    return f"{data}/{test}/widths"
+
+
+def list_cells() -> list[Cell]:
+    """Return the choice of widths of each held-out fold, then the learners, in both data sets."""
+    cells = []
+    for folds in TEST_FOLDS:
+        for data, test in folds:
+            grid = [list(widths) for widths in GRIDS[data]]
+            arguments = {"data": data, "test": test, "grid": grid, "seconds": TUNE_SECONDS}
+            cells.append(Cell(widths_key(data, test), choose_widths, arguments, 240.0, 12.0))
+        for name, learner in LEARNERS.items():
+            for data, test in folds:
+                limit = 300.0 if learner.first_rates else 150.0
+                arguments = {"data": data, "test": test, "learner": name}
+                cells.append(Cell(f"{data}/{test}/{name}", draw_curve, arguments, limit, 12.0))
+    return cells
+
+
+def write_section(results: Results) -> Section:
+    return Section("not run", "not run")
+
+
+SMALLEST = Cell(
+    "smallest",
+    draw_curve,
+    {
+        "data": "cora",
+        "test": "fold1",
+        "learner": "cd",
+        "widths": [1.0, 0.1],
+        "learn_seconds": 0.2,
+        "tune_seconds": 0.1,
+    },
+)
+EXPERIMENT = Experiment(
+    NAME,
+    "Figure 4.1: learners of weights on Cora and WebKB",
+    "thesis",
+    list_cells,
+    write_section,
+    SMALLEST,
+    None,
+)
+
+if __name__ == "__main__":
+    run(EXPERIMENT)
