@@ -18,7 +18,7 @@ learns the other rules, which contain one pair each, by the exact likelihood, an
 pseudo` learns all rules by pseudo-likelihood, whose posterior is a pseudo-posterior. IMDB: each
 predicate given all others, by the exact likelihood, and the mean over the predicates. The rules are
 those of `models/lifted-imdb.mln`, or of `models/imdb-predicates.mln` (`--rules imdb-predicates`),
-whose rules about shared movies decide nearly every atom. The prior has width 2, as in `uwcse.py`.
+whose rules about shared movies decide nearly every atom. The prior has width 2.
 
 `models/imdb-predicates.mln` was written for this script and tried first, with workedUnder and
 director queried together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas
-
-import lapis
 from benchmarks import protocol
 from benchmarks.papers.folds import FOLDS
 from benchmarks.papers.scoring import score_atoms
+
+import lapis
 from lapis.grounding.bottom_up import ground
 from lapis.inference.marginals import InferenceOptions, Marginals, PartialAnswer
 from lapis.inference.moments.sampled import PersistentChain
