@@ -45,7 +45,7 @@ fuzz: $(DEV)
 	$(BIN)/python tests/fuzz/fuzz_readers.py --seconds $(SECONDS)
 
 bench: $(DEV)
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 # Hours: runs the cells that have no record yet, each kept when it ends.
 papers: $(DEV)

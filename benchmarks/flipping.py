@@ -1,8 +1,8 @@
 """Speed of an incremental world by counts: atoms evaluated and flipped per second.
 
-    python benchmarks/flipping.py [--data smoker,webkb,protein,er] [--before SOURCE]
+    python -m benchmarks.flipping [--data smoker,webkb,protein,er] [--before SOURCE]
 
-On the first fold of each data set of `approximate_counting.py`, for random atoms of the query
+On the first fold of each data set of `papers/counting_data.py`, for random atoms of the query
 predicates. `look` computes their differences. `draw` is a Gibbs chain with small random weights
 that flips some of them. `one by one` calls from Python. `--before` is the source folder of a
 version without `FlippingWorld.look`, which is measured one by one in the same run. Measured on a
@@ -29,7 +29,8 @@ import sys
 import time
 
 import numpy as np
-from approximate_counting_data import DATA_SETS
+from benchmarks.papers.counting_data import DATA_SETS
+from benchmarks.protocol import ROOT
 
 from lapis.counting.flipping_world import FlippingWorld
 from lapis.learning.examples import build_examples
@@ -60,8 +61,8 @@ def main() -> None:
 
 def run(name: str, source: str | None) -> dict[str, float]:
     environment = {**os.environ, **({"PYTHONPATH": source} if source else {})}
-    command = [sys.executable, __file__, "--worker", name]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    command = [sys.executable, "-m", "benchmarks.flipping", "--worker", name]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     if done.returncode:
         sys.exit(done.stderr)
     answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -78,7 +79,7 @@ def show(name: str, found: dict[str, float]) -> None:
 
 def measure(name: str) -> dict[str, float]:
     data = DATA_SETS[name]
-    example = build_examples(data.model(), data.worlds()[:1], data.query)[0]
+    example = build_examples(data.model(), list(data.worlds().values())[:1], data.query)[0]
     world = FlippingWorld(example.complete)
     rng = np.random.default_rng(0)
     weights = rng.normal(0.0, 0.01, len(example.complete.weight_table))

@@ -59,6 +59,11 @@ MODULES: tuple[str, ...] = (
     "thesis_figure53",
     "thesis_chapter6",
     "circuits_mixtures",
+    "counting_table2",
+    "counting_choice",
+    "counting_table3",
+    "counting_table4",
+    "counting_figures",
 )
 
 INTRODUCTION = """# The papers, table by table
