@@ -211,28 +211,26 @@ def summarise(name: str, values: np.ndarray) -> dict[str, float]:
 
 
 def list_cells() -> list[Cell]:
-    """List circuits, then Gibbs sampling from fast to very slow."""
-    cells = [
-        Cell(
-            f"{data}/{learner}",
-            answer_exactly,
-            {"data": data, "learner": learner, "num_queries": NUM_QUERIES},
-            400,
-        )
-        for learner in ("quick", "greedy")
+    """List quick search, fast sampling and greedy search first, then slower sampling."""
+    return [
+        make_cell(data, method)
+        for method in ("quick", "fast", "greedy", "medium", "slow", "very slow")
         for data in DATA_SETS
     ]
-    for scenario in CHAINS:
-        for data in DATA_SETS:
-            arguments = {
-                "data": data,
-                "scenario": scenario,
-                "points": [list(point) for point in POINTS[scenario]],
-                "num_queries": NUM_QUERIES,
-                "limit": SAMPLING_SECONDS[scenario],
-            }
-            cells.append(Cell(f"{data}/{scenario}", answer_by_gibbs, arguments, 600))
-    return cells
+
+
+def make_cell(data: str, method: str) -> Cell:
+    if method not in CHAINS:
+        arguments = {"data": data, "learner": method, "num_queries": NUM_QUERIES}
+        return Cell(f"{data}/{method}", answer_exactly, arguments, 400)
+    sampling = {
+        "data": data,
+        "scenario": method,
+        "points": [list(point) for point in POINTS[method]],
+        "num_queries": NUM_QUERIES,
+        "limit": SAMPLING_SECONDS[method],
+    }
+    return Cell(f"{data}/{method}", answer_by_gibbs, sampling, 600)
 
 
 def estimate(results: Results, data: str, method: str, point: Point) -> tuple[float, float]:
