@@ -102,10 +102,10 @@ def draw_queries(rows: np.ndarray, point: Point, num_queries: int) -> Queries:
     chosen = rng.permutation(len(rows))[:num_queries]
     query = np.full((len(chosen), num_variables), -1)
     evidence = query.copy()
-    for number_, row in enumerate(rows[chosen]):
+    for place, row in enumerate(rows[chosen]):
         order = rng.permutation(num_variables)
-        query[number_, order[:asked]] = row[order[:asked]]
-        evidence[number_, order[asked : asked + given]] = row[order[asked : asked + given]]
+        query[place, order[:asked]] = row[order[:asked]]
+        evidence[place, order[asked : asked + given]] = row[order[asked : asked + given]]
     return Queries(query, evidence, asked)
 
 
@@ -177,10 +177,10 @@ def answer_by_gibbs(
     estimate_conditionals(network, first.query[:1], first.evidence[:1], warm)
     found: dict[Point, list[float]] = {point: [] for point in waiting}
     began = time.process_time()
-    for number_ in range(len(first.query)):
+    for place in range(len(first.query)):
         for point, queries in waiting.items():
-            one = slice(number_, number_ + 1)
-            own = options._replace(seed=number_)
+            one = slice(place, place + 1)
+            own = options._replace(seed=place)
             answer = estimate_conditionals(network, queries.query[one], queries.evidence[one], own)
             found[point].append(float(answer.log_probability[0]) / queries.num_asked)
             if is_over := time.process_time() - began > limit:
@@ -278,7 +278,10 @@ def write_accuracy(results: Results, data: str) -> str:
         line = [name]
         for point in ALL_POINTS:
             mean, error = estimate(results, data, method, point)
-            line.append(accuracy_text(mean, error))
+            record = results[f"{data}/{method}"]
+            is_asked = point in POINTS.get(method, ALL_POINTS)
+            has_none = is_asked and not record.has_result
+            line.append(shown(record, str) if has_none else accuracy_text(mean, error))
         lines.append(line)
     return table([f"{HEADINGS[data]}: asked, given", *names], lines)
 
@@ -327,8 +330,8 @@ right panels give 30 %:
 {pictures}
 {"".join(write_accuracy(results, data) + chr(10) for data in DATA_SETS)}
 - **Queries.** Circuits answer {NUM_QUERIES:,} queries a point (eachmovie: all 591 test rows).
-  Gibbs sampling answers as many as fit into a number of processor seconds a data set ({limits}),
-  on fewer points where it is slower. A dash is a point without a query.
+  Gibbs sampling answers as many as fit into a number of processor seconds a data set
+  ({limits}), on fewer points where it is slower. A dash is a point that was left out.
 - **Means of Gibbs sampling** are that of AC-Quick on all queries plus the mean difference on the
   queries that both answered; ± is the standard error of this difference. For circuits it is that of
   the mean over queries.

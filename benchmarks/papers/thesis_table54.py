@@ -54,9 +54,10 @@ PARAMETER_COST = {
 # k_p without a circuit; −log κ of the thesis is 0 (kdd), 2.3 (msweb) and 4.6 (eachmovie).
 NETWORK_COSTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.3, 3.0, 4.6)
 COMPILED_EDGES = 20_000_000
+TOLERANCE = 0.01  # nats; the thesis prints two digits
 COMPILING_SECONDS = 40.0
 LEARNING_SECONDS = {"greedy": 200.0, "quick": 100.0, "network": 30.0}
-EACHMOVIE_ROWS = (1_002, 6_117)  # here, and in the thesis
+TRAINING_ROWS = {"kdd": 199_999, "msweb": 32_711, "eachmovie": 6_117}  # Table 5.3
 
 
 class Column54(NamedTuple):
@@ -217,7 +218,7 @@ def write_table(results: Results, data: str) -> str:
     head = [HEADINGS[data]]
     for name in LEARNERS.values():
         head += [f"{'WinMine' if 'network' in name else name}, thesis", f"{name}, ours"]
-    lines = []
+    lines = [training_line(results, data)]
     for label, (theirs, ours) in ROWS.items():
         line = [label]
         for learner in LEARNERS:
@@ -226,6 +227,24 @@ def write_table(results: Results, data: str) -> str:
         lines.append(line)
     lines.append(["k_e, k_p", *costs_line(results, data)])
     return table(head, lines)
+
+
+def training_line(results: Results, data: str) -> list[str]:
+    line = ["training rows"]
+    for learner in LEARNERS:
+        record = results[f"{data}/{learner}"]
+        line += [
+            f"{TRAINING_ROWS[data]:,}",
+            shown(record._replace(status=DONE) if record.has_result else record, training_text),
+        ]
+    return line
+
+
+def training_text(record: Record) -> str:
+    """Return the number of training rows, marked where most are missing."""
+    count = record.figure("training_rows")
+    is_part = count < 0.9 * TRAINING_ROWS[record.arguments["data"]]
+    return f"{count:,.0f}" + (" (others missing)" if is_part else "")
 
 
 def costs_line(results: Results, data: str) -> list[str]:
@@ -249,11 +268,10 @@ def count_reproduced(results: Results) -> tuple[int, int]:
         if data != "eachmovie"
     ]
     measured = [pair for pair in ours if not math.isnan(pair[0])]
-    return sum(value > aim - 0.01 for value, aim in measured), len(measured)
+    return sum(value >= aim - TOLERANCE for value, aim in measured), len(measured)
 
 
 def write_section(results: Results) -> Section:
-    here, there = EACHMOVIE_ROWS
     text = f"""The thesis learned circuits by greedy search (AC-Greedy) and quick search (AC-Quick),
 and networks with decision trees by WinMine. It reports the size of each model, and what its network
 becomes when c2d compiles it. We learn the same three models.
@@ -266,12 +284,12 @@ Log-likelihoods are means over test rows, in nats, with the standard error of th
   distributed with this split. kdd has 64 columns here, one fewer than in the thesis.
 - **Costs.** k_p of the circuits is that of the thesis. k_e is chosen from
   {", ".join(f"{cost:g}" for cost in EDGE_COSTS)} by quick search, for greedy search too. The thesis
-  names only the range of its choice.
+  reports that 0.01 or 0.02 was best.
 - **Network.** WinMine is not available. Its score is a marginal likelihood times κ for each
   parameter; ours is the likelihood minus k_p for each parameter. k_p is chosen from
   {", ".join(f"{cost:g}" for cost in NETWORK_COSTS)}.
-- **EachMovie.** The training rows are missing. {here:,} rows of the validation part take their
-  place (the thesis had {there:,}), so its likelihoods are lower for want of data.
+- **EachMovie.** The training rows are missing. The 1,002 rows of the validation part take their
+  place, with 10 % of them for the choice of costs. So its likelihoods do not compare.
 - **Compiling** starts from the trees of the network alone, and ends at
   {COMPILED_EDGES // 10**6} million edges. Our compiler repeats the splits in the order of learning,
   which the files for c2d do not contain. So the network of a circuit returns to the
@@ -281,7 +299,8 @@ Log-likelihoods are means over test rows, in nats, with the standard error of th
 """
     reached, measured = count_reproduced(results)
     verdict = (
-        f"kdd, msweb: {reached} of {measured} models reach the log-likelihood of the thesis"
+        f"kdd, msweb: {reached} of {measured} models reach the log-likelihood of the thesis "
+        f"within {TOLERANCE}"
         f"{compare_sizes(results)}; eachmovie: training rows missing"
         if measured
         else "not run"
