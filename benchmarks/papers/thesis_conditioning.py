@@ -47,40 +47,40 @@ def find_condition(data: str, num_worlds: int, seed: int) -> Outcome:
     rng = np.random.default_rng(seed)
     size = len(task.parameters)
     exact, sampled, coupled = np.zeros(size), np.zeros(size), np.zeros(size, bool)
-    num_clauses = 0
+    num_clauses = num_merged = 0
     for fold in task.examples:
         network = ground(task.examples[fold].free)
         num_clauses += network.num_clauses
         index = task.parameters_of(fold).world_index[0]
         statistics = gather_statistics(network, index, size)
+        num_merged += statistics.network.num_clauses
         exact += unit_variance(statistics)
         own, where = coupled_variance(statistics, num_worlds, rng)
         sampled[where] += own
         coupled[where] = True
         exact[where] = 0.0
-    return describe(task, np.where(coupled, sampled, exact), coupled, num_clauses)
+    found = describe(task, np.where(coupled, sampled, exact), coupled)
+    return Outcome({**found, "clauses": num_clauses, "merged_clauses": num_merged})
 
 
 def describe(
-    task: LearningTask, variance: np.ndarray, coupled: np.ndarray, num_clauses: int
-) -> Outcome:
+    task: LearningTask, variance: np.ndarray, coupled: np.ndarray
+) -> dict[str, float | str]:
+    """Return the figures of the variances float64[num_parameters]."""
     names = task.parameters.names()
     known = np.flatnonzero(variance > 0)
     largest, smallest = known[variance[known].argmax()], known[variance[known].argmin()]
     apart = known[~coupled[known]]
-    return Outcome(
-        {
-            "ratio": float(variance[largest] / variance[smallest]),
-            "largest": float(variance[largest]),
-            "smallest": float(variance[smallest]),
-            "largest_rule": names[largest],
-            "smallest_rule": names[smallest],
-            "unit_ratio": float(variance[apart].max() / variance[apart].min()),
-            "weights": len(names),
-            "weights_with_variance": len(known),
-            "clauses": num_clauses,
-        }
-    )
+    return {
+        "ratio": float(variance[largest] / variance[smallest]),
+        "largest": float(variance[largest]),
+        "smallest": float(variance[smallest]),
+        "largest_rule": names[largest],
+        "smallest_rule": names[smallest],
+        "unit_ratio": float(variance[apart].max() / variance[apart].min()),
+        "weights": len(names),
+        "weights_with_variance": len(known),
+    }
 
 
 def unit_variance(statistics: Statistics) -> np.ndarray:
@@ -128,15 +128,20 @@ def write_section(results: Results) -> Section:
             ("the same without rules that couple query atoms", "", "unit_ratio"),
             ("weights", thesis.weights, "weights"),
             ("ground clauses", thesis.clauses, "clauses"),
+            ("ground clauses, unit clauses of an atom merged", "", "merged_clauses"),
         )
     ]
     rules = "\n".join(f"- {THESIS[data].title}: {describe_rules(results[data])}" for data in THESIS)
     text = f"""
 The ratio of the largest and the smallest variance of a count, with all weights zero. Unit clauses
-have exact variances. Those of coupled rules are from {NUM_WORLDS} random worlds. The thesis does
-not say over which folds; here all are used. The rules are written after its description, so
-they are not the same in number. Ground clauses are those of all folds together, before unit
-clauses of an atom are merged.
+have exact variances. Those of coupled rules are from {NUM_WORLDS} random worlds; each variance has
+an error of about 8 %. The thesis does not state the folds; here all are used. The rules are written
+after its description, so the numbers of weights differ.
+
+The largest variance on Cora is that of a rule that couples two query predicates. A pair of authors
+is in a ground clause with each pair of citations that they wrote, also with the pairs outside the
+canopies, which are different citations. Without coupled rules the ratio is close to the figure of
+the thesis.
 
 {table(["data", "figure", "thesis", "ours"], rows)}
 The rules with the largest and the smallest variance:
@@ -169,8 +174,11 @@ def verdict(results: Results) -> str:
     cora, webkb = (results[data].figure("ratio") for data in THESIS)
     if np.isnan(cora) or np.isnan(webkb):
         return "not run"
-    order = "the order is reproduced" if cora > webkb else "the order is not reproduced"
-    return f"Cora {cora:,.0f} (thesis: over 600,000), WebKB {webkb:,.0f} (about 7,000): {order}"
+    order = "Cora is worse, as in the thesis" if cora > webkb else "not reproduced: WebKB is worse"
+    return (
+        f"{order}: Cora {cora:,.0f}, without coupled rules {results['cora'].figure('unit_ratio'):,.0f} "
+        f"(thesis: {THESIS['cora'].ratio}), WebKB {webkb:,.0f} ({THESIS['webkb'].ratio})"
+    )
 
 
 EXPERIMENT = Experiment(
