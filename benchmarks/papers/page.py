@@ -53,6 +53,8 @@ PAPERS = {
 MODULES: tuple[str, ...] = (
     "structure_table1",
     "structure_table2",
+    "lifted_table1",
+    "lifted_figure2",
     "thesis_figure41",
     "thesis_conditioning",
     "thesis_table54",

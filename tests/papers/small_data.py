@@ -11,6 +11,7 @@ from pathlib import Path
 def write_data(root: Path) -> Path:
     """Write all small data sets into a folder and return it."""
     write_imdb(root / "imdb")
+    write_forclift(root / "imdb" / "forclift")
     write_density(root / "density" / "kdd")
     write_citations(root / "cora-er")
     return root
@@ -36,6 +37,21 @@ def write_imdb(folder: Path) -> None:
                 facts += [f"workedUnder({actor},{director})"]
                 facts += [f"gender({actor},{rng.choice(['Male', 'Female'])})"]
         (folder / f"fold{fold}.db").write_text("\n".join(facts) + "\n")
+
+
+def write_forclift(folder: Path) -> None:
+    """Write the same folds with a predicate for men, and a theory of two clauses."""
+    folder.mkdir()
+    (folder / "formulas.mln").write_text(
+        "workedUnder(person,person)\nmovie(film,person)\ndirector(person)\nmale(person)\n"
+        "genre(person,type)\nactor(person)\n\n"
+        "!movie(a1,a2) v !movie(a3,a2)\n!workedUnder(a1,a2) v !male(a2)\n"
+    )
+    for fold in range(1, 6):
+        lines = (folder.parent / f"fold{fold}.db").read_text().splitlines()
+        kept = [line for line in lines if ",Female" not in line]
+        facts = "\n".join(kept).replace("gender", "male").replace(",Male", "")
+        (folder / f"imdb_fold{fold}.db").write_text(facts + "\n")
 
 
 def write_density(folder: Path) -> None:
