@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.papers.cells import (
     Choice,
     Experiment,
     Outcome,
+    Record,
     Results,
     Section,
     run,
@@ -81,9 +83,10 @@ def learn_parts(
         found.append(figures)
         stopped |= late
     names = ("cll", "base", "learning", "gap")
-    figures = {name: [each[name] for each in found] for name in names}
+    columns = {name: [each[name] for each in found] for name in names}
+    mean: dict[str, object] = {"mean_cll": float(np.mean(columns["cll"]))}
     return Outcome(
-        {"mean_cll": float(np.mean(figures["cll"])), "fractions": list(fractions), **figures},
+        {**mean, "fractions": list(fractions), **columns},
         status=STOPPED if stopped else DONE,
     )
 
@@ -209,23 +212,22 @@ def draw(results: Results, folder: Path) -> None:
         draw_panels(list_panels(results, figure), folder / f"counting_figure{figure}.png")
 
 
+def show_part(place: int, record: Record) -> str:
+    cll, learning = values(record, "cll")[place], values(record, "learning")[place]
+    return minus(f"{cll:.3f} in {learning:.2g} s")
+
+
 def part_rows(results: Results) -> list[list[str]]:
-    rows = []
-    for kind in KINDS:
-        record = results[f"protein/{kind}"]
-        row = [kind]
-        for place in range(len(FRACTIONS)):
-            row.append(
-                shown(
-                    record,
-                    lambda each, place=place: minus(
-                        f"{values(each, 'cll')[place]:.3f} in "
-                        f"{values(each, 'learning')[place]:.2g} s"
-                    ),
-                )
-            )
-        rows.append(row)
-    return rows
+    return [
+        [
+            kind,
+            *(
+                shown(results[f"protein/{kind}"], partial(show_part, place))
+                for place in range(len(FRACTIONS))
+            ),
+        ]
+        for kind in KINDS
+    ]
 
 
 def write_section(results: Results) -> Section:

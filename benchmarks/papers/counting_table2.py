@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-from benchmarks.papers.cells import Cell, Choice, Experiment, Outcome, Results, Section, run
+from benchmarks.papers.cells import Cell, Choice, Experiment, Outcome, Record, Results, Section, run
 from benchmarks.papers.counting_data import DATA_SETS, TOWNS
 from benchmarks.papers.markdown import shown, table
 
@@ -54,14 +56,17 @@ def short(value: float) -> str:
     return f"{value:.0f}"
 
 
+def show_size(name: str, record: Record) -> str:
+    return short(record.figure(name))
+
+
 def write_rows(results: Results) -> list[list[str]]:
     rows = []
     for data, each in DATA_SETS.items():
         record = results[data]
         row = [each.title]
         for name, printed in zip(COLUMNS, each.sizes, strict=True):
-            value = record.figure(name)
-            row += [printed, shown(record, lambda _, value=value: short(value))]
+            row += [printed, shown(record, partial(show_size, name))]
         rows.append(row)
     return rows
 

@@ -105,21 +105,24 @@ def learn_folds(
     differences: CountDifferences = "substituted",
 ) -> Outcome:
     """Hold out each fold that has settings (iterations and width); learn, and predict it."""
-    if not settings or None in settings.values():
+    known = {fold: setting for fold, setting in settings.items() if setting is not None}
+    if not known or len(known) < len(settings):
         return Outcome({}, status=FAILED, reason="counting_choice has no records yet")
     task = Task(data, method, counts, differences, fraction, steps, start)
     began, found, stopped = time.process_time(), [], False
-    for fold, (iterations, width) in settings.items():
+    for fold, (iterations, width) in known.items():
         if time.process_time() - began > CELL_SECONDS - 2 * LEARNING_SECONDS:
             stopped = True
             break
         figures, late = learn_fold(task, fold, int(iterations), width)
         found.append(figures)
         stopped |= late
-    figures = {name: [each[name] for each in found] for name in found[0]}
-    means = {f"mean_{name}": float(np.mean(figures[name])) for name in ("cll", "base", "learning")}
+    columns = {name: [each[name] for each in found] for name in found[0]}
+    means: dict[str, object] = {
+        f"mean_{name}": float(np.mean(columns[name])) for name in ("cll", "base", "learning")
+    }
     return Outcome(
-        {**means, **figures, "folds": list(settings)[: len(found)]},
+        {**means, **columns, "folds": list(settings)[: len(found)]},
         status=STOPPED if stopped else DONE,
         reason=f"{len(found)} of {len(settings)} folds" if len(found) < len(settings) else "",
     )

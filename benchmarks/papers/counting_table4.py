@@ -10,6 +10,8 @@ Both learn by CD with Algorithm 1 (`counting_table3`, short chains).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from benchmarks.papers.cells import (
@@ -54,7 +56,10 @@ PAPER = {  # Table 4: CLL and seconds of CD by i; a star marks exact counts
 }
 IBOUNDS = (1, 2, 3)
 ATOMS = 100  # of a fold, half of them true, whose differences are compared
-WAYS = {"substituted": DifferenceEstimator, "subtracted": SubtractedDifferences}
+WAYS: Mapping[str, type[DifferenceEstimator | SubtractedDifferences]] = {
+    "substituted": DifferenceEstimator,
+    "subtracted": SubtractedDifferences,
+}
 
 
 def compare_differences(data: str, fraction: float, atoms: int) -> Outcome:
@@ -166,6 +171,14 @@ def learning_rows(results: Results, table3: Results) -> list[list[str]]:
     return rows
 
 
+def show_error(key: str, record: Record) -> str:
+    return f"{record.figure(f'{key}/error'):.1%}"
+
+
+def show_time(key: str, record: Record) -> str:
+    return seconds(record.figure(f"{key}/seconds"))
+
+
 def difference_rows(results: Results) -> list[list[str]]:
     rows = []
     for data in ("er", "webkb", "protein"):
@@ -175,8 +188,8 @@ def difference_rows(results: Results) -> list[list[str]]:
             for way in ("subtracted", "substituted"):
                 key = f"{way}/{ibound}"
                 row += [
-                    shown(record, lambda each, key=key: f"{each.figure(f'{key}/error'):.1%}"),
-                    shown(record, lambda each, key=key: seconds(each.figure(f"{key}/seconds"))),
+                    shown(record, partial(show_error, key)),
+                    shown(record, partial(show_time, key)),
                 ]
             rows.append(row)
     return rows
@@ -228,7 +241,7 @@ def write_verdict(results: Results, table3: Results) -> str:
         exact = values(find_record(results, table3, data, "substituted", 3), "cll")
         found = {way: values(find_record(results, table3, data, way, 1), "cll") for way in WAYS}
         if exact and all(len(each) == len(exact) for each in found.values()):
-            changes = {way: np.mean(each) - np.mean(exact) for way, each in found.items()}
+            changes = {way: float(np.mean(each) - np.mean(exact)) for way, each in found.items()}
             parts.append(
                 f"{DATA_SETS[data].title} {number(changes['subtracted'])} by equation 5, "
                 f"{number(changes['substituted'])} by ours"
