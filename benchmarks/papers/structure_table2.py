@@ -68,7 +68,7 @@ LHL_DATA = {
 PENALTY = {"imdb": {"penalty": 0.1}, "uwcse": {"penalty": 0.01}, "cora": {"penalty": 0.01}}
 LHL_OPTIONS = {"method": "lhl", "dangling": "drop", "final": "greedy", **LHL}
 # What the row with queries is given: the predicates that are predicted together, given all others.
-TOLD = {
+TOLD: Mapping[str, Mapping[str, Any]] = {
     "imdb": {"joint_targets": "actor,director"},
     "uwcse": {"joint_targets": "student,professor"},
     "cora": {
