@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 
 from circuits.learning.test_split_search import Definition, make
 from lapis.circuits.circuit_files import load_circuit, load_stored_network, save_circuit
@@ -18,12 +19,16 @@ from lapis.circuits.tree_networks.compile_network import compile_network, compil
 from lapis.circuits.tree_networks.tbn_files import format_network, parse_network
 from lapis.circuits.tree_networks.tree_gibbs import (
     TreeChainOptions,
+    children_of,
+    draw_variable,
     estimate_conditionals,
     estimate_marginals,
+    new_cache,
     sample_given,
 )
-from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.circuits.tree_networks.tree_network import TreeNetwork, tree_arrays
 from lapis.errors import LapisError, TooLarge
+from lapis.inference.random_numbers import random_states
 from lapis.runtime.progress import Stop
 
 SEEDS = range(8)
@@ -312,6 +317,31 @@ def test_a_family_too_large_for_a_table() -> None:
     assert compiled.method == "splits"
     rows = data[:50].astype(np.int32)
     np.testing.assert_allclose(log_values(compiled.circuit, rows), network.log_likelihoods(rows))
+
+
+@njit
+def draw(trees, child_start, child, v, cache, rng, row):  # type: ignore[no-untyped-def]
+    draw_variable(trees, child_start, child, v, cache, rng, row)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kept_weights_are_those_of_the_row(seed: int) -> None:
+    """Weights that are still valid after many draws are the conditional probabilities."""
+    network = learn(seed)
+    trees, children = tree_arrays(network), children_of(network)
+    cache, rng = new_cache(trees.size), random_states(seed, 1)[0]
+    row = np.zeros(len(trees.size), np.int32)
+    num_kept = 0
+    for variable in np.random.default_rng(seed).integers(0, len(row), 200):
+        num_kept += bool(cache.is_valid[variable])
+        draw(trees, *children, variable, cache, rng, row)
+        for v in np.flatnonzero(cache.is_valid):
+            worlds = np.repeat(row[None], trees.size[v], axis=0)
+            worlds[:, v] = np.arange(trees.size[v])
+            weight = np.array([probability(network, world) for world in worlds])
+            found = cache.weight[v, : trees.size[v]]
+            np.testing.assert_allclose(found / found.sum(), weight / weight.sum(), rtol=1e-9)
+    assert num_kept > 0
 
 
 @pytest.mark.parametrize("seed", range(4))
