@@ -55,6 +55,8 @@ MODULES: tuple[str, ...] = (
     "structure_table2",
     "lifted_table1",
     "lifted_figure2",
+    "thesis_figure32",
+    "fields_real",
     "thesis_figure41",
     "thesis_conditioning",
     "thesis_table54",
@@ -66,6 +68,7 @@ MODULES: tuple[str, ...] = (
     "counting_table3",
     "counting_table4",
     "counting_figures",
+    "notes_weights",
 )
 
 INTRODUCTION = """# The papers, table by table
