@@ -175,8 +175,9 @@ def verdict(results: Results) -> str:
     if np.isnan(cora) or np.isnan(webkb):
         return "not run"
     order = "Cora is worse, as in the thesis" if cora > webkb else "not reproduced: WebKB is worse"
+    apart = results["cora"].figure("unit_ratio")
     return (
-        f"{order}: Cora {cora:,.0f}, without coupled rules {results['cora'].figure('unit_ratio'):,.0f} "
+        f"{order}: Cora {cora:,.0f}, without coupled rules {apart:,.0f} "
         f"(thesis: {THESIS['cora'].ratio}), WebKB {webkb:,.0f} ({THESIS['webkb'].ratio})"
     )
 
