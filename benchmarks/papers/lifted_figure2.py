@@ -55,15 +55,13 @@ class Learner(NamedTuple):
 
     title: str
     model: str
-    options: Mapping[str, str]
+    objective: str
 
 
 LEARNERS: Mapping[str, Learner] = {
-    "lifted": Learner("lifted likelihood, the rule", RULE, {"objective": "likelihood"}),
-    "units": Learner(
-        "lifted likelihood, with unit clauses", RULE + UNITS, {"objective": "likelihood"}
-    ),
-    "pseudo": Learner("pseudo-likelihood, the rule", RULE, {"objective": "pseudo"}),
+    "lifted": Learner("lifted likelihood, the rule", RULE, "likelihood"),
+    "units": Learner("lifted likelihood, with unit clauses", RULE + UNITS, "likelihood"),
+    "pseudo": Learner("pseudo-likelihood, the rule", RULE, "pseudo"),
 }
 
 
@@ -101,7 +99,7 @@ def learn_friends(learner: str, world: lapis.Database) -> Mapping[str, float | b
     own = LEARNERS[learner]
     model = lapis.parse(own.model)
     began = time.process_time()
-    fit = lapis.learn(model, world, prior=PRIOR, progress=False, **own.options)
+    fit = lapis.learn(model, world, objective=own.objective, prior=PRIOR, progress=False)
     return {
         "seconds": time.process_time() - began,
         "iterations": float(fit.iterations),
