@@ -311,12 +311,32 @@ def find_rows(results: Results) -> list[Row]:
 
 def write_section(results: Results) -> Section:
     rows = find_rows(results)
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, "**Means of the folds that have three results**\n", write_means(rows)]
     for data, source in SETS.items():
         own = [row for row in rows if row.data == data]
         parts += [f"**{source.title}**\n", write_table(own), write_reasons(own)]
     parts.append(write_findings(rows))
     return Section("\n".join(part for part in parts if part), write_verdict(rows), CHOICES)
+
+
+def write_means(rows: Sequence[Row]) -> str:
+    """Return the means of each theory, ours and the paper's, over the folds that we have."""
+    head = ["data", "theory", "folds", *WAYS, *(f"paper: {way}" for way in WAYS)]
+    lines = []
+    for data, theory in dict.fromkeys((row.data, row.theory) for row in rows):
+        own = [row for row in rows if (row.data, row.theory) == (data, theory)]
+        complete = [row for row in own if row.is_complete()]
+        ours = [number(mean([row.score(way) for row in complete]), 1) for way in WAYS]
+        beside = [row.paper() for row in complete or own if row.paper()]
+        theirs = zip(*beside, strict=True) if beside else ([],) * len(WAYS)
+        count = f"{len(complete)} of {len(own)}"
+        printed = [number(mean(values), 0) for values in theirs]
+        lines.append([SETS[data].title, THEORIES[theory], count, *ours, *printed])
+    return table(head, lines)
+
+
+def mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else math.nan
 
 
 def write_table(rows: Sequence[Row]) -> str:
