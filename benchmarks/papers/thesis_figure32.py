@@ -283,7 +283,7 @@ def write_panel(results: Results, panel: int) -> str:
 
 
 def plus_minus(mean: float, error: float) -> str:
-    digits = 0 if abs(mean) >= 100 else 1
+    digits = 0 if max(abs(mean), error) >= 100 else 1
     return f"{number(mean, digits)} ± {number(error, digits)}"
 
 
@@ -328,6 +328,7 @@ def write_section(results: Results) -> Section:
         table(head, rows),
         "![Test pseudo-log-likelihood of networks and fields](papers/thesis_figure32.png)\n",
         *(write_panel(results, panel) for panel in TASKS),
+        describe_outliers(results),
         describe_learning(results),
     ]
     points = sum(each.points for each in counts.values())
@@ -339,6 +340,23 @@ def write_section(results: Results) -> Section:
         f"{word if better else 'not run'}: where the thesis claims an advantage, the field is "
         f"better at {better} of {points} points, by two standard errors at {clear}",
         CHOICES,
+    )
+
+
+def describe_outliers(results: Results) -> str:
+    """Return where single pairs decide the mean, and why."""
+    found = []
+    for panel, task in TASKS.items():
+        for point in task.points:
+            paired = summarise(results[key(panel, point)])
+            if paired is not None and paired.difference[1] > max(50, abs(paired.difference[0])):
+                found.append(f"{task.axis} {point:g}")
+    if not found:
+        return ""
+    return (
+        f"At {', '.join(found)} single pairs decide the mean. There learning ended in a local "
+        "maximum: a steep threshold on the number of managed people. Persons of the test world who "
+        "fall on the wrong side have a probability of nearly 0.\n"
     )
 
 
