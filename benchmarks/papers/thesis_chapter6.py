@@ -426,7 +426,7 @@ def write_seconds(results: Results) -> str:
         for name in COMPARED
         if (record := results[f"network/{name}"]).has_result
     ]
-    return table(["network", "structure, s", "exact", *METHODS], lines) if lines else ""
+    return table(["network", "structure, s", "exact", *METHODS], lines) if lines else "not run\n"
 
 
 def write_dense(results: Results) -> str:
@@ -493,7 +493,7 @@ is no table to reproduce, so we compare AC² with exact answers on the networks 
 Milliseconds an evidence set; of `exact` after compiling:
 
 {write_seconds(results)}
-{picture if results.records else ""}
+{picture if drawn_networks(results) else ""}
 Libra (by the authors of the thesis) on hepar2, with a circuit of 2,719 edges and its Gibbs settings
 "medium", measured on another machine; "most" is the largest error of a marginal:
 
@@ -515,9 +515,13 @@ def write_verdict(results: Results) -> str:
     return "no table in our copy; " + ("; ".join(parts) or "not run")
 
 
+def drawn_networks(results: Results) -> list[str]:
+    return [name for name in COMPARED if results[f"network/{name}"].has_result]
+
+
 def draw(results: Results, folder: Path) -> None:
     """Draw the KL of each method on the networks, and the means of KL and time."""
-    names = [name for name in COMPARED if results[f"network/{name}"].has_result]
+    names = drawn_networks(results)
     if not names:
         return
     curves, means = {}, {}

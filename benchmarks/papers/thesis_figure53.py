@@ -94,8 +94,12 @@ class Queries(NamedTuple):
 
 
 def draw_queries(rows: np.ndarray, point: Point, num_queries: int) -> Queries:
-    """Draw variables of different test rows as query and evidence."""
-    rng = np.random.default_rng(point)
+    """Draw variables of different test rows as query and evidence.
+
+    All points have the same rows and the same order of variables: queries are its beginning,
+    evidence its end, so the curves show the shares and not the draws.
+    """
+    rng = np.random.default_rng(0)
     num_variables = rows.shape[1]
     asked, given = (round(share * num_variables / 100) for share in point)
     asked = max(1, asked)
@@ -105,7 +109,8 @@ def draw_queries(rows: np.ndarray, point: Point, num_queries: int) -> Queries:
     for place, row in enumerate(rows[chosen]):
         order = rng.permutation(num_variables)
         query[place, order[:asked]] = row[order[:asked]]
-        evidence[place, order[asked : asked + given]] = row[order[asked : asked + given]]
+        last = order[num_variables - given :]
+        evidence[place, last] = row[last]
     return Queries(query, evidence, asked)
 
 
