@@ -31,7 +31,7 @@ from lapis.structure.learned_rules import LearnedRules
 SECONDS = 5.0  # of sampling for a predicate
 SETS = ("kinships", "nations", "umls")
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "lapis": {"method": "lapis", "max_literals": 2, "dangling": "drop"},
+    "lapis": {"max_literals": 2, "dangling": "drop", "conditioning": "atoms"},
     "lhl": {"method": "lhl", "max_literals": 2},
 }
 LHL: dict[str, dict[str, Any]] = {"nations": {"min_support": 5}}

@@ -1109,9 +1109,9 @@ def learn_structure(
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
 
-    Scores are weighted pseudo-log-likelihoods, exact on all atoms of the data. The method chooses
-    options that are None. A search that resumes from its checkpoint ends with the same rules as one
-    without interruption.
+    Scores are exact on all atoms of the data: log-likelihoods of each predicate given the others
+    (`lapis`), or weighted pseudo-log-likelihoods. The method chooses options that are None. A
+    search that resumes from its checkpoint ends with the same rules as one without interruption.
 
     Parameters
     ----------
@@ -1120,11 +1120,12 @@ def learn_structure(
     data
         Facts: a database, the path of one, None, or a list of these as independent worlds.
     query
-        Predicates to find rules for, given all others; without a query all.
+        Predicates to find rules for; without a query all.
     method
         Name of a learner (`lapis.methods`).
     conditioning
-        What an atom is predicted from: all other "atoms", or the other "predicates".
+        What an atom is predicted from: all other "atoms", or the other "predicates" (the default of
+        `lapis`, if there are any).
     joint_targets
         Predicates that are predicted together, as in "actor,director".
     max_literals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ from lapis.optimisation.replay_log import ReplayLog
 from lapis.runtime.progress import Stop
 from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause, sign_patterns
 from lapis.structure.clause_scores import Scorer
-from lapis.structure.ensemble import COUPLING, Ensemble
+from lapis.structure.ensemble import Ensemble
+from lapis.structure.learned_rules import CONDITIONAL, PSEUDO
+from lapis.structure.path_differences import PartSums
+from lapis.structure.pricing import nat_pricing
 from lapis.structure.rule_search import RuleSearch
 from lapis.structure.select import CoupledGroup, ground_group, is_summable, refit_groups
 from lapis.structure.training_data import TrainingData, join_worlds
@@ -141,7 +145,7 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     refit_groups(search, ensemble, l2)
     likelihoods = Likelihoods(clauses, GROUPS)
     point = np.concatenate([ensemble.weights, ensemble.units])
-    penalty = np.array([l2, COUPLING, *[l2] * len(MODEL.predicates)])
+    penalty = np.array([l2, l2, *[l2] * len(MODEL.predicates)])
     assert ensemble.value == pytest.approx(likelihoods.value(point), abs=1e-9)
     penalised = ensemble.value - float(penalty @ point**2) / 2
     assert penalised == pytest.approx(likelihoods.best(penalty), abs=1e-7)
@@ -228,3 +232,27 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
     seen.clear()
     refit_groups(search, ensemble, 0.02)
     assert checked == seen != []
+
+
+def test_predicates_are_conditioned_on_the_others_by_default() -> None:
+    ask: dict[str, Any] = {"max_literals": 3, "penalty": 0.001, "jobs": 1}
+    found = lapis.learn_structure(MODEL, DATABASES, **ask)
+    same = lapis.learn_structure(MODEL, DATABASES, conditioning="predicates", **ask)
+    assert found.measure == CONDITIONAL
+    assert (found.rules, found.value) == (same.rules, same.value)
+
+
+def test_a_single_predicate_is_conditioned_on_its_other_atoms() -> None:
+    facts = [f"R(A{i}, A{j})" for i in range(12) for j in range(12) if (i + j) % 3 == 0]
+    model, data = lapis.parse("R(a, a)"), lapis.Database.parse(" ".join(facts))
+    found = lapis.learn_structure(model, data, max_literals=2, penalty=0.01, jobs=1)
+    assert found.measure == PSEUDO
+    assert any(rule.text.count("R(") == 2 for rule in found.rules)
+
+
+def test_a_world_is_one_observation_of_a_clause_that_couples_atoms() -> None:
+    """The prior has width 5 on the largest log-odds that the clause gives an atom."""
+    data = join()
+    ensemble = Ensemble(data, PartSums(data), pricing=nat_pricing(data))
+    ensemble.add(canonicalize_clause(COUPLED, 4))
+    assert ensemble.scales(None)[1][0] == pytest.approx(1 / (len(WORLDS) * 5.0**2))

@@ -365,7 +365,7 @@ def test_best_of_dangling_is_of_pseudo_likelihoods(run: Run) -> None:
     assert (code, out) == (1, "")
     assert err == (
         "error: --dangling best compares pseudo-likelihoods, which do not condition on predicates\n"
-        "    use --dangling keep or drop, or leave out --conditioning and --joint-targets\n"
+        "    use --dangling keep or drop, or --conditioning atoms\n"
     )
 
 

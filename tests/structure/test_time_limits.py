@@ -188,9 +188,9 @@ def test_limited_searches_are_resumed(method: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("worlds", [1, 2])
 def test_the_choice_of_dangling_leaves_time_for_the_search(worlds: int) -> None:
     data = [planted_world(seed) for seed in range(worlds)]
+    ask: dict[str, Any] = {"conditioning": "atoms", "dangling": "best", "max_literals": 3}
     found = [
-        search_rules("lapis", limit, data=data, dangling="best", max_literals=3)
-        for limit in (600, 1200, 2400, math.inf)
+        search_rules("lapis", limit, data=data, **ask) for limit in (600, 1200, 2400, math.inf)
     ]
     were_cut = [each.interrupted for each in found]
     assert were_cut == sorted(were_cut, reverse=True)

@@ -26,12 +26,11 @@ from lapis.runtime.kernels import allocating_entry
 from lapis.structure.candidates import Candidate
 from lapis.structure.clause_scores import fit_unit, fit_weight
 from lapis.structure.path_differences import Joins
-from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
+from lapis.structure.pricing import UNIT_WIDTH, WIDTH, Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate
 SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
-COUPLING = 1.0  # λ₂ of clauses that couple unknown atoms
 
 
 @dataclass
@@ -216,17 +215,18 @@ class Ensemble:
     def scales(self, l2: float | None) -> tuple[np.ndarray, np.ndarray]:
         """Return float64[num_clauses + num_units] twice: largest differences, λ₂ of scaled weights.
 
-        Clauses that couple unknown atoms have a narrow prior: a few worlds give little information
-        about them, and an attraction that fits these dominates a world with more atoms.
+        Atoms that a clause couples depend on each other, so a world is one observation of such a
+        clause, not one for each atom. Its prior has the same width as that of other clauses.
         """
         scale = np.ones(len(self.weights))
         for target in self.targets:
             scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
-        own = np.array(self.ridges) if l2 is None else l2 / scale**2
-        coupled = np.array([self.data.couples_any(c.path) for c in self.clauses], bool)
+        coupled = [self.data.couples_any(clause.path) for clause in self.clauses]
+        world_ridge = 1 / (self.data.num_worlds * WIDTH**2)
+        own = np.where(coupled, world_ridge, self.ridges) if l2 is None else l2 / scale**2
         share = np.array([self.data.atom_share[target.predicate] for target in self.targets])
         unit = share / UNIT_WIDTH**2 if l2 is None else np.full(len(self.units), l2)
-        ridge = np.concatenate([np.where(coupled, COUPLING / scale**2, own), unit])
+        ridge = np.concatenate([own, unit])
         return np.concatenate([scale, np.ones(len(self.units))]), ridge
 
     def value_at(
@@ -253,9 +253,11 @@ class Ensemble:
             field = np.clip(target.matrix @ point[:size] + point[size + j], -500, 500)
             p = 1.0 / (1.0 + np.exp(-field))
             bend = target.class_share * p * (1.0 - p)
-            bent = target.matrix * bend[:, None]
-            curvature[:size, :size] += target.matrix.T @ bent
-            curvature[:size, size + j] = curvature[size + j, :size] = bent.sum(axis=0)
+            used = np.flatnonzero(target.matrix.any(axis=0))
+            own = target.matrix[:, used]
+            bent = own * bend[:, None]
+            curvature[np.ix_(used, used)] += own.T @ bent
+            curvature[used, size + j] = curvature[size + j, used] = bent.sum(axis=0)
             curvature[size + j, size + j] = bend.sum()
         return curvature
 

@@ -76,12 +76,11 @@ def learn_rules(
 
     `targets` are the predicates to predict; empty means all. With targets, every rule mentions
     one. An atom is explained from all other atoms, or from all predicates outside its group of
-    `joint_targets` (`options.conditioning`). The method `lapis` conditions on predicates by
-    default if there are targets. `open_joins` opens the joins on a store; the default is memory.
-    An existing checkpoint is resumed.
+    `joint_targets` (`choose_conditioning`). `open_joins` opens the joins on a store; the default is
+    memory. An existing checkpoint is resumed.
     """
     started = time.monotonic()
-    conditioning, method = options.conditioning, options.method
+    method = options.method
     if open_joins is not None and jobs > 1:
         raise LapisError(
             "an engine scores clauses in one process, so it cannot use several jobs",
@@ -92,9 +91,8 @@ def learn_rules(
     model = drop_rules(model)
     names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
-    if conditioning is None and method == "lapis" and targets:
-        conditioning = "predicates"
-    data = join_worlds(model, problems, names, group_targets(names, conditioning, joint_targets))
+    groups = group_targets(names, choose_conditioning(model, options), joint_targets)
+    data = join_worlds(model, problems, names, groups)
     if not any(data.num_atoms[name] for name in names):
         raise LapisError(
             "there are no atoms to explain: the data names no constants",
@@ -157,6 +155,18 @@ def hash_search(data: TrainingData, options: StructureOptions) -> str:
         if not predicate.arity:
             found.update(data.holds(name).tobytes())
     return found.hexdigest()[:16]
+
+
+def choose_conditioning(model: Model, options: StructureOptions) -> str | None:
+    """Return what atoms are explained from; by default `lapis` uses the other predicates.
+
+    The likelihood of a predicate given the others also gives that of an atom given all others. The
+    reverse does not hold: weights of the pseudo-likelihood can be far off if a whole predicate is
+    unknown. A single predicate has no others, so that it is explained from its other atoms.
+    """
+    if options.conditioning is not None or options.method != "lapis":
+        return options.conditioning
+    return "predicates" if len(model.predicates) > 1 else "atoms"
 
 
 def group_targets(
@@ -238,7 +248,7 @@ def choose_dangling(
         raise LapisError(
             "--dangling best compares pseudo-likelihoods, which do not condition on predicates",
             code="dangling-best",
-            hint="use --dangling keep or drop, or leave out --conditioning and --joint-targets",
+            hint="use --dangling keep or drop, or --conditioning atoms",
         )
     ways = replace(options, dangling="keep"), replace(options, dangling="drop")
     if search.data.num_worlds > 1:
