@@ -49,6 +49,7 @@ REFUSED = "refused"  # a limit of Lapis
 OUT_OF_TIME = "out of time"
 OUT_OF_MEMORY = "out of memory"
 FAILED = "failed"
+TURN = 100  # processor seconds that a program keeps a core for several short cells
 WALL_FACTOR = 40  # wall seconds at most, for each processor second of a cell's limit
 
 
@@ -305,17 +306,26 @@ def run(experiment: Experiment, arguments: Sequence[str] | None = None) -> None:
     left = [cell for cell in cells if given.again or known[cell.key] is MISSING]
     print(f"{experiment.name}: {len(cells)} cells, {len(left)} to run", flush=True)
 
-    def run_and_keep(cell: Cell) -> None:
-        with free_core():
-            record = run_cell(cell)
-        keep(experiment.name, cell.key, record)
-        print(show(cell.key, record), flush=True)
+    cells_left = iter(left)
+
+    def take_turns() -> None:
+        """Run cells, one after the other, until none is left."""
+        cell = next(cells_left, None)
+        while cell is not None:
+            with free_core():
+                used = 0.0
+                while cell is not None and used < TURN:
+                    record = run_cell(cell)
+                    used += record.cpu_seconds
+                    keep(experiment.name, cell.key, record)
+                    print(show(cell.key, record), flush=True)
+                    cell = next(cells_left, None)
 
     with ThreadPoolExecutor(given.processes) as pool:
         try:
-            list(pool.map(run_and_keep, left))
+            list(pool.map(lambda _: take_turns(), range(given.processes)))
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
+            list(cells_left)  # so that no thread starts another one
             sys.exit("stopped; the cells that ended are kept")
 
 
