@@ -216,8 +216,8 @@ def show_setting(data: str, setting: Setting) -> str:
 
 def write_section(results: Results) -> Section:
     checks = list_checks(ITERATIONS)
-    text = f"""The paper learns "until convergence". On ER that is too long. Its rules couple hundreds
-of atoms, and the weights pass through a good model before they reach one that predicts badly.
+    text = f"""The paper learns "until convergence". On ER that is too long. Its rules couple
+hundreds of atoms, and the weights pass through a good model before they reach a bad one.
 So the number of iterations is chosen on the training folds, after every {CHECKED} iterations up to
 {ITERATIONS}. The setting with the largest mean CLL over the inner folds is chosen, which is the
 rule of all tables on this page. For Protein the prior width of the rules between partners is chosen
