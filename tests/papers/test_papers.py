@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
 
 import pytest
 from benchmarks import protocol
 from benchmarks.papers import cells, page
-from benchmarks.papers.cells import Cell, Experiment, Outcome, Record, Results, read_results
+from benchmarks.papers.cells import (
+    Cell,
+    Experiment,
+    Outcome,
+    Record,
+    Results,
+    Section,
+    read_results,
+)
 from benchmarks.papers.folds import Split, choose_setting, split_of
 from benchmarks.papers.pictures import Curve, Panel, draw_panels
 
@@ -100,6 +109,21 @@ def test_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found["a"].reason == "too large"
     assert math.isnan(found["a"].figure("x"))
     assert found["c"] is cells.MISSING
+
+
+def test_run_keeps_every_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cell is run once, and the ones that have a record are left out."""
+    monkeypatch.setattr(cells, "RESULTS", tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # of the queue for cores
+    own = [Cell(f"{number}", add, {"left": number, "right": 1}) for number in range(3)]
+    experiment = Experiment(
+        "sums", "Sums", "notes", lambda: own, lambda _: Section("", ""), smallest=own[0]
+    )
+    cells.keep("sums", "1", Record(cells.REFUSED))
+    cells.run(experiment, ["--processes", "2"])
+    found = read_results("sums")
+    assert [found[each.key].figure("sum") for each in (own[0], own[2])] == [1.0, 3.0]
+    assert found["1"].status == cells.REFUSED
 
 
 def test_choose_setting() -> None:
