@@ -49,6 +49,7 @@ from benchmarks.papers.learning_tasks import (
 )
 from benchmarks.papers.markdown import minus, number, shown, table
 from benchmarks.papers.pictures import Curve, Panel, draw_panels
+from benchmarks.papers.scoring import spread
 
 from lapis.errors import LapisError
 
@@ -63,7 +64,7 @@ ON_THE_WAY = Samples(20, 80)
 FOR_RATES = Samples(20, 80)
 FOR_WIDTHS = Samples(50, 150)
 OWN_SAMPLES = 150  # a chain
-TEST_FOLDS = (("cora", "fold1"), ("webkb", "cornell"))  # the first of each data set
+TEST_FOLDS = (("cora", "fold1"), ("webkb", "cornell"), ("cora", "fold2"))
 TITLES = {"cora": "Cora", "webkb": "WebKB"}
 GRIDS = {
     "cora": [Widths(word, pairs) for word in (0.1, 1.0) for pairs in (1.0, 0.1, 0.01, 0.001)],
@@ -303,12 +304,13 @@ ORDERINGS = [
 ]
 SAME_BIB = {"pscg": 0.990, "dn": 0.992, "cd-pw": 0.991}  # AUC after ten hours, section 4.3.4
 BEST_SAME_BIB = 0.992
+PAGE_FOLDS = tuple(sorted(TEST_FOLDS))
 LOWEST_CLL = -1.5  # of the picture
 PICTURE = "thesis_figure41.png"
 
 
 def write_section(results: Results) -> Section:
-    tables = "\n".join(write_fold(results, data, test) for data, test in TEST_FOLDS)
+    tables = "\n".join(write_fold(results, data, test) for data, test in PAGE_FOLDS)
     rows = [
         [
             TITLES[claim.data],
@@ -329,12 +331,18 @@ averaged with a fair coin of weight {SMOOTHING:g}. "Lapis" evaluates the same la
 inference of Lapis: exact where tables fit, else two chains and means of P(atom | rest). "Lapis
 default" is the learner that `lapis learn` chooses, PSCG with expected counts by `auto`.
 
-Deviations: one held-out fold of each data set, not all. Learning rates are chosen by the
+Deviations: two held-out folds of Cora and one of WebKB, not all. Learning rates are chosen by the
 CLL of the validation fold alone, after {TUNE_SECONDS:.0f} seconds (thesis: four hours), from powers
 of ten; the thesis chooses one by CLL and one by AUC. Word-specific rules have a prior width of
 their own, and so have transitivity (Cora) and the rules about two classes (WebKB); the thesis has
 one width for a data set. Runs of learners that converge end early. The rules of Cora are written
 after the description in the thesis.
+
+The thesis validates on one fold, and so do we. On Cora this is fragile: folds differ in how alike
+different papers look, and the weight of transitivity decides whole clusters
+([priors of dense rules](learning-measurements.md#priors-of-dense-rules)). Widths that suit the
+validation fold can be too wide for the held-out fold. Learners then get worse with time, as the
+thesis reports of some of its own. "Best" are the greatest figures of the curve.
 
 {picture}
 
@@ -352,9 +360,10 @@ learner is larger; of pairs of which both cells have a result.
 def write_fold(results: Results, data: str, test: str) -> str:
     """Return the table of a held-out fold: the last point of each learner."""
     is_cora = data == "cora"
-    head = ["learner", "CLL", "AUC", "Lapis: CLL", "AUC", "iterations", "ended by", "rate"]
+    head = ["learner", "CLL", "AUC", "best CLL", "best AUC", "Lapis: CLL", "AUC", "iterations"]
+    head += ["ended by", "rate"]
     if is_cora:
-        head[3:3] = ["AUC SameBib", "thesis"]
+        head[5:5] = ["AUC SameBib", "thesis"]
     rows = []
     for name in ORDER:
         record = results[f"{data}/{test}/{name}"]
@@ -366,6 +375,8 @@ def write_fold(results: Results, data: str, test: str) -> str:
             LEARNERS[name].label,
             number(record.figure("cll")),
             number(record.figure("auc")),
+            number(max(record.figures["clls"])),
+            number(max(record.figures["aucs"])),
             number(record.figure("own_cll")),
             number(record.figure("own_auc")),
             str(record.figures["iterations"]),
@@ -373,7 +384,7 @@ def write_fold(results: Results, data: str, test: str) -> str:
             "" if rate is None else minus(f"{rate:.0e}"),
         ]
         if is_cora:
-            row[3:3] = [number(same_bib(record)), number(SAME_BIB.get(name, math.nan))]
+            row[5:5] = [number(same_bib(record)), number(SAME_BIB.get(name, math.nan))]
         rows.append(row)
     return f"{TITLES[data]}, {test} held out; {describe_widths(results, data, test)}:\n\n" + table(
         head, rows
@@ -398,7 +409,7 @@ def describe_widths(results: Results, data: str, test: str) -> str:
 def held_pairs(results: Results, claim: Ordering, metric: str) -> tuple[int, int]:
     """Return how many pairs hold and how many have two results, over all held-out folds."""
     held = known = 0
-    for data, test in TEST_FOLDS:
+    for data, test in PAGE_FOLDS:
         if data != claim.data:
             continue
         for better, worse in claim.pairs:
@@ -423,22 +434,25 @@ def verdict(results: Results) -> str:
         return "not run"
     stated = ", ".join(f"{n[0]} of {n[1]} by {metric.upper()}" for metric, n in counts.items())
     found = {
-        name: same_bib(results[f"{data}/{test}/{name}"])
-        for data, test in TEST_FOLDS
-        if data == "cora"
+        name: spread([same_bib(results[f"cora/{test}/{name}"]) for test in cora_folds()]).mean
         for name in ORDER
     }
     best = max(found, key=lambda name: -math.inf if math.isnan(found[name]) else found[name])
     return (
-        f"orderings of learners that hold: {stated}; best AUC of SameBib "
-        f"{number(found[best])} by {LEARNERS[best].label} on one fold (thesis: {BEST_SAME_BIB})"
+        f"orderings of learners that hold: {stated}; best AUC of SameBib at the end "
+        f"{number(found[best])} by {LEARNERS[best].label}, mean of {len(cora_folds())} folds "
+        f"(thesis: {BEST_SAME_BIB})"
     )
+
+
+def cora_folds() -> list[str]:
+    return [test for data, test in PAGE_FOLDS if data == "cora"]
 
 
 def choices(results: Results) -> list[Choice]:
     widths = "; ".join(
         f"{TITLES[data]} without {test}: {describe_widths(results, data, test)}"
-        for data, test in TEST_FOLDS
+        for data, test in PAGE_FOLDS
     )
     return [
         Choice(
@@ -451,6 +465,12 @@ def choices(results: Results) -> list[Choice]:
         Choice(
             "a prior width of its own for transitivity",
             "earlier experiments, which had fold 1 of Cora in view, showed that wide priors fail",
+            False,
+        ),
+        Choice(
+            "held-out folds",
+            "the first of each data set; fold 2 of Cora was added when the first result on fold 1 "
+            "was known",
             False,
         ),
         Choice(
@@ -472,7 +492,7 @@ def draw(results: Results, folder: Path) -> None:
             curves,
             log_x=True,
         )
-        for data, test in TEST_FOLDS
+        for data, test in PAGE_FOLDS
         for label, figure in (("CLL", "clls"), ("AUC", "aucs"))
         if (curves := find_curves(results, data, test, figure))
     ]
