@@ -247,7 +247,7 @@ def describe_chains(found: WorldPrediction) -> list[str]:
 
 # Seconds of wall time for learning: a search that takes longer ends with the rules found so far.
 LEARNING_SECONDS = 400
-OWN_LEARNING_SECONDS = 900
+OWN_LEARNING_SECONDS = 3600
 CELL_SECONDS = {"imdb": 150.0, "uwcse": 200.0, "cora": 200.0}  # of processor time
 OWN_CELL_SECONDS = 300.0
 MEMORY = 7.0  # gigabytes of address space
