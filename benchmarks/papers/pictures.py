@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#999999",
+    "#8c564b",
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")
 
 
 class Curve(NamedTuple):
