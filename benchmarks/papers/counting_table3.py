@@ -341,9 +341,8 @@ The folds of ER, CD by exact counts:
             fold_rows(results) or [["not run", "–", "–", "–", "–"]],
         )
     }
-PLL predicts worse than the frequencies where atoms of one predicate depend on each other: it learns
-from neighbours with their true values, and predicts without them. The paper's PLL on Smoker shows
-the same."""
+PLL learns from neighbours with their true values, and predicts without them. So it can predict
+worse than the frequencies, as the paper's PLL does on Smoker."""
     return Section(text, write_verdict(results), list_choices())
 
 

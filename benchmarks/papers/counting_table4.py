@@ -231,8 +231,24 @@ first query predicate of a fold (half of them true), and processor time for all 
             difference_rows(results),
         )
     }
-Rows of i with the same figures have the same clusters."""
+Rows of i with the same figures have the same clusters. {write_bounds(results)}"""
     return Section(text, write_verdict(results, table3))
+
+
+def write_bounds(results: Results) -> str:
+    """State the bound of Lemma 1 for the weights learned at i = 1."""
+    found = [
+        f"{number(float(np.mean(bounds)), 0)} on {DATA_SETS[data].title}"
+        for data in ESTIMATED
+        if (bounds := values(results[f"{data}/subtracted/1"], "bound"))
+    ]
+    if not found:
+        return ""
+    return (
+        "Lemma 1 of the paper bounds the error of the log-likelihood (of all training atoms "
+        "together) by 2 Σ |w| ε. With the errors ε of equation 5's counts in the data at i = 1, "
+        f"this is {' and '.join(found)}."
+    )
 
 
 def write_verdict(results: Results, table3: Results) -> str:
