@@ -88,6 +88,9 @@ METHODS: Mapping[str, Method] = {
     "busl": Method("BUSL", {"method": "busl", "dangling": "best", "min_weight": 0}, PENALTY),
     "msl": Method("MSL", {"method": "msl", "dangling": "best"}, PENALTY),
     "lhl-gibbs": Method("LHL, sampled", LHL_OPTIONS, LHL_DATA, "gibbs", ("imdb",)),
+    "lhl-all": Method(
+        "LHL, σ = 1", {**LHL_OPTIONS, "sample_share": 1.0}, LHL_DATA, data=("imdb", "uwcse")
+    ),
     "lapis-told": Method("Lapis, with queries", {}, TOLD),
     "lapis": Method("Lapis", {}),
 }  # fmt: skip
@@ -190,7 +193,7 @@ def predict_groups(
         values = (
             "+".join(group),
             average_precision(own.probability, own.truth),
-            conditional_log_likelihood(own.log_odds, own.truth),
+            conditional_log_likelihood(own.log_odds, own.truth) if len(own.truth) else None,
             len(own.truth),
             int(own.truth.sum()),
             "+".join(predicted.methods),
@@ -246,9 +249,9 @@ def describe_chains(found: WorldPrediction) -> list[str]:
 
 
 # Seconds of wall time for learning: a search that takes longer ends with the rules found so far.
-LEARNING_SECONDS = 400
+LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 150}
 OWN_LEARNING_SECONDS = 3600
-CELL_SECONDS = {"imdb": 150.0, "uwcse": 200.0, "cora": 200.0}  # of processor time
+CELL_SECONDS = {"imdb": 150.0, "uwcse": 250.0, "cora": 250.0}  # of processor time
 OWN_CELL_SECONDS = 300.0
 MEMORY = 7.0  # gigabytes of address space
 # The order of the cells, so that a run that is cut short leaves a useful table.
@@ -259,7 +262,8 @@ STAGES = (
     ("cora", ("busl", "msl", "lhl", "lapis-told")),
     ("uwcse", ("lhl-liftgraph", "lapis-told", "lhl-noheu", "lhl-findpaths")),
     ("cora", ("lhl-noheu", "lhl-findpaths", "lhl-liftgraph")),
-    ("uwcse", ("lapis",)),
+    ("imdb", ("lhl-all",)),
+    ("uwcse", ("lapis", "lhl-all")),
     ("cora", ("lapis",)),
 )
 
@@ -276,7 +280,7 @@ def list_cells() -> list[Cell]:
 def new_cell(data: str, method: str, fold: str) -> Cell:
     row = METHODS[method]
     is_own = method in (OURS, OURS_TOLD)
-    limit = OWN_LEARNING_SECONDS if is_own else LEARNING_SECONDS
+    limit = OWN_LEARNING_SECONDS if is_own else LEARNING_SECONDS[data]
     arguments = {
         "data": data,
         "fold": fold,
@@ -289,8 +293,8 @@ def new_cell(data: str, method: str, fold: str) -> Cell:
 
 
 # The order of rows in the tables.
-ROWS = (OURS, OURS_TOLD, "lhl", "lhl-gibbs", "lhl-noheu", "lhl-findpaths", "lhl-liftgraph", "busl",
-        "msl")  # fmt: skip
+ROWS = (OURS, OURS_TOLD, "lhl", "lhl-gibbs", "lhl-all", "lhl-noheu", "lhl-findpaths",
+        "lhl-liftgraph", "busl", "msl")  # fmt: skip
 TOLERANCE = 0.02  # of AUC and CLL; the paper prints two digits
 
 
@@ -508,11 +512,13 @@ Deviations from the paper:
   LiftGraph and Gibbs elsewhere, for {SAMPLING_SECONDS:.0f} s a predicate. The paper sampled all, a
   million samples or 24 hours. The row *{METHODS["lhl-gibbs"].title}* does that on IMDB, within the
   same seconds. The column *exact* is the share of atoms with exact probabilities.
-- Learning is limited to {LEARNING_SECONDS} s of wall time on a busy machine (Lapis
-  {OWN_LEARNING_SECONDS} s), of which about a third is processor time. A star marks rows in which
-  the limit ended a search: these have the rules found so far.
+- Learning is limited, in wall time on a busy machine: IMDB {LEARNING_SECONDS["imdb"]} s, UW-CSE
+  {LEARNING_SECONDS["uwcse"]} s, Cora {LEARNING_SECONDS["cora"]} s, Lapis {OWN_LEARNING_SECONDS} s.
+  A star marks rows in which the limit ended a search: these have the rules found so far.
 - The rows of BUSL and MSL have clauses of at most four literals and four variables. Alchemy's
   default is six of each, which our searches do not finish.
+- LHL scores clauses on half of the atoms (σ), as in the paper. Our scores cost the same on all
+  atoms, so there is a row with σ = 1 too.
 - FindPaths extends each path with variables from its first 1,000 ground paths only.
 - The other deviations of our LHL are listed in [the page on learning rules](structure.md).
 """
