@@ -19,10 +19,9 @@ from lapis.structure.candidates import Candidate, PathAtom, canonicalize_clause,
 from lapis.structure.clause_scores import Scorer
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO
-from lapis.structure.path_differences import PartSums
 from lapis.structure.pricing import nat_pricing
 from lapis.structure.rule_search import RuleSearch
-from lapis.structure.select import CoupledGroup, ground_group, is_summable, refit_groups
+from lapis.structure.select import CoupledGroup, fits_networks, ground_group, refit_groups
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("P(a)\nQ(a)\nR(a, b)\nT(b)")
@@ -139,7 +138,7 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     clauses = [canonicalize_clause(ALONE, 3), canonicalize_clause(COUPLED, 4)]
     ensemble = Ensemble(data, search.scorer.sums)
     for clause in clauses:
-        assert is_summable(search, ensemble, clause)
+        assert fits_networks(search, ensemble, clause)
         ensemble.add(clause)
     l2 = 0.02
     refit_groups(search, ensemble, l2)
@@ -151,14 +150,24 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     assert penalised == pytest.approx(likelihoods.best(penalty), abs=1e-7)
 
 
-def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clause_is_left_out_of_networks_that_cannot_be_summed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = join()
     log = ReplayLog()
     search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     monkeypatch.setattr("lapis.structure.select.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
-    assert not is_summable(search, ensemble, canonicalize_clause(COUPLED, 4))
-    assert is_summable(search, ensemble, canonicalize_clause(ALONE, 3))
+    coupling = canonicalize_clause(COUPLED, 4)
+    assert fits_networks(search, ensemble, coupling)
+    assert ensemble.left_out == {(("R",), coupling)}
+    assert ensemble.coupled_groups(coupling) == []
+    assert fits_networks(search, ensemble, canonicalize_clause(ALONE, 3))
+    ensemble.add(coupling)
+    search.refit(ensemble, l2=0.02)
+    weights = ensemble.weights.copy()
+    refit_groups(search, ensemble, 0.02)
+    assert (ensemble.weights == weights).all()
 
 
 def test_learned_values_are_conditional_likelihoods() -> None:
@@ -221,12 +230,14 @@ def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) ->
     ensemble.add(canonicalize_clause(ALONE, 3))
     seen: list[tuple[object, ...]] = []
 
-    def record(search: RuleSearch, *what: Sequence[object]) -> CoupledGroup:
-        seen.append(tuple(map(tuple, what)))
-        return ground_group(search, *what)  # type: ignore[arg-type]
+    def record(
+        search: RuleSearch, own: Ensemble, clauses: Sequence[Candidate], group: tuple[str, ...]
+    ) -> CoupledGroup:
+        seen.append((*clauses, group))
+        return ground_group(search, own, clauses, group)
 
     monkeypatch.setattr("lapis.structure.select.ground_group", record)
-    assert is_summable(search, ensemble, canonicalize_clause(COUPLED, 4))
+    assert fits_networks(search, ensemble, canonicalize_clause(COUPLED, 4))
     checked = list(seen)
     ensemble.add(canonicalize_clause(COUPLED, 4))
     seen.clear()
@@ -253,6 +264,14 @@ def test_a_single_predicate_is_conditioned_on_its_other_atoms() -> None:
 def test_a_world_is_one_observation_of_a_clause_that_couples_atoms() -> None:
     """The prior has width 5 on the largest log-odds that the clause gives an atom."""
     data = join()
-    ensemble = Ensemble(data, PartSums(data), pricing=nat_pricing(data))
+    log = ReplayLog()
+    search = RuleSearch(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
+    ensemble = Ensemble(data, search.scorer.sums, pricing=nat_pricing(data))
     ensemble.add(canonicalize_clause(COUPLED, 4))
-    assert ensemble.scales(None)[1][0] == pytest.approx(1 / (len(WORLDS) * 5.0**2))
+    scale, ridge = ensemble.scales(None)
+    refit_groups(search, ensemble, None)
+    precision = [1 / (len(WORLDS) * 5.0**2), *ridge[1:]] * scale**2
+    point = np.concatenate([ensemble.weights, ensemble.units])
+    penalised = ensemble.value - float(precision @ point**2) / 2
+    own = Likelihoods(ensemble.clauses, GROUPS)
+    assert penalised == pytest.approx(own.best(precision), abs=1e-6)

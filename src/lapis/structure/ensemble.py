@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from lapis.data.keys import contains, unpack
+from lapis.data.keys import contains, number_rows, unpack
 from lapis.runtime.kernels import allocating_entry
 from lapis.structure.candidates import Candidate
 from lapis.structure.clause_scores import fit_unit, fit_weight
 from lapis.structure.path_differences import Joins
-from lapis.structure.pricing import UNIT_WIDTH, WIDTH, Pricing, flat_pricing
+from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate
+LARGEST_COUNT = 2.0**53  # smaller counts are exact in float64
 SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
 
 
@@ -70,10 +71,11 @@ class TargetAtoms:
 
     def split(self, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Split the classes by a clause's differences: an atom of each class, and each atom's."""
-        value = np.unique(column, return_inverse=True)[1]
-        key = self.class_of * (int(value.max(initial=0)) + 1) + value
-        _, first, number = np.unique(key, return_index=True, return_inverse=True)
-        return first, number
+        if np.abs(column).max(initial=0.0) < LARGEST_COUNT:
+            value = column.astype(np.int64)
+        else:
+            value = np.unique(column, return_inverse=True)[1]
+        return number_rows([self.class_of, value], len(column))
 
     def keep_first(self, num_clauses: int) -> None:
         self.matrix = self.matrix[:, :num_clauses]
@@ -100,6 +102,7 @@ class Ensemble:
         self.clauses: list[Candidate] = []
         self.weights = np.zeros(0)
         self.ridges: list[float] = []  # of each clause, by the prior of the pricing
+        self.left_out: set[tuple[tuple[str, ...], Candidate]] = set()  # of the group's network
         self.units = np.array([unit_weight(t) for t in self.targets])
         self.unit_bend = [1 / (2 + 2 * np.cosh(weight)) for weight in self.units]  # p (1 − p)
         self.value = float(self.values().sum())
@@ -146,6 +149,15 @@ class Ensemble:
         self.clauses.append(candidate)
         self.ridges.append(ridge)
         self.weights = weights
+
+    def coupled_groups(self, candidate: Candidate) -> list[tuple[str, ...]]:
+        """Return the groups whose atoms the clause couples in their networks."""
+        return [
+            group
+            for group in self.data.groups
+            if self.data.couples(candidate.path, group[0])
+            and (group, candidate) not in self.left_out
+        ]
 
     def keep(self, chosen: Sequence[bool]) -> None:
         """Keep some of the clauses, with their weights."""
@@ -213,17 +225,11 @@ class Ensemble:
         return np.array(found)
 
     def scales(self, l2: float | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return float64[num_clauses + num_units] twice: largest differences, λ₂ of scaled weights.
-
-        Atoms that a clause couples depend on each other, so a world is one observation of such a
-        clause, not one for each atom. Its prior has the same width as that of other clauses.
-        """
+        """Return largest differences and λ₂ of the scaled weights, of clauses, then units."""
         scale = np.ones(len(self.weights))
         for target in self.targets:
             scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
-        coupled = [self.data.couples_any(clause.path) for clause in self.clauses]
-        world_ridge = 1 / (self.data.num_worlds * WIDTH**2)
-        own = np.where(coupled, world_ridge, self.ridges) if l2 is None else l2 / scale**2
+        own = np.array(self.ridges) if l2 is None else l2 / scale**2
         share = np.array([self.data.atom_share[target.predicate] for target in self.targets])
         unit = share / UNIT_WIDTH**2 if l2 is None else np.full(len(self.units), l2)
         ridge = np.concatenate([own, unit])
@@ -275,7 +281,7 @@ class Ensemble:
             return 0.0
         shares = [self.data.atom_share[self.targets[j].predicate] for j in columns]
         information = [
-            float(self.unit_bend[j] * (self.targets[j].share @ column**2))
+            float(self.unit_bend[j] * np.einsum("i,i,i", self.targets[j].share, column, column))
             for j, column in columns.items()
         ]
         return self.pricing.ridge(shares, information)

@@ -19,13 +19,14 @@ measure is the likelihood of the group given all other predicates,
 If no clause has two atoms of G, the atoms are independent given the rest, and this is the
 pseudo-likelihood of G. If a clause has two, it couples them, and the pseudo-likelihood is
 optimistic: it conditions an atom on others that are unknown at prediction. So a clause is scored
-only for predicates of which it has one unknown atom, and it enters only if the networks of the
-groups that it couples can be summed exactly. Finally all weights maximise the sum over groups of
-these likelihoods, each divided by the number of its atoms.
+only for predicates of which it has one unknown atom. If the network of a group that it couples
+cannot be summed exactly, the clause is left out of that network, and explains its other predicates
+alone. Finally all weights maximise the sum over groups of these likelihoods, each divided by the
+number of its atoms.
 
 What did not work: refusing such clauses (on IMDB only the movies that two people share predict who
 worked under whom); keeping the weights of their scores (movies were predicted with overconfidence);
-the prior of other clauses for them (see `Ensemble.scales`).
+the prior of other clauses for them (see `fit_groups`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import compress
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -57,7 +59,7 @@ from lapis.structure.candidates import (
 )
 from lapis.structure.clause_scores import ClauseScore
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
-from lapis.structure.pricing import HeldOut, Prices
+from lapis.structure.pricing import WIDTH, HeldOut, Prices
 from lapis.structure.rule_search import RETAINING, SELECTING, RuleSearch
 from lapis.structure.training_data import TrainingData
 
@@ -166,13 +168,13 @@ def add_selected(
         case "greedy":
             add_greedily(search, ensemble, usable, criteria)
         case "lazy":
-            enters = partial(is_summable, search, ensemble)
+            enters = partial(fits_networks, search, ensemble)
             limit = criteria.max_clauses
             for _ in grow_ensemble(search, ensemble, usable, (penalty,), l2, limit, enters):
                 pass
         case _:
             for score in usable[: criteria.max_clauses]:
-                if is_summable(search, ensemble, score.candidate):
+                if fits_networks(search, ensemble, score.candidate):
                     ensemble.add(score.candidate)
             search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
 
@@ -205,7 +207,7 @@ def add_greedily(
             return
         before, worth = ensemble.value, ensemble.worth()
         adds = search.gain_of(ensemble, score.candidate) > 0
-        if adds and is_summable(search, ensemble, score.candidate):
+        if adds and fits_networks(search, ensemble, score.candidate):
             weights, units = ensemble.weights.copy(), ensemble.units.copy()
             ensemble.add(score.candidate)
             search.refit(ensemble, l2=criteria.shrinkage)
@@ -263,26 +265,32 @@ class CoupledGroup(NamedTuple):
     predicates: tuple[str, ...]
     objective: ConditionalObjective
     share: float  # of one atom
+    chosen: np.ndarray  # bool[num_clauses + num_units], the weights of the networks
 
     def at(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the value and its gradient."""
-        point = self.objective.evaluate(weights)
+        point = self.objective.evaluate(weights[self.chosen])
         assert point.value is not None
-        return self.share * point.value, self.share * point.gradient
+        gradient = np.zeros(len(weights))
+        gradient[self.chosen] = self.share * point.gradient
+        return self.share * point.value, gradient
 
 
-def find_coupled_groups(search: RuleSearch, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
-    """Return the groups that some clause couples."""
-    data = search.data
-    return [group for group in data.groups if any(data.couples(c.path, group[0]) for c in clauses)]
+def find_coupled_groups(ensemble: Ensemble, clauses: Sequence[Candidate]) -> list[tuple[str, ...]]:
+    """Return the groups that some clause couples in their networks."""
+    found = {group for clause in clauses for group in ensemble.coupled_groups(clause)}
+    return [group for group in ensemble.data.groups if group in found]
 
 
 def ground_group(
-    search: RuleSearch, clauses: Sequence[Candidate], units: Sequence[str], group: tuple[str, ...]
+    search: RuleSearch, ensemble: Ensemble, clauses: Sequence[Candidate], group: tuple[str, ...]
 ) -> CoupledGroup:
     """Ground the networks of a group. Raises TooLarge if they cannot be summed exactly."""
     data = search.data
-    lines = [f"1 {write_clause(clause, data.predicates)}" for clause in clauses]
+    units = [target.predicate for target in ensemble.targets]
+    enters = [(group, clause) not in ensemble.left_out for clause in clauses]
+    chosen = np.array([*enters, *[True] * len(units)])
+    lines = [f"1 {write_clause(clause, data.predicates)}" for clause in compress(clauses, enters)]
     lines += [f"1 {write_unit(data.predicates[name])}" for name in units]
     model = parse_model(print_model(search.model) + "\n".join(lines) + "\n")
     examples = build_examples(model, search.databases, group)
@@ -290,23 +298,28 @@ def ground_group(
     objective = conditional_objective(
         examples, parameters, expectation="exact", max_memory=MAX_TABLES
     )
-    return CoupledGroup(group, objective, data.atom_share[group[0]])
+    return CoupledGroup(group, objective, data.atom_share[group[0]], chosen)
 
 
-def is_summable(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) -> bool:
-    """Return whether `refit_groups` can sum all coupled groups exactly if a clause is added."""
+def fits_networks(search: RuleSearch, ensemble: Ensemble, candidate: Candidate) -> bool:
+    """Return whether `refit_groups` can sum all coupled groups exactly if a clause is added.
+
+    A clause is left out of the network of a group that it couples, if the network could not be
+    summed with it.
+    """
     clauses = [*ensemble.clauses, candidate]
-    names = [target.predicate for target in ensemble.targets]
     mentioned = {atom.predicate for atom in candidate.path}
-    for group in find_coupled_groups(search, clauses):
+    for group in find_coupled_groups(ensemble, clauses):
         if mentioned.isdisjoint(group):
             continue
         try:
-            ground_group(search, clauses, names, group)
+            ground_group(search, ensemble, clauses, group)
         except TooLarge as error:
             if is_time_limit(error):
                 raise
-            return False
+            if group not in ensemble.coupled_groups(candidate):
+                return False
+            ensemble.left_out.add((group, candidate))
     return True
 
 
@@ -324,14 +337,14 @@ def refit_groups(search: RuleSearch, ensemble: Ensemble, l2: float | None) -> No
     If the time ends, the best weights so far are used; without any, the clauses that couple atoms
     leave the ensemble.
     """
-    coupled = find_coupled_groups(search, ensemble.clauses)
+    coupled = find_coupled_groups(ensemble, ensemble.clauses)
     if not coupled:
         return
     best: list[GroupFit] = []  # of the points so far, at most one
     with search.stage(1.0):
         best = [fit_groups(search, ensemble, coupled, l2, best)]
     if not best:
-        ensemble.keep([not search.data.couples_any(c.path) for c in ensemble.clauses])
+        ensemble.keep([not ensemble.coupled_groups(clause) for clause in ensemble.clauses])
         return
     _, weights, ensemble.value = best[0]
     size = len(ensemble.clauses)
@@ -345,13 +358,19 @@ def fit_groups(
     l2: float | None,
     best: list[GroupFit],
 ) -> GroupFit:
-    """Maximise the likelihoods of all groups; `best` gets the best point so far."""
+    """Maximise the likelihoods of all groups; `best` gets the best point so far.
+
+    Atoms that a clause couples depend on each other, so a world is one observation of such a
+    clause, not one for each atom. Its prior has the same width as that of other clauses.
+    """
     from scipy.optimize import minimize
 
-    names = [target.predicate for target in ensemble.targets]
-    groups = [ground_group(search, ensemble.clauses, names, group) for group in coupled]
+    groups = [ground_group(search, ensemble, ensemble.clauses, group) for group in coupled]
     left_out = {name for group in groups for name in group.predicates}
     scale, ridge = ensemble.scales(l2)
+    if l2 is None:
+        couples = [bool(ensemble.coupled_groups(clause)) for clause in ensemble.clauses]
+        ridge[: len(couples)][couples] = 1 / (search.data.num_worlds * WIDTH**2)
 
     def value_at(point: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = ensemble.value_at(point, left_out)

@@ -44,7 +44,7 @@ from lapis.structure.select import (
     Criteria,
     Selection,
     build_selection,
-    is_summable,
+    fits_networks,
     learner_options,
     new_ensemble,
     rank_score,
@@ -80,7 +80,7 @@ def learn_forward(search: RuleSearch, given: StructureOptions) -> Selection:
     with search.stage(SELECTING) as own:
         grow_model(
             own, ensemble, candidates, prices, options.shrinkage, options.max_clauses,
-            partial(is_summable, own, ensemble),
+            partial(fits_networks, own, ensemble),
         )  # fmt: skip
     refit_groups(search, ensemble, options.shrinkage)
     usable = [*candidates.plain, *candidates.coupling]
