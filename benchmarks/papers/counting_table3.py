@@ -316,7 +316,7 @@ for every atom scores −0.693, which is the paper's figure for ER. ER uses half
 
 "Short" is Algorithm 1 with N = {
         SHORT_STEPS
-    } steps from the data; the other chains of CD and VP make
+    } steps from the data; the other chains of CD and VP
 make two sweeps in each iteration and continue. Our differences of an atom are seldom estimates,
 because the atom is substituted into the formula first, which cuts most cycles. Estimated are:
 {write_exactness(results)}. All others are computed by the same kernel as exact counts, and are the
