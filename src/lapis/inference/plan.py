@@ -38,6 +38,7 @@ from lapis.runtime.progress import STOPPED, Progress, Stop, report_progress, wor
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
+    from lapis.inference.exact.by_tables import TablePlan
     from lapis.inference.reduction.eliminate import Reduction
     from lapis.inference.symmetry.by_counts import CountPlan
 
@@ -122,11 +123,19 @@ class ProblemStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableStep(ProblemStep):
+    """The tables of a network, summed without grounding."""
+
+    plan: TablePlan
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroundStep:
     """A problem that is grounded when the step is reached."""
 
     problem: Problem
     row: PlanRow
+    method: str = "auto"
 
 
 Step = PlanStep | ProblemStep | GroundStep
@@ -176,12 +185,31 @@ def plan_inference(
         row = PlanRow(solvers=names, reason=BY_NAME)
         step = ProblemStep(problem=problem, method=method, row=row, may_refuse=False)
         return InferencePlan(options=options.begin_exact(), steps=[step])
+    if method in ("auto", EXACT) and (found := plan_table_steps(problem, method, options)):
+        return found
     may_lift = method == "auto" and not options.relax and not problem.model.tables
     if may_lift and (reason := reason_to_lift_first(problem)):
         row = PlanRow(solvers=("ground",), reason="if lifting refuses; then by components")
         ground_step = GroundStep(problem=problem, row=row)
         return InferencePlan(options=options, steps=[lifted_step(problem, reason), ground_step])
     return plan_ground(problem, method, options, may_lift=may_lift)
+
+
+def plan_table_steps(
+    problem: Problem, method: str, options: InferenceOptions
+) -> InferencePlan | None:
+    """Plan the sums of a network's tables; None if it must be ground."""
+    from lapis.inference.exact.by_tables import plan_tables
+
+    found = plan_tables(problem, exact_memory(options))
+    if found is None:
+        return None
+    tables = TableStep(
+        problem=problem, method=EXACT, row=found.row(SECONDS["entry"]), may_refuse=True, plan=found
+    )
+    row = PlanRow(solvers=("ground",), reason="if numbers underflow; then by components")
+    ground_step = GroundStep(problem=problem, row=row, method=method)
+    return InferencePlan(options=options.begin_exact(), steps=[tables, ground_step])
 
 
 def plan_ground(

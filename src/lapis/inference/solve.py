@@ -41,6 +41,7 @@ from lapis.inference.plan import (
     ProblemStep,
     RestStep,
     SampleStep,
+    TableStep,
     plan_ground,
     plan_inference,
     plan_network,
@@ -105,7 +106,7 @@ def run_plan(plan: InferencePlan) -> PlanResult:
     while plan.steps:
         step, began = plan.steps.pop(0), work_clock()
         if isinstance(step, GroundStep):
-            plan = plan_ground(step.problem, "auto", plan.options, may_lift=False)
+            plan = plan_ground(step.problem, step.method, plan.options, may_lift=False)
             rows += [answered_row(row) for row in plan.rows]
             time = SamplingTime(plan.options.time_limit)
             continue
@@ -199,6 +200,8 @@ def answered_row(
 
 def solve_problem(step: ProblemStep, options: InferenceOptions) -> Answered | None:
     """Answer a whole problem without its network; None if an optional attempt is refused."""
+    if isinstance(step, TableStep):
+        return step.plan.solve(options)
     refuse_network(step.problem.model)
     solver = find_method("infer", step.method).load()
     if not step.may_refuse:
