@@ -314,9 +314,7 @@ for every atom scores −0.693, which is the paper's figure for ER. ER uses half
 {table(["", *(DATA_SETS[data].title for data in ORDER)], cll_rows(results))}
 † The two chains of some fold differ by more than 0.02: its CLL is not reliable.
 
-"Short" is Algorithm 1 with N = {
-        SHORT_STEPS
-    } steps from the data; the other chains of CD and VP
+"Short" is Algorithm 1 with N = {SHORT_STEPS} steps from the data; the other chains of CD and VP
 make two sweeps in each iteration and continue. Our differences of an atom are seldom estimates,
 because the atom is substituted into the formula first, which cuts most cycles. Estimated are:
 {write_exactness(results)}. All others are computed by the same kernel as exact counts, and are the

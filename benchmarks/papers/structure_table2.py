@@ -89,7 +89,7 @@ METHODS: Mapping[str, Method] = {
     "msl": Method("MSL", {"method": "msl", "dangling": "best"}, PENALTY),
     "lhl-gibbs": Method("LHL, sampled", LHL_OPTIONS, LHL_DATA, "gibbs", ("imdb",)),
     "lhl-all": Method(
-        "LHL, σ = 1", {**LHL_OPTIONS, "sample_share": 1.0}, LHL_DATA, data=("imdb", "uwcse")
+        "LHL, σ = 1", {**LHL_OPTIONS, "sample_share": 1.0}, LHL_DATA, data=("imdb",)
     ),
     "lapis-told": Method("Lapis, with queries", {}, TOLD),
     "lapis": Method("Lapis", {}),
@@ -249,9 +249,11 @@ def describe_chains(found: WorldPrediction) -> list[str]:
 
 
 # Seconds of wall time for learning: a search that takes longer ends with the rules found so far.
-LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 150}
+LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 300}
+SLOW_METHODS = ("lhl-noheu", "lhl-findpaths")  # days in the paper
+SLOW_SECONDS = 120
 OWN_LEARNING_SECONDS = 3600
-CELL_SECONDS = {"imdb": 150.0, "uwcse": 250.0, "cora": 250.0}  # of processor time
+CELL_SECONDS = {"imdb": 150.0, "uwcse": 250.0, "cora": 350.0}  # of processor time
 OWN_CELL_SECONDS = 300.0
 MEMORY = 7.0  # gigabytes of address space
 # The order of the cells, so that a run that is cut short leaves a useful table.
@@ -263,7 +265,7 @@ STAGES = (
     ("uwcse", ("lhl-liftgraph", "lapis-told", "lhl-noheu", "lhl-findpaths")),
     ("cora", ("lhl-noheu", "lhl-findpaths", "lhl-liftgraph")),
     ("imdb", ("lhl-all",)),
-    ("uwcse", ("lapis", "lhl-all")),
+    ("uwcse", ("lapis",)),
     ("cora", ("lapis",)),
 )
 
@@ -281,6 +283,8 @@ def new_cell(data: str, method: str, fold: str) -> Cell:
     row = METHODS[method]
     is_own = method in (OURS, OURS_TOLD)
     limit = OWN_LEARNING_SECONDS if is_own else LEARNING_SECONDS[data]
+    if method in SLOW_METHODS:
+        limit = min(limit, SLOW_SECONDS)
     arguments = {
         "data": data,
         "fold": fold,
@@ -513,7 +517,8 @@ Deviations from the paper:
   million samples or 24 hours. The row *{METHODS["lhl-gibbs"].title}* does that on IMDB, within the
   same seconds. The column *exact* is the share of atoms with exact probabilities.
 - Learning is limited, in wall time on a busy machine: IMDB {LEARNING_SECONDS["imdb"]} s, UW-CSE
-  {LEARNING_SECONDS["uwcse"]} s, Cora {LEARNING_SECONDS["cora"]} s, Lapis {OWN_LEARNING_SECONDS} s.
+  {LEARNING_SECONDS["uwcse"]} s, Cora {LEARNING_SECONDS["cora"]} s; NoHeu and FindPaths
+  {SLOW_SECONDS} s; Lapis {OWN_LEARNING_SECONDS} s.
   A star marks rows in which the limit ended a search: these have the rules found so far.
 - The rows of BUSL and MSL have clauses of at most four literals and four variables. Alchemy's
   default is six of each, which our searches do not finish.
