@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lapis import operations
-from lapis.problem.state_names import StatesLike, list_states
+from lapis.problem.state_names import EvidenceRows, StatesLike, list_states, split_rows
 from lapis.problem.task import DataLike, ModelLike
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.options import (
@@ -54,7 +54,7 @@ def infer(
     query: Sequence[str] | str = (),
     *,
     open_predicates: Sequence[str] = (),
-    evidence: StatesLike = (),
+    evidence: StatesLike | EvidenceRows = (),
     only_listed: bool = False,
     soft_evidence: Mapping[str, float] | None = None,
     soft_as: SoftAs = "virtual",
@@ -92,7 +92,8 @@ def infer(
         Further predicates whose atoms are unknown unless the data states them.
     evidence
         Facts beside the data ("Smokes(Anna), !Cancer(Bob)"), or the states of variables of a
-        network: {"smoke": "yes"} or "smoke=yes".
+        network: {"smoke": "yes"} or "smoke=yes". A frame with a column for each observed variable,
+        or a list of dictionaries, is a question a row: the answer has a world for each, "1" first.
     only_listed
         Ask only the query atoms that the data marks unknown (?P(A)); the others are as in the data,
         false if it does not state them.
@@ -158,10 +159,11 @@ def infer(
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
+    states, rows = split_rows(evidence)
     options = InferOptions(
         query=query,
         open_predicates=open_predicates,
-        evidence=list_states(evidence),
+        evidence=list_states(states),
         only_listed=only_listed,
         soft_evidence=soft_evidence,
         soft_as=soft_as,
@@ -182,6 +184,8 @@ def infer(
         jobs=jobs,
     )
     check_options(options)
+    if rows is not None:
+        return operations.infer_rows(model, data, rows, options, as_report(progress), stop)
     return operations.infer(model, data, options, as_report(progress), stop)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -15,6 +15,7 @@ from lapis.language.model import Model
 from lapis.model_files import open_network
 from lapis.problem.problem import Problem, refuse_network
 from lapis.problem.query import query_predicates
+from lapis.problem.state_names import list_states
 from lapis.problem.task import (
     DataLike,
     Inputs,
@@ -39,12 +40,15 @@ from lapis.registry.options import (
 from lapis.runtime.progress import Report, Stop, StopCallback, deadline_in
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lapis.data.database import Database
     from lapis.evaluation.score import Score
     from lapis.inference.marginals import InferenceOptions
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.lifted_answer import Lifted
+    from lapis.problem.state_names import EvidenceRows
     from lapis.results.answer import Answer, Counts, MostLikelyWorld
     from lapis.results.plan_report import PlanReport
     from lapis.results.result import Figures
@@ -89,6 +93,55 @@ def infer(
         return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return solve_task(model, data, options, solve, solve_on_store)
+
+
+def infer_rows(
+    model: ModelLike,
+    data: DataLike,
+    rows: EvidenceRows,
+    options: InferOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> Answer:
+    """Infer the marginals of a network given each row of evidence; rows are worlds."""
+    from lapis.circuits.inputs import read_evidence_rows
+    from lapis.inference.evidence_rows import solve_rows
+    from lapis.inference.plan import exact_memory
+    from lapis.inference.worlds import infer_task
+
+    network = open_network(model)
+    if not isinstance(network, Model) or not network.tables or network.rules:
+        raise LapisError(
+            "rows of evidence are for networks",
+            code="option-value",
+            hint="give other models a database for each row, as a list: each is a world",
+        )
+    if data is not None and list_worlds(data):
+        raise LapisError("rows of evidence take the place of data", code="option-value")
+    states = read_evidence_rows(network, rows)
+    limits = inference_limits(options, progress, stop)
+    names = list(network.predicates)
+    query = [options.query] if isinstance(options.query, str) else list(options.query)
+    if not states.size:
+        raise LapisError("there is no row of evidence", code="no-data")
+    if options.method in ("auto", "exact") and set(query) <= set(names) and not options.bounds:
+        asked = [names.index(name) for name in dict.fromkeys(query)]
+        until = limits.begin_exact().exact_stop
+        found = solve_rows(network, states, asked, exact_memory(limits), until)
+        if found is not None:
+            return found
+    return infer_task(row_task(network, states, options), options.method, limits)
+
+
+def row_task(network: Model, states: np.ndarray, options: InferOptions) -> Task:
+    """Return a task with a world for each row of states, int32[num_rows, num_variables]."""
+    tasks = []
+    for row in states.tolist():
+        named = zip(network.predicates, row, strict=True)
+        given = {name: network.types[name][state] for name, state in named if state >= 0}
+        tasks.append(open_task(network, None, replace(options, evidence=list_states(given))))
+    worlds = [task.worlds[0]._replace(name=str(n)) for n, task in enumerate(tasks, 1)]
+    return replace(tasks[0], worlds=tuple(worlds))
 
 
 def plan(

@@ -90,10 +90,10 @@ def test_missing_numbers(tmp_path: Path) -> None:
         ("A,B\n0,1\n0\n", "t.csv: row 3 has 1 column, the first has 2"),
         ("", "t.csv: the file is empty"),
         ("A,A\n0,1\n", "t.csv: two columns have the same name"),
-        ("A,C\n0,1\n", "t.csv: the circuit has no variable 'C'"),
+        ("A,C\n0,1\n", "t.csv: the model has no variable 'C'"),
         (
             "yes,no\n0,1\n",
-            "t.csv: the circuit has no variable 'yes'\n"
+            "t.csv: the model has no variable 'yes'\n"
             '    header "no" takes the first row for values, not names',
         ),
         ("A,B\n0,1\n0,2\n", "t.csv: row 2: B has no state '2'\n    it has 0, 1"),

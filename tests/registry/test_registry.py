@@ -9,7 +9,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -94,6 +94,9 @@ def test_flags_are_the_keywords(command: str) -> None:
         assert set(option.flags) - {own} <= SHORT
 
 
+RowsOfStates = Sequence[Mapping[str, str | int | bool]] | np.ndarray
+
+
 def as_declared(hint: object) -> object:
     """The type of a keyword as the dataclass has it: seeds are drawn, paths made, before."""
     return {
@@ -101,6 +104,7 @@ def as_declared(hint: object) -> object:
         str | Path | None: Path | None,
         Prior | str | None: str | PriorLike | None,
         StatesLike: Sequence[str] | str,  # names with states become texts before
+        StatesLike | RowsOfStates: Sequence[str] | str,  # rows are answered apart
     }.get(hint, hint)  # type: ignore[call-overload]
 
 
@@ -143,7 +147,8 @@ def others_of(local: dict[str, Any]) -> dict[str, Any]:
     from lapis.evaluation.score import Score
     from lapis.structure.learned_rules import LearnedRules
 
-    return {**local, "Score": Score, "LearnedRules": LearnedRules, "Prior": Prior}
+    frames = {"Frame": np.ndarray}  # EvidenceRows names them for type checkers alone
+    return {**local, **frames, "Score": Score, "LearnedRules": LearnedRules, "Prior": Prior}
 
 
 def test_a_misspelt_keyword_is_refused_with_a_suggestion() -> None:

@@ -16,12 +16,13 @@ from lapis.circuits.circuit import Circuit
 from lapis.circuits.circuit_files import load_circuit, load_stored_network
 from lapis.circuits.factor_files import is_factor_file, read_evidence, read_factor_file
 from lapis.circuits.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.row_table import code_rows, open_rows
 from lapis.circuits.tree_networks.compile_network import tables_of
 from lapis.circuits.tree_networks.tbn_files import SUFFIX, load_tree_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
 from lapis.language.names import format_state
-from lapis.problem.state_names import Named, StatesLike, no_state, read_states
+from lapis.problem.state_names import EvidenceRows, Named, StatesLike, no_state, read_states
 
 if TYPE_CHECKING:
     from lapis.language.model import Model
@@ -183,6 +184,16 @@ def row_of_states(
             )
         row[variable] = code
     return row
+
+
+def read_evidence_rows(network: Model, rows: EvidenceRows) -> np.ndarray:
+    """Return int32[num_rows, num_variables], states of a network, −1 where unobserved."""
+    names = list(network.predicates)
+    states = [network.types[name] for name in names]
+    if isinstance(rows, Sequence):
+        known = [row_of_states(names, states, read_states(names, states, row)) for row in rows]
+        return np.array(known, np.int32).reshape(len(rows), len(names))
+    return code_rows(open_rows(rows, "evidence"), names, states)
 
 
 def read_observed(network: Model, paths: Sequence[str | Path]) -> list[str]:

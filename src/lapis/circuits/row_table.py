@@ -298,8 +298,7 @@ def code_rows(table: RowTable, names: Sequence[str], states: Sequence[Sequence[s
     given = table.names or tuple(names)
     if table.names is None and table.codes.shape[1] != len(names):
         raise LapisError(
-            f"{table.source} has {table.codes.shape[1]} columns, "
-            f"the circuit {len(names)} variables",
+            f"{table.source} has {table.codes.shape[1]} columns, the model {len(names)} variables",
             code="data-table",
         )
     number = {name: variable for variable, name in enumerate(names)}
@@ -309,7 +308,7 @@ def code_rows(table: RowTable, names: Sequence[str], states: Sequence[Sequence[s
             is_header = any(other in number for other in given)
             values = None if is_header else 'header "no" takes the first row for values, not names'
             raise LapisError(
-                f"{table.source}: the circuit has no variable {name!r}",
+                f"{table.source}: the model has no variable {name!r}",
                 code="unknown-variable",
                 hint=suggestion(name, names, values),
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 import numpy as np
 
@@ -17,10 +18,15 @@ from lapis.data.keys import contains, union
 from lapis.errors import LapisError, check_word
 from lapis.language.model import Model
 
+if TYPE_CHECKING:
+    from lapis.data.formats.table_files import Frame
+
 TRUE_STATE, FALSE_STATE = "true", "false"  # of a variable without states of its own
 
 Named = tuple[str, str | None]  # a variable, and a state if one is given
 StatesLike = Mapping[str, str | int | bool] | Sequence[str] | str
+# States of variables in each row: dictionaries, an array, or a frame.
+EvidenceRows: TypeAlias = Union[Sequence[Mapping[str, str | int | bool]], np.ndarray, "Frame"]
 
 
 def read_states(
@@ -50,6 +56,19 @@ def read_states(
             found.append(known[",".join(parts[:end])])
             parts = parts[end:]
     return found
+
+
+def split_rows(given: StatesLike | EvidenceRows) -> tuple[StatesLike, EvidenceRows | None]:
+    """Return evidence as states, or as rows of states.
+
+    >>> split_rows("smoke=yes"), split_rows([{"smoke": "yes"}])
+    (('smoke=yes', None), ((), [{'smoke': 'yes'}]))
+    """
+    if isinstance(given, np.ndarray) or hasattr(given, "columns"):
+        return (), cast("EvidenceRows", given)
+    if isinstance(given, Sequence) and given and all(isinstance(row, Mapping) for row in given):
+        return (), cast("EvidenceRows", given)
+    return cast("StatesLike", given), None
 
 
 def list_states(given: StatesLike) -> Sequence[str] | str:

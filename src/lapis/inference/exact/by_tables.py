@@ -25,6 +25,7 @@ from lapis.inference.exact.table_tree import (
     TableTree,
     Underflow,
     find_tree,
+    reduce_to_rows,
     solve_tree,
 )
 from lapis.inference.marginals import EXACT, InferenceOptions, Marginals, state_log_odds
@@ -125,14 +126,15 @@ def plan_tables(problem: Problem, max_bytes: float) -> TablePlan | None:
     decided = [float(table.value.item()) for table in cut if not table.scope]
     if not all(value > 0.0 for value in decided):
         return None
-    tables, summed, log_scale = drop_barren(cut, set(asked))
+    tables, summed, factors = drop_barren(cut, set(asked))
     sizes = [len(states) for states in possible]
     tree = find_tree(sizes, [table.scope for table in tables], max_bytes / BYTES)
     if tree is None:
         return None
     free = [v for v in np.flatnonzero(tree.place < 0).tolist() if v not in summed]
     parts = [*decided, *(sizes[v] for v in free)]
-    log_scale += float(np.log(parts).sum()) + sum(table.log_scale for table in model.tables)
+    log_scale = float(factors[0] + np.log(parts).sum())
+    log_scale += sum(table.log_scale for table in model.tables)
     return TablePlan(problem, asked, tuple(possible), tuple(tables), tree, log_scale)
 
 
@@ -163,32 +165,38 @@ def cut_table(scope: Sequence[int], log_value: np.ndarray, possible: Sequence[np
     return Table(tuple(left), np.exp(log_value).reshape(shape))
 
 
-def drop_barren(tables: Sequence[Table], asked: set[int]) -> tuple[list[Table], set[int], float]:
-    """Sum out barren variables; return the other tables, the variables, and the log factor."""
+def drop_barren(
+    tables: Sequence[Table], asked: set[int]
+) -> tuple[list[Table], set[int], np.ndarray]:
+    """Sum out barren variables; return the other tables, the variables, and log factors of rows."""
     tables_of: dict[int, set[int]] = {}
     for number, table in enumerate(tables):
         for v in table.scope:
             tables_of.setdefault(v, set()).add(number)
     waiting = {number for number, table in enumerate(tables) if table.scope}
-    left, summed, log_scale = set(waiting), set(), 0.0
+    left, summed, log_scale = set(waiting), set(), np.zeros(1)
     while waiting:
         number = waiting.pop()
         table = tables[number]
         alone = [v for v in table.scope if len(tables_of[v]) == 1 and v not in asked]
-        found = next(((v, c) for v in alone if (c := constant_sum(table, v)) > 0.0), None)
+        sums = ((v, constant_sums(table, v)) for v in alone)
+        found = next(((v, constant) for v, constant in sums if constant is not None), None)
         if found is None:
             continue
         left.remove(number)
         summed.add(found[0])
-        log_scale += float(np.log(found[1]))
+        log_scale = log_scale + np.log(found[1])
         for v in table.scope:
             tables_of[v].remove(number)
             waiting |= tables_of[v]
     return [tables[number] for number in sorted(left)], summed, log_scale
 
 
-def constant_sum(table: Table, variable: int) -> float:
-    """Return the sum of a table over a variable if it is the same everywhere; 0 if not."""
+def constant_sums(table: Table, variable: int) -> np.ndarray | None:
+    """Return the sums of a table over a variable, float64[num_rows]; None if they differ in a row.
+
+    Sums of 0 are left to the tree, which refuses them.
+    """
     sums = table.value.sum(axis=1 + table.scope.index(variable))
-    low, high = float(sums.min()), float(sums.max())
-    return high if high <= low * (1 + SAME) else 0.0
+    low, high = reduce_to_rows(sums, np.minimum), reduce_to_rows(sums, np.maximum)
+    return high if ((low > 0.0) & (high <= low * (1 + SAME))).all() else None
