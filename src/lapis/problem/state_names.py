@@ -42,6 +42,8 @@ def read_states(
     if isinstance(given, Mapping):
         return [name_state(names, states, name, state) for name, state in given.items()]
     texts = [given] if isinstance(given, str) else given
+    if not texts:
+        return []
     known: dict[str, Named] = {strip_spaces(name): (name, None) for name in names}
     for name, own in zip(names, states, strict=True):
         known |= {strip_spaces(f"{name}={state}"): (name, state) for state in own}
@@ -99,6 +101,8 @@ def name_state(
 
 def strip_spaces(text: str) -> str:
     """Remove spaces around commas and equality signs."""
+    if text.isalnum():
+        return text
     return re.sub(r"\s*([,=])\s*", r"\1", text.strip())
 
 

@@ -171,7 +171,7 @@ def check_consistent(database: Database) -> None:
     """Raise if a fact has two truth values, or a function two values for the same arguments."""
     found: list[Contradiction] = []
     for relation in database.relations.values():
-        stated = relation.stated()
+        stated = [(truth, rows) for truth, rows in relation.stated() if len(rows)]
         for position, (truth, rows) in enumerate(stated):
             for other, other_rows in stated[position + 1 :]:
                 for constants in database.decode(relation, intersection(rows, other_rows)):

@@ -146,7 +146,9 @@ def possible_states(problem: Problem) -> list[np.ndarray] | None:
         if not evidence.open:
             return None
         size = len(problem.domains[evidence.predicate.types[0]])
-        states = np.setdiff1d(np.arange(size), evidence.false[:, 0])
+        states = np.arange(size)
+        if len(evidence.false):
+            states = np.setdiff1d(states, evidence.false[:, 0])
         if len(evidence.true):
             states = np.intersect1d(states, evidence.true[:, 0])
         if len(states) == 0 or len(evidence.true) > 1:
