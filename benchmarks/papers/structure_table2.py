@@ -249,10 +249,13 @@ def describe_chains(found: WorldPrediction) -> list[str]:
 
 
 # Seconds of wall time for learning: a search that takes longer ends with the rules found so far.
-LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 200}
+LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 150}
 SLOW_METHODS = ("lhl-noheu", "lhl-findpaths")  # days in the paper
 SLOW_SECONDS = 80
-FIRST_FOLD_ONLY = (("cora", "lhl-noheu"), ("cora", "lhl-findpaths"))
+FIRST_FOLD_ONLY = (
+    ("uwcse", "lhl-noheu"), ("uwcse", "lhl-findpaths"),
+    ("cora", "lhl-noheu"), ("cora", "lhl-findpaths"), ("cora", "lhl-liftgraph"),
+)  # fmt: skip
 OWN_LEARNING_SECONDS = 3600
 CELL_SECONDS = {"imdb": 150.0, "uwcse": 250.0, "cora": 250.0}  # of processor time
 OWN_CELL_SECONDS = 300.0
@@ -520,7 +523,8 @@ Deviations from the paper:
   same seconds. The column *exact* is the share of atoms with exact probabilities.
 - Learning is limited, in wall time on a busy machine: IMDB {LEARNING_SECONDS["imdb"]} s, UW-CSE
   {LEARNING_SECONDS["uwcse"]} s, Cora {LEARNING_SECONDS["cora"]} s; NoHeu and FindPaths
-  {SLOW_SECONDS} s, on Cora with the first fold alone; Lapis {OWN_LEARNING_SECONDS} s.
+  {SLOW_SECONDS} s; Lapis {OWN_LEARNING_SECONDS} s. The rows that take days in the paper, and
+  LiftGraph on Cora, which has no result there, were run on the first fold alone.
   A star marks rows in which the limit ended a search: these have the rules found so far.
 - The rows of BUSL and MSL have clauses of at most four literals and four variables. Alchemy's
   default is six of each, which our searches do not finish.

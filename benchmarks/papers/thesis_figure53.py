@@ -82,7 +82,7 @@ POINTS: Mapping[str, tuple[Point, ...]] = {
     "slow": ((30, 30),),
     "very slow": ((30, 30),),
 }
-SAMPLING_SECONDS = {"fast": 70.0, "medium": 50.0, "slow": 45.0, "very slow": 30.0}
+SAMPLING_SECONDS = {"fast": 70.0, "medium": 30.0, "slow": 30.0, "very slow": 20.0}
 
 
 class Queries(NamedTuple):
