@@ -96,7 +96,7 @@ def infer(
 
 
 def infer_rows(
-    model: ModelLike,
+    model: ModelLike | WeightPosterior,
     data: DataLike,
     rows: EvidenceRows,
     options: InferOptions,
@@ -109,7 +109,7 @@ def infer_rows(
     from lapis.inference.plan import exact_memory
     from lapis.inference.worlds import infer_task
 
-    network = open_network(model)
+    network = open_network(model) if isinstance(model, Model | str | Path) else None
     if not isinstance(network, Model) or not network.tables or network.rules:
         raise LapisError(
             "rows of evidence are for networks",
