@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer, MostLikelyWorld
     from lapis.results.graph import Picture
+    from lapis.session.session import Session
     from lapis.stores.stored_answer import StoredAnswer
 
 __version__ = "0.1.0"
@@ -72,6 +73,7 @@ _HOMES = {
     "Picture": "lapis.results.graph",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
+    "Session": "lapis.session.session",
     "StoredAnswer": "lapis.stores.stored_answer",
     "TooLarge": "lapis.errors",
     "WeightPosterior": "lapis.learning.weight_posterior",
@@ -97,10 +99,10 @@ _HOMES = {
 # `map` is left out: `from lapis import *` hides no builtin.
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Picture",
-    "Prior", "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
-    "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
-    "learn_structure", "lift", "map_to_store", "methods", "parse", "plan", "read", "score",
-    "warm",
+    "Prior", "Problem", "Session", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem",
+    "circuits", "clausal", "count", "cross_validate", "fields", "ground", "infer",
+    "infer_to_store", "learn", "learn_structure", "lift", "map_to_store", "methods", "parse",
+    "plan", "read", "score", "warm",
 ]  # fmt: skip
 
 

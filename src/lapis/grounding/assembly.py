@@ -26,7 +26,7 @@ from lapis.language.model import Predicate, Rule
 from lapis.language.names import format_atom
 from lapis.logic.clauses import Clause, Feature, Literal
 from lapis.network.csr import row_starts, take_rows
-from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows
+from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows, sort_rows
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 
@@ -156,18 +156,20 @@ def merge_with_definitions(
     definitions: tuple[int, np.ndarray, np.ndarray],
     distinct: np.ndarray | None = None,
 ) -> MergedRows:
-    """Merge equal rows and hard clauses of definitions; `merged` refers to the rows.
+    """Merge equal rows and hard clauses of definitions, and sort them; `merged` refers to the rows.
 
     `definitions` are the first auxiliary atom and, as CSR, the literals that define each.
     """
     start, literal = definition_clauses(*definitions)
     num_hard = len(start) - 1
-    merged = merge_rows(
-        row_starts(np.concatenate((rows.length, np.diff(start)))),
-        np.concatenate((rows.literal, literal)),
-        np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
-        np.concatenate((rows.multiplicity, np.ones(num_hard))),
-        distinct,
+    merged = sort_rows(
+        merge_rows(
+            row_starts(np.concatenate((rows.length, np.diff(start)))),
+            np.concatenate((rows.literal, literal)),
+            np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
+            np.concatenate((rows.multiplicity, np.ones(num_hard))),
+            distinct,
+        )
     )
     return merged._replace(
         coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),

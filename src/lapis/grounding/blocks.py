@@ -29,7 +29,7 @@ def apply_blocks(problem: Problem) -> Mapping[str, Evidence]:
     possible.
     """
     return {
-        name: _apply_block(evidence, problem.domains) if evidence.predicate.block else evidence
+        name: apply_block(evidence, problem.domains) if evidence.predicate.block else evidence
         for name, evidence in problem.evidence.items()
     }
 
@@ -84,7 +84,8 @@ def block_shape(predicate: Predicate, domains: Mapping[str, Domain]) -> BlockSha
     return BlockShape(key, value, tuple(sizes[i] for i in key), tuple(sizes[i] for i in value))
 
 
-def _apply_block(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
+def apply_block(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
+    """Return the evidence of a predicate extended by what its blocks imply."""
     predicate = evidence.predicate
     shape = block_shape(predicate, domains)
     true_keys = shape.keys(evidence.true)

@@ -251,15 +251,18 @@ def plan_network(
     method: str = "auto",
     options: InferenceOptions | None = None,
     liftable: Problem | None = None,
+    *,
+    may_be_tiny: bool = True,
 ) -> InferencePlan:
     """Plan the inference of all atoms of a network.
 
-    `liftable` is the problem of the network if lifting may answer it as a whole.
+    `liftable` is the problem of the network if lifting may answer it as a whole. A part of a
+    network is not `may_be_tiny` if the whole is not, so that both are solved in the same way.
     """
     chosen, options = find_method("infer", method), options or InferenceOptions()
     if chosen.takes == "problem":
         raise ValueError(f"method {method!r} takes a problem, not a network")
-    if method == "auto" and is_tiny(network):  # immediate: no time limit applies
+    if method == "auto" and may_be_tiny and is_tiny(network):  # immediate: no time limit applies
         unlimited = replace(options, stop=None, exact_until=math.inf)
         tiny = method_step(network, "enumerate", "tiny: all joint states")
         return InferencePlan(options=unlimited, network=network, steps=[tiny])

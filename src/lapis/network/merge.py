@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import row_places
-from lapis.runtime.kernels import entry, inner
+from lapis.network.csr import row_places, take_rows
+from lapis.runtime.kernels import allocating_entry, entry, inner
 
 TAUTOLOGY = -1
 EMPTY = -2
@@ -162,3 +162,74 @@ def _are_equal(start, literal, weight, one, other):  # type: ignore[no-untyped-d
     while at < length and literal[start[one] + at] == literal[start[other] + at]:
         at += 1
     return at == length
+
+
+def sort_rows(rows: MergedRows) -> MergedRows:
+    """Sort merged rows by their literals, then by weight: a network depends on its problem only.
+
+    Literals are compared by atom, then sign. Rows of one first atom are next to each other.
+    """
+    order, place = _sort_order(rows.start, rows.literal, rows.weight_id)
+    start, literal = take_rows(rows.start, rows.literal, order)
+    merged = np.where(rows.merged >= 0, place[np.maximum(rows.merged, 0)], rows.merged)
+    return MergedRows(
+        start, literal, rows.weight_id[order], rows.coefficient[order], merged.astype(np.int32)
+    )
+
+
+@allocating_entry
+def _sort_order(start, literal, weight_id):  # type: ignore[no-untyped-def]
+    """Return the rows in order, int64[num_rows], and the new place of each, int32[num_rows]."""
+    num_rows = len(weight_id)
+    largest = 0
+    for row in range(num_rows):
+        largest = max(largest, abs(literal[start[row]]))
+    begin = np.zeros(largest + 2, np.int64)
+    for row in range(num_rows):
+        begin[abs(literal[start[row]]) + 1] += 1
+    for atom in range(largest + 1):
+        begin[atom + 1] += begin[atom]
+    cursor = begin.copy()
+    order = np.empty(num_rows, np.int64)
+    for row in range(num_rows):
+        atom = abs(literal[start[row]])
+        order[cursor[atom]] = row
+        cursor[atom] += 1
+    for atom in range(largest + 1):
+        _shell_sort(start, literal, weight_id, order[begin[atom] : begin[atom + 1]])
+    place = np.empty(max(num_rows, 1), np.int32)
+    for at in range(num_rows):
+        place[order[at]] = at
+    return order, place
+
+
+@inner
+def _shell_sort(start, literal, weight_id, order):  # type: ignore[no-untyped-def]
+    """Sort rows by insertion over shrinking gaps; most atoms have few rows."""
+    gap = len(order) // 2
+    while gap > 0:
+        for at in range(gap, len(order)):
+            row, place = order[at], at
+            while place >= gap and _is_before(start, literal, weight_id, row, order[place - gap]):
+                order[place] = order[place - gap]
+                place -= gap
+            order[place] = row
+        gap //= 2
+
+
+@inner
+def _is_before(start, literal, weight_id, one, other):  # type: ignore[no-untyped-def]
+    """Whether a row comes before another one; equal rows stay in their order."""
+    length = start[one + 1] - start[one]
+    shared = min(length, start[other + 1] - start[other])
+    for at in range(shared):
+        left, right = literal[start[one] + at], literal[start[other] + at]
+        if left != right:
+            if abs(left) != abs(right):
+                return abs(left) < abs(right)
+            return left > right
+    if length != start[other + 1] - start[other]:
+        return length == shared
+    if weight_id[one] != weight_id[other]:
+        return weight_id[one] < weight_id[other]
+    return one < other

@@ -1,0 +1,211 @@
+"""Answers about a network that changes: only changed components are solved again.
+
+Every step of a plan answers a *batch* of components: exact sums, or the chains of one sampler. When
+components change,
+
+    of an exact batch    they leave it, with their log Z and expected counts, which are summed once
+                         more as they were before the change
+    of a sampled batch   all its components are sampled again, as expected counts of chains are
+                         known for all of them together only
+
+The changed components are then planned and solved as a network of their own, by the same code as
+all components, so exact answers do not depend on what happened before. A tiny network is
+enumerated as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.marginals import (
+    COUNTS,
+    EXACT,
+    InferenceOptions,
+    Marginals,
+    PartialAnswer,
+    add_or_none,
+    join_diagnostics,
+    join_names,
+    slowest_trace,
+)
+from lapis.inference.plan import TINY_ATOMS, is_tiny, plan_network
+from lapis.inference.solve import PlanResult, run_plan
+from lapis.network.components import Subnetwork
+from lapis.network.live_network import LiveNetwork, extend_array
+from lapis.network.network import Network
+
+
+@dataclass
+class Batch:
+    """Components that one step answered; sums are over those that are left in it."""
+
+    size: int  # components left
+    found: Marginals  # without the arrays over atoms if it is exact
+    log_partition: float | None
+    expected: np.ndarray  # float64[num_weights]
+
+
+class SolvedCounts(NamedTuple):
+    """The work of an answer."""
+
+    components: int  # solved
+    atoms: int  # in these
+    seconds: float
+
+
+@dataclass
+class LiveAnswers:
+    """Marginals of a live network, and the components that must be solved again."""
+
+    network: LiveNetwork
+    method: str
+    options: InferenceOptions
+    dirty: set[int] = field(default_factory=set)
+    leaving: list[tuple[Batch, Network]] = field(default_factory=list)
+    was_tiny: bool = True  # nothing is solved yet
+    batches: dict[int, Batch] = field(default_factory=dict)
+    methods: list[tuple[str, bool]] = field(default_factory=list)  # with whether they are exact
+
+    def __post_init__(self) -> None:
+        size = self.network.num_atoms
+        self.marginal, self.log_odds, self.stderr = np.zeros((3, size))
+        self.method_id = np.zeros(size, np.int8)
+        self.batch_of = np.full(self.network.num_labels, -1, np.int64)
+        self.next_batch = 0
+
+    def touch(self, labels: Iterable[int]) -> None:
+        """Prepare for a change of some components, before it happens."""
+        new = set(labels) - self.dirty
+        if not new or self.was_tiny:
+            self.dirty |= new
+            return
+        leaving: dict[int, set[int]] = {}
+        for label in new:
+            number = int(self.batch_of[label]) if label < len(self.batch_of) else -1
+            leaving.setdefault(number, set()).add(label)
+        self.dirty |= new
+        for number, own in leaving.items():
+            if number >= 0:
+                self.leave(number, own)
+
+    def leave(self, number: int, labels: set[int]) -> None:
+        """Remove components from their batch."""
+        batch = self.batches[number]
+        if not batch.found.exact or batch.size == len(labels):
+            everything = np.flatnonzero(self.batch_of[: self.network.num_labels] == number)
+            self.dirty |= set(everything.tolist())
+            self.batch_of[everything] = -1
+            del self.batches[number]
+            return
+        own = sorted(labels)
+        part = self.network.build(self.network.atoms_with(own))
+        self.leaving.append((batch, part.network))
+        self.batch_of[own] = -1
+        batch.size -= len(own)
+
+    def touch_all(self) -> None:
+        """Solve every component again."""
+        self.was_tiny = True
+
+    def relabelled(self, labels: Iterable[int]) -> None:
+        """Replace the labels of the changed components."""
+        self.dirty = set(labels)
+
+    def solve(self) -> SolvedCounts:
+        """Solve the changed components."""
+        network = self.network
+        tiny = self.is_tiny()
+        if tiny or self.was_tiny:
+            part = network.build_all()
+            part.network.constant_count[:] = 0.0
+            self.batches, self.leaving = {}, []
+        else:
+            part = network.build(network.atoms_with(sorted(self.dirty)))
+            for batch, old in self.leaving:
+                self.take_out(batch, old)
+            self.leaving = []
+        self.dirty, self.was_tiny = set(), tiny
+        if not len(part.atom) and not tiny:
+            return SolvedCounts(0, 0, 0.0)
+        plan = plan_network(part.network, self.method, self.options, may_be_tiny=tiny)
+        found = run_plan(plan)
+        self.record(part, found)
+        seconds = sum(row.measured or 0.0 for row in found.rows)
+        return SolvedCounts(part.network.num_components, len(part.atom), seconds)
+
+    def is_tiny(self) -> bool:
+        """Return whether the whole network is tiny."""
+        network = self.network
+        if int(network.is_open[: network.num_atoms].sum()) > TINY_ATOMS:
+            return False
+        return is_tiny(network.build_all().network)
+
+    def take_out(self, batch: Batch, old: Network) -> None:
+        """Subtract what components contributed before they changed."""
+        options = replace(self.options, stop=None, time_limit=None)
+        found = run_plan(plan_network(old, self.method, options, may_be_tiny=False)).answer()[1]
+        batch.expected = batch.expected - found.expected_count
+        if batch.log_partition is not None and found.log_partition is not None:
+            batch.log_partition -= found.log_partition
+
+    def record(self, part: Subnetwork, found: PlanResult) -> None:
+        """Store the answers of the steps of a plan, each as a batch."""
+        network = self.network
+        size = network.num_atoms
+        for name in ("marginal", "log_odds", "stderr", "method_id"):
+            setattr(self, name, extend_array(getattr(self, name), size))
+        self.batch_of = extend_array(self.batch_of, network.num_labels)
+        for atoms, own in found.parts:
+            places = part.atom if atoms is None else part.atom[atoms]
+            places = places[: len(own.marginal)]
+            self.marginal[places], self.log_odds[places] = own.marginal, own.log_odds
+            self.stderr[places] = own.errors
+            keys = list(zip(own.methods, own.proven, strict=True))
+            self.methods = list(join_names([self.methods, keys]))
+            number = np.array([self.methods.index(key) for key in keys], np.int8)
+            self.method_id[places] = number[own.method_id]
+            labels = np.unique(network.label[places])
+            self.batch_of[labels] = self.next_batch
+            self.batches[self.next_batch] = Batch(
+                len(labels), drop_arrays(own) if own.exact else own, own.log_partition,
+                own.expected_count,
+            )  # fmt: skip
+            self.next_batch += 1
+
+    def answer(self) -> tuple[Network, Marginals]:
+        """Return the marginals of all unknown atoms, and their network without clauses."""
+        network, batches = self.network, list(self.batches.values())
+        ordered, atoms = network.without_clauses()
+        used, method_id = np.unique(self.method_id[ordered], return_inverse=True)
+        keys = [self.methods[number] for number in used.tolist()] or self.methods[-1:]
+        if len({name for name, _ in keys}) > 1:
+            keys = [(EXACT if name == COUNTS else name, proven) for name, proven in keys]
+        table = list(dict.fromkeys(keys))
+        number = np.array([table.index(key) for key in keys], np.int8)
+        exact = all(batch.found.exact for batch in batches)
+        expected = network.constant_count + sum(batch.expected for batch in batches)
+        parts = [PartialAnswer(None, batch.found) for batch in batches if not batch.found.exact]
+        return atoms, Marginals(
+            methods=tuple(name for name, _ in table),
+            proven=tuple(proven for _, proven in table),
+            method_id=number[method_id.ravel()] if len(table) else np.zeros(len(ordered), np.int8),
+            log_partition=add_or_none(
+                [atoms.constant_score, *(batch.log_partition for batch in batches)]
+            ),
+            marginal=self.marginal[ordered],
+            log_odds=self.log_odds[ordered],
+            stderr=None if exact else self.stderr[ordered],
+            expected_count=expected,
+            diagnostics=join_diagnostics([batch.found for batch in batches]),
+            trace=slowest_trace(parts) if parts else None,
+        )
+
+
+def drop_arrays(found: Marginals) -> Marginals:
+    """Return an answer without the arrays over atoms, which `LiveAnswers` has."""
+    none = np.empty(0)
+    return replace(found, marginal=none, log_odds=none, method_id=np.empty(0, np.int8), trace=None)

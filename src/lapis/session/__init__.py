@@ -1,0 +1,1 @@
+"""Answers that follow changes of facts and weights."""
