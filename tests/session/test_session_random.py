@@ -20,7 +20,8 @@ from strategies import CONSTANTS, MAX_ATOMS, Case, cases
 Statements = dict[GroundAtom, str]  # the sign of each fact
 
 # Atoms of their own beside those of a case: with them the network is not tiny.
-FILLER = "item = {%s}\nFiller(item)\n0.5 Filler(x)\n" % ", ".join(f"I{i}" for i in range(201))
+ITEMS = ", ".join(f"I{number}" for number in range(201))
+FILLER = f"item = {{{ITEMS}}}\nFiller(item)\n0.5 Filler(x)\n"
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ def state(statements: Statements, model: Model, change: Change) -> Statements | 
     if known not in (None, "?", sign):
         return None
     name, row = atom
-    if model.predicates[name].function and sign == "" and known != "":
-        if any(n == name and r[:-1] == row[:-1] and s == "" for (n, r), s in found.items()):
-            return None
+    values = [r for (n, r), s in found.items() if n == name and r[:-1] == row[:-1] and s == ""]
+    if model.predicates[name].function and sign == "" and known != "" and values:
+        return None
     return {**found, atom: sign}
 
 
@@ -107,7 +108,8 @@ def check_answer(
     """The answer equals a fresh one bit for bit, and that of the oracle."""
     fresh = lapis.infer(session.model, session.data, query)
     assert answer.atoms == fresh.atoms
-    assert answer.exact and fresh.exact
+    assert answer.exact
+    assert fresh.exact
     assert np.array_equal(answer.probability, fresh.probability)
     assert answer.method == fresh.method
     assert answer.log_partition == pytest.approx(fresh.log_partition, rel=1e-12, abs=1e-12)

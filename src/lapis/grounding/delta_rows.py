@@ -127,10 +127,10 @@ class DeltaJoin:
             if name in self.column:
                 self.keep(self.column[name] != code)
         plus = [self.column[name] for name in self.feature.plus if self.num_rows]
-        literal = [self.found[each] for each in self.literals if self.num_rows]
+        numbers = [self.found[each] for each in self.literals if self.num_rows]
         return DeltaRows(
             self.feature,
-            np.stack(literal, axis=1) if literal else np.zeros((self.num_rows, 0), np.int64),
+            np.stack(numbers, axis=1) if numbers else np.zeros((self.num_rows, 0), np.int64),
             np.stack(plus, axis=1) if plus else np.zeros((self.num_rows, 0), np.int64),
             self.count_unused(),
         )

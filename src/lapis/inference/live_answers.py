@@ -66,7 +66,9 @@ class LiveAnswers:
     options: InferenceOptions
     dirty: set[int] = field(default_factory=set)
     leaving: list[tuple[Batch, Network]] = field(default_factory=list)
-    was_tiny: bool = True  # nothing is solved yet
+    was_tiny: bool = True
+    all_dirty: bool = True  # nothing is solved yet
+    has_changed: bool = True  # since the last answer
     batches: dict[int, Batch] = field(default_factory=dict)
     methods: list[tuple[str, bool]] = field(default_factory=list)  # with whether they are exact
 
@@ -80,7 +82,8 @@ class LiveAnswers:
     def touch(self, labels: Iterable[int]) -> None:
         """Prepare for a change of some components, before it happens."""
         new = set(labels) - self.dirty
-        if not new or self.was_tiny:
+        self.has_changed = True
+        if not new or self.was_tiny or self.all_dirty:
             self.dirty |= new
             return
         leaving: dict[int, set[int]] = {}
@@ -109,7 +112,7 @@ class LiveAnswers:
 
     def touch_all(self) -> None:
         """Solve every component again."""
-        self.was_tiny = True
+        self.all_dirty = self.has_changed = True
 
     def relabelled(self, labels: Iterable[int]) -> None:
         """Replace the labels of the changed components."""
@@ -117,9 +120,18 @@ class LiveAnswers:
 
     def solve(self) -> SolvedCounts:
         """Solve the changed components."""
+        if not self.has_changed:
+            return SolvedCounts(0, 0, 0.0)
+        try:
+            return self.solve_changed()
+        except BaseException:
+            self.touch_all()
+            raise
+
+    def solve_changed(self) -> SolvedCounts:
         network = self.network
         tiny = self.is_tiny()
-        if tiny or self.was_tiny:
+        if self.all_dirty or tiny or self.was_tiny:
             part = network.build_all()
             part.network.constant_count[:] = 0.0
             self.batches, self.leaving = {}, []
@@ -128,7 +140,7 @@ class LiveAnswers:
             for batch, old in self.leaving:
                 self.take_out(batch, old)
             self.leaving = []
-        self.dirty, self.was_tiny = set(), tiny
+        self.dirty, self.was_tiny, self.all_dirty, self.has_changed = set(), tiny, False, False
         if not len(part.atom) and not tiny:
             return SolvedCounts(0, 0, 0.0)
         plan = plan_network(part.network, self.method, self.options, may_be_tiny=tiny)
@@ -158,7 +170,7 @@ class LiveAnswers:
         size = network.num_atoms
         for name in ("marginal", "log_odds", "stderr", "method_id"):
             setattr(self, name, extend_array(getattr(self, name), size))
-        self.batch_of = extend_array(self.batch_of, network.num_labels)
+        self.batch_of = extend_array(self.batch_of, network.num_labels, -1)
         for atoms, own in found.parts:
             places = part.atom if atoms is None else part.atom[atoms]
             places = places[: len(own.marginal)]

@@ -346,10 +346,10 @@ def sort_literals(start: np.ndarray, literal: np.ndarray) -> np.ndarray:
     return literal[np.argsort(key, kind="stable")]
 
 
-def extend_array(array: np.ndarray, size: int) -> np.ndarray:
+def extend_array(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
     """Return an array of at least this length with the same entries first."""
     if size <= len(array):
         return array
-    larger = np.zeros(max(16, int(SPARE * size)), array.dtype)
+    larger = np.full(max(16, int(SPARE * size)), fill, array.dtype)
     larger[: len(array)] = array
     return larger

@@ -48,13 +48,15 @@ def read_facts(facts: FactsLike, model: Model) -> list[StatedFact]:
         given = facts
     else:
         lines = [facts] if isinstance(facts, str) else facts
-        for line in lines:
-            if not isinstance(line, str):
-                raise LapisError(
-                    f"facts must be texts or a database, not {type(line).__name__}",
-                    code="no-data",
-                    hint='as in session.add("Smokes(Anna)")',
-                )
+        given_types = (
+            {type(each) for each in lines} if isinstance(lines, Sequence) else {type(lines)}
+        )
+        if wrong := given_types - {str}:
+            raise LapisError(
+                f"facts must be texts or a database, not {min(each.__name__ for each in wrong)}",
+                code="no-data",
+                hint='as in session.add("Smokes(Anna)")',
+            )
         given = read_fact_text(Source("<facts>", "\n".join(lines)))
     [known], _ = keep_known([given], model, strict=True)
     bound = bind(known, model)

@@ -30,7 +30,7 @@ from lapis.network.csr import row_starts
 from lapis.problem.problem import count_weights, predicate_evidence, weights_of_rule
 from lapis.problem.query import Query, read_queries, resolve_queries
 from lapis.problem.state_names import StatesLike, list_states
-from lapis.problem.task import DataLike, ModelLike, WorldLike, bind_known, open_inputs
+from lapis.problem.task import DataLike, ModelLike, World, WorldLike, bind_known, open_inputs
 from lapis.registry.method_table import check_options, find_method, seed_of
 from lapis.registry.options import InferOptions, MapOptions, SoftAs
 from lapis.results.answer import Answer, MostLikelyWorld
@@ -160,7 +160,7 @@ class Session:
         relax: bool = False,
         progress: ProgressOption = True,
     ) -> None:
-        self.options = InferOptions(
+        self._options = InferOptions(
             query=query,
             open_predicates=open_predicates,
             evidence=list_states(evidence),
@@ -179,20 +179,20 @@ class Session:
             strict=strict,
             relax=relax,
         )
-        check_options(self.options)
-        self.report = as_report(progress)
-        self.history: list[SessionChange] = []
-        self.is_open = True
-        self.live: LiveGrounding | None = None
-        with self.limits():
-            self.read(model, data)
+        check_options(self._options)
+        self._report = as_report(progress)
+        self._history: list[SessionChange] = []
+        self._is_open = True
+        self._live: LiveGrounding | None = None
+        with self._limits():
+            self._read(model, data)
 
-    def read(self, model: ModelLike, data: DataLike) -> None:
+    def _read(self, model: ModelLike, data: DataLike) -> None:
         """Read the model and the data, and ground them."""
         opened, data, observed = operations.open_evidence(model, data)
-        given = [*observed, *self.options.evidence]
+        given = [*observed, *self._options.evidence]
         inputs = open_inputs(
-            opened, data, strict=self.options.strict, fits=True, tables=True, constraints=True
+            opened, data, strict=self._options.strict, fits=True, tables=True, constraints=True
         )
         if len(inputs.databases) != 1:
             raise LapisError(
@@ -201,40 +201,44 @@ class Session:
                 hint="merge the databases, or open a session for each",
             )
         self.model = inputs.model
-        self.options = replace(self.options, evidence=given if self.model.has_variables else ())
-        self.database = bind_known(inputs.databases[0], self.model, given)
-        self.prepare()
+        self._options = replace(self._options, evidence=given if self.model.has_variables else ())
+        self._database = bind_known(inputs.databases[0], self.model, given)
+        self._prepare()
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Build the problem of the present data, and ground it if its network can be kept."""
-        self.task = operations.open_task(self.model, self.database, self.options)
-        [self.world] = self.task.worlds
-        self.live = None
-        problem = self.world.problem
-        whole = find_method("infer", self.options.method).takes == "problem"
-        if whole or self.options.relax or self.options.soft_evidence or self.world.constraints:
-            return
-        if is_live(problem):
-            self.live = LiveGrounding(problem, self.options.max_memory, self.report)
-            self.answers = LiveAnswers(
-                self.live.network, self.options.method, self.inference_options()
-            )
+        task = operations.open_task(self.model, self._database, self._options)
+        [world] = task.worlds
+        live = None
+        if self._may_be_live(world):
+            live = LiveGrounding(world.problem, self._options.max_memory, self._report)
+            options = self._inference_options()
+            self._answers = LiveAnswers(live.network, self._options.method, options)
+        self._task, self._world, self._live = task, world, live
 
-    def limits(self) -> AbstractContextManager[None]:
+    def _may_be_live(self, world: World) -> bool:
+        """Return whether the network of a world is kept; otherwise it is answered as a whole."""
+        options = self._options
+        whole = find_method("infer", options.method).takes == "problem"
+        if whole or options.relax or options.soft_evidence or world.constraints:
+            return False
+        return is_live(world.problem)
+
+    def _limits(self) -> AbstractContextManager[None]:
         """Return the limits of time and memory of a call."""
-        if not self.is_open:
+        if not self._is_open:
             raise LapisError(
                 "the session is closed", code="closed", hint="open another one: lapis.Session(…)"
             )
-        return limit_work(self.options.time_limit, self.options.max_memory)
+        return limit_work(self._options.time_limit, self._options.max_memory)
 
-    def inference_options(self) -> InferenceOptions:
-        return operations.inference_limits(self.options, self.report, None)
+    def _inference_options(self) -> InferenceOptions:
+        return operations.inference_limits(self._options, self._report, None)
 
     @property
     def data(self) -> Database:
         """The present facts; `infer` on them gives the answer of the session."""
-        return self.database
+        return self._database
 
     def add(self, facts: FactsLike) -> None:
         """Add facts to the data; known facts stay.
@@ -251,7 +255,7 @@ class Session:
             If a fact contradicts another one, a block or a hard formula, or its predicate is
             unknown. Nothing is changed then.
         """
-        self.change(facts, "add")
+        self._change(facts, "add")
 
     def remove(self, facts: FactsLike) -> None:
         """Remove facts from the data; their atoms are unknown, or false if not open.
@@ -267,7 +271,7 @@ class Session:
             If the data does not state a fact, or a block or hard formula is contradicted. Nothing
             is changed then.
         """
-        self.change(facts, "remove")
+        self._change(facts, "remove")
 
     def unknown(self, atoms: FactsLike) -> None:
         """Mark atoms unknown, whatever the data states of them.
@@ -282,75 +286,75 @@ class Session:
         LapisError
             If a predicate is unknown. Nothing is changed then.
         """
-        self.change(atoms, "unknown")
+        self._change(atoms, "unknown")
 
-    def change(self, facts: FactsLike, action: Action) -> None:
+    def _change(self, facts: FactsLike, action: Action) -> None:
         """Change the facts and ground the clauses that contain them."""
-        with self.limits():
+        with self._limits():
             given = read_facts(facts, self.model)
-            changed = change_facts(self.database, self.model, given, action)
-            before = SessionChange(self.database, self.model)
-            if self.live is None:
-                self.history.append(self.reground(changed.database, before))
+            changed = change_facts(self._database, self.model, given, action)
+            before = SessionChange(self._database, self.model)
+            if self._live is None:
+                self._history.append(self._reground(changed.database, before))
             else:
-                self.history.append(self.ground_change(self.live, changed, before))
+                self._history.append(self._ground_change(self._live, changed, before))
 
-    def reground(self, database: Database, before: SessionChange) -> SessionChange:
+    def _reground(self, database: Database, before: SessionChange) -> SessionChange:
         """Ground everything on other facts; return to those before if they are refused."""
-        self.database = database
+        self._database = database
         try:
-            self.prepare()
-            if self.live is None:
-                self.refuse_contradiction()
+            self._prepare()
+            if self._live is None:
+                self._refuse_contradiction()
         except LapisError:
-            self.database = before.database
+            self._database = before.database
             raise
         return replace(before, regrounds=True)
 
-    def refuse_contradiction(self) -> None:
+    def _refuse_contradiction(self) -> None:
         """Raise if hard formulas or blocks contradict the facts; fitted weights are not known."""
-        problem = self.world.problem
+        problem = self._world.problem
         strict = any(rule.hard for rule in problem.model.rules)
         strict |= any(predicate.block for predicate in problem.model.predicates.values())
-        whole = find_method("infer", self.options.method).takes == "problem"
-        if strict and not (whole or problem.model.constraints or self.options.relax):
-            ground(problem, max_memory=self.options.max_memory)
+        whole = find_method("infer", self._options.method).takes == "problem"
+        if strict and not (whole or problem.model.constraints or self._options.relax):
+            ground(problem, max_memory=self._options.max_memory)
 
-    def ground_change(
+    def _ground_change(
         self, live: LiveGrounding, changed: ChangedFacts, before: SessionChange
     ) -> SessionChange:
         """Ground a change; restore everything if it is refused."""
         if changed.constants:
-            return self.reground(changed.database, before)
+            return self._reground(changed.database, before)
         journal: list[JournalEntry] = []
-        self.database = changed.database
+        self._database = changed.database
         try:
-            self.state_evidence(live, changed.atoms)
+            self._state_evidence(live, changed.atoms)
             for name, rows in changed.atoms.items():
                 for row, kind in live.stated_kinds(name, rows).items():
                     journal.append((name, row, live.kind(name, row)))
-                    live.settle_atom(name, row, kind, self.answers.touch)
-            self.divide(live, check=True)
+                    live.settle_atom(name, row, kind, self._answers.touch)
+            self._divide(live, check=True)
         except LapisError:
-            self.restore(live, before.database, changed.atoms, journal)
+            self._restore(live, before.database, changed.atoms, journal)
             raise
         return replace(before, journal=tuple(journal), predicates=tuple(changed.atoms))
 
-    def state_evidence(self, live: LiveGrounding, names: Iterable[str]) -> None:
+    def _state_evidence(self, live: LiveGrounding, names: Iterable[str]) -> None:
         """Take the evidence on some predicates from the database."""
         evidence = dict(live.problem.evidence)
         for name in names:
             known = evidence[name]
-            evidence[name] = predicate_evidence(known.predicate, self.database, known.open, None)
+            evidence[name] = predicate_evidence(known.predicate, self._database, known.open, None)
         live.problem = replace(live.problem, evidence=evidence)
 
-    def divide(self, live: LiveGrounding, *, check: bool = False) -> None:
+    def _divide(self, live: LiveGrounding, *, check: bool = False) -> None:
         """Find the components that the changed ones became."""
-        self.answers.relabelled(live.network.relabel(self.answers.dirty))
+        self._answers.relabelled(live.network.relabel(self._answers.dirty))
         if check:
-            live.refuse_contradiction(self.answers.dirty)
+            live.refuse_contradiction(self._answers.dirty)
 
-    def restore(
+    def _restore(
         self,
         live: LiveGrounding,
         database: Database,
@@ -358,11 +362,11 @@ class Session:
         journal: Sequence[JournalEntry],
     ) -> None:
         """Return to earlier facts of some predicates."""
-        self.database = database
-        self.state_evidence(live, predicates)
+        self._database = database
+        self._state_evidence(live, predicates)
         for name, row, kind in reversed(journal):
-            live.settle_atom(name, row, kind, self.answers.touch)
-        self.divide(live)
+            live.settle_atom(name, row, kind, self._answers.touch)
+        self._divide(live)
 
     def set_weight(self, rule: int | str, weight: float) -> None:
         """Change the weight of a rule; nothing is ground again.
@@ -381,29 +385,29 @@ class Session:
         LapisError
             If there is no such rule, it is hard, or the weight is not a finite number.
         """
-        with self.limits():
-            place, number = self.find_weight(rule)
+        with self._limits():
+            place, number = self._find_weight(rule)
             check_weight(weight)
-            before = SessionChange(self.database, self.model)
-            self.model = with_weight(self.model, place, number, weight, self.world.problem.domains)
-            if self.live is not None:
-                problem = self.live.problem
-                offset = int(self.weight_offsets()[place])
-                last = int(self.weight_offsets()[place + 1])
-                own = self.world.weight_ids[offset:last]
+            before = SessionChange(self._database, self.model)
+            self.model = with_weight(self.model, place, number, weight, self._world.problem.domains)
+            if self._live is not None:
+                problem = self._live.problem
+                offset = int(self._weight_offsets()[place])
+                last = int(self._weight_offsets()[place + 1])
+                own = self._world.weight_ids[offset:last]
                 own = own if number is None else own[number : number + 1]
                 before = replace(before, weights=problem.weight_table.value)
                 weights = problem.weight_table.value.copy()
                 weights[own] = weight
-                self.reweigh(self.live, weights)
-            self.history.append(before)
+                self._reweigh(self._live, weights)
+            self._history.append(before)
 
-    def weight_offsets(self) -> np.ndarray:
+    def _weight_offsets(self) -> np.ndarray:
         """Return int64[num_rules + 1], the first weight of each of the user's rules."""
-        domains = self.world.problem.domains
+        domains = self._world.problem.domains
         return row_starts([count_weights(rule, domains) for rule in self.model.rules])
 
-    def find_weight(self, rule: int | str) -> tuple[int, int | None]:
+    def _find_weight(self, rule: int | str) -> tuple[int, int | None]:
         """Return a rule, and one of its weights if its constants are given."""
         rules = self.model.rules
         if isinstance(rule, int) and 0 <= rule < len(rules):
@@ -414,23 +418,23 @@ class Session:
             return refuse_hard(rules[place], place), None
         for place, each in enumerate(rules):
             if each.plus:
-                found = self.world.problem.rule_weight_names(each)
+                found = self._world.problem.rule_weight_names(each)
                 if rule in found:
                     return place, found.index(str(rule))
-        hint = f"the model has {len(rules)} rules, from 0"
-        if isinstance(rule, str):
-            hint = suggestion(rule, names, "a rule is named by its formula, without its weight")
+        by_name = "a rule is named by its formula, without its weight"
+        in_order = f"the model has {len(rules)} rules, from 0"
+        hint = suggestion(rule, names, by_name) if isinstance(rule, str) else in_order
         raise LapisError(f"no rule {rule!r}", code="unknown-formula", hint=hint)
 
-    def reweigh(self, live: LiveGrounding, weights: np.ndarray) -> None:
+    def _reweigh(self, live: LiveGrounding, weights: np.ndarray) -> None:
         """Change weights, float64[num_weights]."""
         network = live.network
         changed = np.flatnonzero(weights != network.weights)
         labels = network.labels_with_weight(changed)
         if 2 * len(labels) > len(network.all_labels()):
-            self.answers.touch_all()
+            self._answers.touch_all()
         else:
-            self.answers.touch(labels.tolist())
+            self._answers.touch(labels.tolist())
         live.problem = live.problem.with_weights(weights)
         network.weights = weights
 
@@ -442,18 +446,18 @@ class Session:
         LapisError
             If there is no change to take back.
         """
-        if not self.history:
+        if not self._history:
             raise LapisError("there is no change to undo", code="no-change")
-        with self.limits():
-            last = self.history.pop()
+        with self._limits():
+            last = self._history.pop()
             self.model = last.model
-            if self.live is None or last.regrounds:
-                self.database = last.database
-                self.prepare()
+            if self._live is None or last.regrounds:
+                self._database = last.database
+                self._prepare()
             elif last.weights is not None:
-                self.reweigh(self.live, last.weights)
+                self._reweigh(self._live, last.weights)
             else:
-                self.restore(self.live, last.database, last.predicates, last.journal)
+                self._restore(self._live, last.database, last.predicates, last.journal)
 
     def ask(self, atoms: Sequence[str] | str = ()) -> Answer:
         """Answer the query on the present data.
@@ -475,27 +479,27 @@ class Session:
         TooLarge
             If the method cannot answer within its limits.
         """
-        with self.limits():
-            if self.live is None:
-                return self.ask_whole(atoms)
+        with self._limits():
+            if self._live is None:
+                return self._ask_whole(atoms)
             began = work_clock()
-            self.answers.options = self.inference_options()
-            solved = self.answers.solve()
-            network, found = self.answers.answer()
-            world = self.world._replace(problem=self.live.problem)
+            self._answers.options = self._inference_options()
+            solved = self._answers.solve()
+            network, found = self._answers.answer()
+            world = self._world._replace(problem=self._live.problem)
             if atoms:
-                world = world._replace(queries=self.read_atoms(atoms))
+                world = world._replace(queries=self._read_atoms(atoms))
             answer = answer_world(world, network, found)
-            if self.options.bounds:
-                whole = self.live.network.build_all().network
-                answer = add_bounds(answer, world, whole, found, self.answers.options)
-            answer = replace(answer, formulas=self.weight_names())
-            notes = {"session": self.describe(solved, work_clock() - began)}
+            if self._options.bounds:
+                whole = self._live.network.build_all().network
+                answer = add_bounds(answer, world, whole, found, self._answers.options)
+            answer = replace(answer, formulas=self._weight_names())
+            notes = {"session": self._describe(solved, work_clock() - began)}
             return replace(
-                answer, diagnostics=add_notes(self.task, {**answer.diagnostics, **notes})
+                answer, diagnostics=add_notes(self._task, {**answer.diagnostics, **notes})
             )
 
-    def ask_whole(self, atoms: Sequence[str] | str) -> Answer:
+    def _ask_whole(self, atoms: Sequence[str] | str) -> Answer:
         """Answer without anything kept from earlier answers."""
         if atoms:
             raise LapisError(
@@ -504,14 +508,14 @@ class Session:
                 hint="open a session with these queries",
             )
         began = work_clock()
-        answer = operations.infer(self.model, self.database, self.options, self.report)
+        answer = operations.infer(self.model, self._database, self._options, self._report)
         notes = {"session": {"kept": False, "seconds": work_clock() - began}}
         return replace(answer, diagnostics={**answer.diagnostics, **notes})
 
-    def read_atoms(self, atoms: Sequence[str] | str) -> tuple[Query, ...]:
+    def _read_atoms(self, atoms: Sequence[str] | str) -> tuple[Query, ...]:
         """Return queries of predicates and ground atoms."""
         formulas = read_queries(self.model, atoms)
-        found = resolve_queries(self.model, [self.world.problem.domains], formulas)
+        found = resolve_queries(self.model, [self._world.problem.domains], formulas)
         for query in found:
             if query.rule is not None:
                 raise LapisError(
@@ -521,12 +525,12 @@ class Session:
                 )
         return found
 
-    def weight_names(self) -> list[str]:
+    def _weight_names(self) -> list[str]:
         """Return the formula of each weight."""
-        problem = self.world.problem
+        problem = self._world.problem
         return [name for rule in self.model.rules for name in problem.rule_weight_names(rule)]
 
-    def describe(self, solved: SolvedCounts, seconds: float) -> dict[str, Any]:
+    def _describe(self, solved: SolvedCounts, seconds: float) -> dict[str, Any]:
         """Return the work of an answer."""
         return {
             "kept": True,
@@ -548,15 +552,15 @@ class Session:
         LapisError
             If the hard formulas contradict each other or the data.
         """
-        names = {field.name for field in fields(MapOptions)} & vars(self.options).keys()
-        given = {name: getattr(self.options, name) for name in names - {"method"}}
-        with self.limits():
-            return operations.map(self.model, self.database, MapOptions(**given), self.report)
+        names = {field.name for field in fields(MapOptions)} & vars(self._options).keys()
+        given = {name: getattr(self._options, name) for name in names - {"method"}}
+        with self._limits():
+            return operations.map(self.model, self._database, MapOptions(**given), self._report)
 
     def close(self) -> None:
         """Free the memory of the session; it cannot be used any more."""
-        self.is_open = False
-        self.live, self.history = None, []
+        self._is_open = False
+        self._live, self._history = None, []
 
     def __enter__(self) -> Session:
         return self
