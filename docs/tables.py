@@ -1,7 +1,8 @@
-"""Writes the tables of methods and options into the pages of this folder.
+"""Writes the tables of methods and options into the pages of this folder, and the pages of errors.
 
 A table stands between `<!-- methods infer -->` or `<!-- options infer -->` and `<!-- end -->`.
-`python docs/tables.py` (or `make docs`) writes them; a test compares.
+`python docs/tables.py` (or `make docs`) writes them; a test compares. The pages
+`reference/errors*.md` are written from the table of error codes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from lapis.cli import commands  # noqa: F401  (fills COMMANDS)
 from lapis.cli.command_line import COMMANDS, show_default
 from lapis.methods import methods_of
+from lapis.registry.error_codes import ErrorCode, error_codes
 from lapis.registry.option_field import NOUNS, Option, options_of
 
 TABLE = re.compile(r"(<!-- (methods|options) ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -59,7 +61,67 @@ def list_options(command: str) -> list[str]:
     return rows
 
 
+def error_pages() -> dict[str, str]:
+    """The texts of the pages of errors, by file name in `reference/`."""
+    groups: dict[str, list[ErrorCode]] = {}
+    for code in error_codes().values():
+        groups.setdefault(code.group, []).append(code)
+    pages = {f"errors-{group}.md": list_errors(codes) for group, codes in groups.items()}
+    rows = [
+        f"- [{codes[0].title}](errors-{group}.md): "
+        + ", ".join(f"[{c.code}](errors-{group}.md#{c.code})" for c in sorted(codes, key=by_code))
+        for group, codes in groups.items()
+    ]
+    return {"errors.md": ERRORS + "\n".join(rows) + "\n", **pages}
+
+
+def by_code(code: ErrorCode) -> str:
+    return code.code
+
+
+def list_errors(codes: list[ErrorCode]) -> str:
+    lines = [GENERATED, f"# Errors: {codes[0].title.lower()}", ""]
+    for each in sorted(codes, key=by_code):
+        kind = " *(warning)*" if each.is_warning else ""
+        cure = f"**Cure.** {plain(each.cure)}"
+        lines += [f"## {each.code}", "", f"{plain(each.cause)}{kind}", cure, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def plain(text: str) -> str:
+    """A text in which no character means anything to Markdown."""
+    return re.sub(r"([\\`*_<>\[\]|{}$])", r"\\\1", text).replace("--", "\\-\\-")
+
+
+GENERATED = "<!-- Written by docs/tables.py from src/lapis/registry/errors.toml. -->\n"
+ERRORS = f"""{GENERATED}
+# Error codes
+
+Each error and warning has a code. The code names the kind of mistake and does not change between
+versions. The last line of an error on the command line names it: `lapis explain-error CODE` prints
+the entry of this list without a network. In Python it is `error.code`:
+
+```python
+>>> import lapis
+>>> try:
+...     lapis.parse("Smokes(person)\\n1.5 Smoks(x)")
+... except lapis.LapisError as error:
+...     print(error.code)
+unknown-predicate
+
+```
+
+An error is something that the user can correct (exit code 1), or work that exceeds the limits (exit
+code 3). Any other exception is a mistake in Lapis, and a report of it is welcome. A warning is a
+legal text that is probably a mistake. Several codes in one line belong to several errors, which are
+shown together.
+
+"""
+
+
 def main() -> None:
+    for name, text in error_pages().items():
+        (Path(__file__).parent / "reference" / name).write_text(text, encoding="utf-8")
     for page in sorted(Path(__file__).parent.glob("*.md")):
         old = page.read_text(encoding="utf-8")
         new = write_tables(old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,20 @@ Cancer(person)
 DATA = "Friends(Anna, Bob)\nFriends(Bob, Anna)\nSmokes(Anna)\n"
 
 
+FOOTER = re.compile(r"^more: lapis explain-error (.*)\n", re.MULTILINE)  # below every error
+
+
 class Run:
-    """Runs `lapis` in a folder with a model and data."""
+    """Runs `lapis` in a folder with a model and data.
+
+    The last line of an error, which names its codes, is left out of what a call returns: `codes`
+    has the codes, and `printed` all that was printed.
+    """
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.capsys = folder, capsys
+        self.codes: list[str] = []
+        self.printed = ""
         self.write("m.mln", MODEL)
         self.write("d.db", DATA)
 
@@ -37,6 +47,8 @@ class Run:
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
         out, err = self.capsys.readouterr()
+        self.codes = [code for found in FOOTER.findall(err) for code in found.split()]
+        self.printed, err = out + err, FOOTER.sub("", err)
         code = ended.value.code
         return (code if isinstance(code, int) else 0 if code is None else 1), out, err
 

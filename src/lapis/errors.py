@@ -133,6 +133,11 @@ class LapisError(Exception):
         self.hint = hint
         self.notes = tuple(notes)
 
+    @property
+    def codes(self) -> list[str]:
+        """The codes of what is shown, each once."""
+        return [self.code]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, so that a worker's error is raised again with all fields."""
         return rebuild_error, (type(self), self.args, self.__dict__)
@@ -197,6 +202,10 @@ class LapisErrors(LapisError):
         super().__init__(errors[0].message, code=errors[0].code, span=errors[0].span)
         self.errors = tuple(errors)
         self.num_omitted = num_omitted  # errors that were counted only
+
+    @property
+    def codes(self) -> list[str]:
+        return list(dict.fromkeys(error.code for error in self.errors[:MAX_ERRORS]))
 
     def __str__(self) -> str:
         more = max(0, len(self.errors) - MAX_ERRORS) + self.num_omitted

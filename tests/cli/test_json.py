@@ -23,6 +23,9 @@ NO_JSON = {"completion": "prints a script for a shell"}
 CALLS: Mapping[str, Sequence[str]] = {
     "demo": [""],
     "warm": [""],
+    "doctor": [""],
+    "explain-error": ["arity"],
+    "new": ["mine"],
     "check": ["m.mln", "m.mln d.db", "odd.mln"],
     "count": ["m.mln d.db", "m.mln d.db --counts ijgp --measure-error"],
     "ground": ["m.mln d.db -q Smokes", "m.mln d.db -q Smokes -o n.uai"],

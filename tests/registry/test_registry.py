@@ -217,7 +217,9 @@ def test_the_pages_hold_the_tables() -> None:
         assert tables.write_tables(text) == text, page.name
         seen |= {found.group(2, 3) for found in tables.TABLE.finditer(text)}
     assert seen >= {("methods", task) for task in tasks()}
-    without = ("demo", "warm", "completion")
+    for name, text in tables.error_pages().items():
+        assert (DOCS / "reference" / name).read_text(encoding="utf-8") == text, name
+    without = ("demo", "warm", "completion", "doctor", "explain-error", "new")
     assert seen >= {("options", command) for command in COMMANDS if command not in without}
 
 

@@ -59,7 +59,8 @@ class Argument:
     help: str
     many: bool = False
     is_required: bool = True
-    choices: tuple[str, ...] = ()  # of a word; a path otherwise
+    choices: tuple[str, ...] = ()  # of a word
+    is_word: bool = False  # a path otherwise
 
 
 MODEL = Argument("model", "MODEL", "A Markov logic file (.mln).")
@@ -339,8 +340,8 @@ def add_place(parser: argparse.ArgumentParser, argument: Argument) -> None:
         )
     elif argument.many:
         parser.add_argument(
-            argument.name, metavar=argument.metavar, help=argument.help, type=Path, nargs="*",
-            default=None,
+            argument.name, metavar=argument.metavar, help=argument.help,
+            type=str if argument.is_word else Path, nargs="*", default=None,
         )  # fmt: skip
     else:
         parser.add_argument(argument.name, metavar=argument.metavar, help=argument.help, type=Path)
@@ -384,13 +385,14 @@ def list_methods(command: Command, width: int) -> Iterator[str]:
             yield ""
 
 
-def list_rows(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    """Yield lines of names and texts in two columns."""
+def list_rows(rows: Sequence[tuple[str, str]], width: int, first: int = 18) -> Iterator[str]:
+    """Yield lines of names and texts in two columns; `first` is the width of the first one."""
+    indent = first + 4
     for name, text in rows:
-        lines = textwrap.wrap(text, width - 22)
-        yield f"  {name:<18}  {lines[0] if lines else ''}".rstrip()
+        lines = textwrap.wrap(text, width - indent, break_on_hyphens=False)
+        yield f"  {name:<{first}}  {lines[0] if lines else ''}".rstrip()
         for line in lines[1:]:
-            yield " " * 22 + line
+            yield " " * indent + line
 
 
 def help_width() -> int:

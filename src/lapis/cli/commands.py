@@ -1,6 +1,7 @@
 """The commands on Markov logic: each calls the library with the typed options and shows the result.
 
-`lapis circuit …` is in `circuit.py`, `lapis field …` in `field.py`.
+`lapis circuit …` is in `circuit_commands.py`, `lapis field …` in `field_commands.py`. The commands
+about Lapis itself (`explain-error`, `doctor`, `new`) are in `help_commands.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli import circuit_commands, field_commands  # noqa: F401  (their commands)
+from lapis.cli import circuit_commands, field_commands, help_commands  # noqa: F401  (their commands)
 from lapis.cli.command_line import (
     MODEL,
     OPEN_MODEL,

@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stdout.flush()
     except LapisError as error:
         show_notes([f"error: {error}" if error.span is None else str(error)])
+        show_notes([f"more: lapis explain-error {' '.join(error.codes)}"])
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):

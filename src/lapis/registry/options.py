@@ -319,6 +319,25 @@ class WarmOptions(JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DoctorOptions(JsonOptions):
+    """Options."""
+
+    engine: str | None = option(
+        None, "Also connect to this engine: postgresql://…, spark, spark://…, duckdb:FILE."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainErrorOptions(JsonOptions):
+    """Options."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewOptions(JsonOptions):
+    """Options."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckOptions(LimitOptions, CnfOptions, MergeOptions, JsonOptions):
     """Options."""
 

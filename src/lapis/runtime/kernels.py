@@ -118,6 +118,17 @@ def choose_cache_folder() -> None:
         config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
 
 
+def stored_kernels() -> tuple[int, bool]:
+    """Return how many compiled kernels are on disk, and whether their folder outlives a reboot."""
+    folder = Path(njit(cache=True)(stored_kernels).stats.cache_path)
+    if folder.name == "__pycache__":
+        folders = {path.parent for path in PACKAGE.rglob("*.nbi")}
+    else:  # one folder for each folder of sources, beside those of other packages
+        folders = {path.parent for path in folder.parent.glob(f"*/{VERSION_FILE}")}
+    number = sum(1 for each in folders for _ in each.glob("*.nbi"))
+    return number, not folder.is_relative_to(tempfile.gettempdir())
+
+
 class Compilations(event.Listener):  # type: ignore[misc]
     """Report the kernels of Lapis that numba compiles, and pause the work clock meanwhile.
 
