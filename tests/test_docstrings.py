@@ -21,7 +21,7 @@ HEAD = re.compile(rf"^({'|'.join(SECTIONS)})\n-+$", re.MULTILINE)
 def public() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Functions, and the methods that the package's own classes define, each once."""
     seen = set()
-    for module in (lapis, lapis.circuits, lapis.fields):
+    for module in (lapis, lapis.circuits, lapis.fields, lapis.recipes):
         for name in sorted({*module.__all__, *BUILTINS & {*dir(module)}}):
             thing = getattr(module, name)
             found = [(name, thing)]
@@ -64,7 +64,7 @@ def test_docstring(name: str) -> None:
     signature = inspect.signature(function)
     wanted = [parameter for parameter in signature.parameters if parameter != "self"]
     found = sections(inspect.getdoc(function) or "")
-    is_function = name.count(".") - name.count("circuits.") - name.count("fields.") == 1
+    is_function = len(re.sub(r"circuits\.|fields\.|recipes\.", "", name).split(".")) == 2
     assert found[""].strip().endswith((".", ":")), "no summary"
     parameters = entries(found.get("Parameters", ""))
     assert list(parameters) == wanted

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from lapis import methods
 
 if TYPE_CHECKING:
-    from lapis import circuits, fields
+    from lapis import circuits, fields, recipes
     from lapis.api import (
         count,
         infer,
@@ -102,12 +102,12 @@ __all__ = [
     "Prior", "Problem", "Session", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem",
     "circuits", "clausal", "count", "cross_validate", "fields", "ground", "infer",
     "infer_to_store", "learn", "learn_structure", "lift", "map_to_store", "methods", "parse",
-    "plan", "read", "score", "warm",
+    "plan", "read", "recipes", "score", "warm",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name in ("circuits", "fields"):
+    if name in ("circuits", "fields", "recipes"):
         return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lapis' has no attribute {name!r}")

@@ -90,6 +90,7 @@ ROWS = Argument("table", "TABLE", "Rows: .csv, with or without a header, .gz, .p
 GROUPS = {
     "field": "Recursive random fields: every connective and quantifier soft.",
     "circuit": "Arithmetic circuits: learned, compiled, approximated, queried.",
+    "recipe": "From tables to an answer, with a model and data to run again.",
 }
 
 

@@ -1,6 +1,6 @@
 """The commands on Markov logic: each calls the library with the typed options and shows the result.
 
-`lapis circuit …` is in `circuit_commands.py`, `lapis field …` in `field_commands.py`. The commands
+`lapis circuit …`, `lapis field …` and `lapis recipe …` are in modules of their own. The commands
 about Lapis itself (`explain-error`, `doctor`, `new`) are in `help_commands.py`.
 """
 
@@ -12,7 +12,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli import circuit_commands, field_commands, help_commands  # noqa: F401  (their commands)
+from lapis.cli import (  # noqa: F401, their commands
+    circuit_commands,
+    field_commands,
+    help_commands,
+    recipe_commands,
+)
 from lapis.cli.command_line import (
     MODEL,
     OPEN_MODEL,

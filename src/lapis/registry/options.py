@@ -811,3 +811,19 @@ class FieldScoreOptions(
 
     method: str = option("auto", "How to infer.", task="field infer")
     predictions: bool = option(True, "Leave out the measures of the query (CLL, AUC-PR, …).")
+
+
+# Recipes.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions(LimitOptions, SeedOptions, JsonOptions):
+    """Output."""
+
+    output: Path | None = option(
+        None,
+        "A new folder for the model, the data and the tables of the result.",
+        flag="-o",
+        cli_only=True,
+        is_output=True,
+    )

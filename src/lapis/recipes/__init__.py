@@ -1,0 +1,33 @@
+"""Recipes: from tables to an answer, with an ordinary model and data that can be run again.
+
+Each recipe is a function. Its result prints and plots in the words of its task, and `save` writes a
+folder with the model, the facts and the result's tables.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lapis.recipes.recipe_result import RecipeResult
+
+# The module of each name, imported on first use.
+_HOMES = {
+    "RecipeResult": "recipe_result",
+}
+
+__all__ = ["RecipeResult"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
