@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -17,8 +17,11 @@ from lapis.runtime.views import REPR_ROWS, View, as_html, as_text, count_noun, d
 
 if TYPE_CHECKING:
     import duckdb
+    import networkx
+    import rdflib
 
     from lapis.data.formats.facts import Origin
+    from lapis.data.formats.graphs import Graph
     from lapis.data.formats.table_files import Frame, RemoteConnection, RemoteFrame
 
 
@@ -234,6 +237,161 @@ class Database:
         from lapis.data.formats.table_files import from_sql
 
         return from_sql(queries, connection)
+
+    @staticmethod
+    def from_networkx(
+        graph: Graph,
+        edge: str = "Linked",
+        *,
+        edge_key: str | None = None,
+        node_type: str | None = None,
+        node_attributes: Sequence[str] | None = None,
+        edge_attributes: Sequence[str] | None = None,
+    ) -> Database:
+        """Read facts from a graph of networkx.
+
+        Parameters
+        ----------
+        graph
+            The graph. An edge of an undirected graph gives a fact for each direction.
+        edge
+            Predicate of the edges, `edge(source, target)`.
+        edge_key
+            Edge attribute that names the predicate of an edge in place of `edge`, as in a knowledge
+            graph.
+        node_type
+            Type of the nodes in the model. Its constants are all nodes, so that nodes without an
+            edge or an attribute are kept.
+        node_attributes
+            Attributes of nodes to read; all if absent. A Boolean attribute is a predicate of the
+            node, another value is a second argument: `age(node, value)`.
+        edge_attributes
+            Attributes of edges to read; all but `edge_key` if absent. They are predicates of source
+            and target, with the value last: `weight(source, target, value)`.
+
+        Returns
+        -------
+        Database
+            The facts, as one world. Attributes that are None or NaN give none.
+
+        Raises
+        ------
+        LapisError
+            If a value is not a graph of networkx, an attribute is absent, or an edge lacks its
+            `edge_key`.
+
+        Examples
+        --------
+        >>> import networkx
+        >>> graph = networkx.DiGraph([("Anna", "Bob")])
+        >>> graph.add_node("Anna", smokes=True, age=31)
+        >>> for fact in Database.from_networkx(graph, "Friends").facts():
+        ...     print(fact)
+        ('smokes', ('Anna',), True)
+        ('age', ('Anna', '31'), True)
+        ('Friends', ('Anna', 'Bob'), True)
+        """
+        from lapis.data.formats.graphs import GraphReader, from_networkx
+
+        reader = GraphReader(edge, edge_key, node_type, node_attributes, edge_attributes)
+        return from_networkx(graph, reader)
+
+    def to_networkx(self, attributes: Sequence[str] = ()) -> networkx.MultiDiGraph:
+        """Convert the true facts to a graph of networkx.
+
+        Parameters
+        ----------
+        attributes
+            Predicates whose last argument is the value of an attribute, as in `age(person, 31)` of
+            a node, or `weight(source, target, 3)` of an edge.
+
+        Returns
+        -------
+        networkx.MultiDiGraph
+            A node for each constant. A fact of two arguments is an edge, whose key and attribute
+            `predicate` are its predicate; a fact of one argument is an attribute of its node, True.
+
+        Raises
+        ------
+        LapisError
+            If a predicate has another number of arguments, an attribute has two values, or networkx
+            is not installed.
+        """
+        from lapis.data.formats.graphs import to_networkx
+
+        return to_networkx(self, attributes)
+
+    @staticmethod
+    def from_rdf(
+        source: str | Path | rdflib.Graph,
+        *,
+        format: str | None = None,
+        names: Mapping[str, str] | None = None,
+        full_names: bool = False,
+    ) -> Database:
+        """Read facts from RDF triples, by rdflib.
+
+        A triple (s, p, o) is a fact `p(s, o)`; (s, rdf:type, C) is a fact `C(s)`. A predicate is
+        the last part of its IRI, in the letters of a name. A constant is the last part of its IRI,
+        or the text of a literal.
+
+        Parameters
+        ----------
+        source
+            A file (Turtle, N-Triples, RDF/XML, JSON-LD, …), or a graph of rdflib.
+        format
+            Format of the file, as rdflib names it; by its suffix if absent.
+        names
+            Names of predicates and constants by their IRIs, in place of the last parts.
+        full_names
+            Whether constants are whole IRIs, which `to_rdf` writes back.
+
+        Returns
+        -------
+        Database
+            The facts, as one world.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be read, two IRIs have the same name, or rdflib is not installed.
+        """
+        from lapis.data.formats.rdf import from_rdf
+
+        return from_rdf(source, format, names or {}, full_names)
+
+    def to_rdf(
+        self,
+        base: str = "http://example.org/",
+        *,
+        iris: Mapping[str, str] | None = None,
+        literals: Sequence[str] = (),
+    ) -> rdflib.Graph:
+        """Convert the true facts to RDF triples.
+
+        Parameters
+        ----------
+        base
+            IRI that names of predicates and constants are added to. Constants that are IRIs, such
+            as http://…, stay as they are.
+        iris
+            IRIs of predicates and constants, in place of `base` and name.
+        literals
+            Predicates whose second argument is a literal, not a resource.
+
+        Returns
+        -------
+        rdflib.Graph
+            A triple for each fact of two arguments; for each of one argument a triple of rdf:type.
+
+        Raises
+        ------
+        LapisError
+            If a predicate has another number of arguments, or rdflib is not installed.
+        """
+        from lapis.data.formats.rdf import to_rdf
+
+        return to_rdf(self, base, iris or {}, literals)
 
     def to_frames(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> dict[str, Frame]:
         """Convert the facts to frames, in the form that `from_frames` takes.

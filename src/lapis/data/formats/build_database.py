@@ -90,6 +90,40 @@ def build_database(
     return database
 
 
+GroundFact = tuple[str, tuple[str, ...], int]  # predicate, constants, truth
+
+
+def encode_facts(
+    facts: Iterable[GroundFact], declared: Mapping[str, tuple[str, ...]] | None = None
+) -> Database:
+    """Build a database from facts; constants are numbered in the order of the facts.
+
+    >>> data = encode_facts([("Friends", ("Ann", "Bob"), TRUE), ("Smokes", ("Ann",), FALSE)])
+    >>> list(data.facts())
+    [('Friends', ('Ann', 'Bob'), True), ('Smokes', ('Ann',), False)]
+    """
+    code: dict[str, int] = {}
+    groups: dict[tuple[str, int, int], tuple[list[list[int]], list[int]]] = {}
+    place = 0
+    for predicate, constants, truth in facts:
+        rows, places = groups.setdefault((predicate, len(constants), truth), ([], []))
+        rows.append([code.setdefault(constant, len(code)) for constant in constants])
+        places.append(place)
+        place += len(constants) + 1
+    found = [
+        FactGroup(
+            truth,
+            predicate,
+            False,
+            arity,
+            np.array(rows, np.int32).reshape(len(rows), arity),
+            np.array(places, np.int64),
+        )
+        for (predicate, arity, truth), (rows, places) in groups.items()
+    ]
+    return build_database(list(code), found, declared or {}, ())
+
+
 def codes_by_place(
     values: np.ndarray, places: np.ndarray, bound: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
