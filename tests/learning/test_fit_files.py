@@ -57,6 +57,7 @@ def test_a_round_trip_changes_nothing(options: dict[str, object], tmp_path: Path
         fit.curve, fit.warnings, fit.unbounded,
     )  # fmt: skip
     assert (str(again), again.text, repr(again)) == (str(fit), fit.text, repr(fit))
+    assert (again.query, again.constants) == (fit.query, fit.constants)
     data = lapis.Database.parse("Has(E, Java) Has(F, art) Link(E, F)")
     assert (
         lapis.infer(again.model, data, "Course").marginals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,17 +16,24 @@ from lapis.errors import TooLarge
 from lapis.language.model import Model
 from lapis.language.printer import print_model
 from lapis.learning.parameters import Parameters, weighted_model
+from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, new_axes, shorten_label, style_axes
 from lapis.results.result import Columns, Result
-from lapis.runtime.progress import STOPPED
+from lapis.runtime.progress import STOPPED, Stop, StopCallback
+from lapis.runtime.progress_bars import ProgressOption, as_report
 from lapis.runtime.views import View, new_view
 
 if TYPE_CHECKING:
+    import threading
+
     from matplotlib.axes import Axes
 
+    from lapis.data.formats.table_files import Frame
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.optimisation.history import CurvePoint
+    from lapis.problem.task import DataLike
+    from lapis.results.answer import Answer
 
 FARTHEST = 100.0  # largest |w| without a prior: a factor of 10^43 in the odds
 MAX_NAMED = 5  # unbounded weights that a file's heading names
@@ -72,6 +79,9 @@ class Fit(Result):
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     posterior: WeightPosterior | None = None  # with estimate="mean", whose means the weights are
+    query: tuple[str, ...] = ()  # predicates that were predicted; all if learning was generative
+    # Constants of types that keep those of training: of + variables, and marked arguments (!, ?).
+    constants: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def estimate(self) -> str:
@@ -131,6 +141,112 @@ class Fit(Result):
         from lapis.learning.fit_files import read_fit
 
         return read_fit(path)
+
+    @front_door
+    def predict(
+        self,
+        data: DataLike | Mapping[str, Frame],
+        query: Sequence[str] | str = (),
+        *,
+        only_listed: bool = False,
+        method: str = "auto",
+        precision: float = 0.01,
+        time_limit: float | None = None,
+        max_samples: int = 400_000,
+        num_chains: int = 4,
+        random_state: int | np.random.Generator = 0,
+        max_memory: int | None = None,
+        progress: ProgressOption = True,
+        stop: StopCallback | threading.Event | None = None,
+    ) -> Answer:
+        """Infer the query in data that was not there in training, without learning anew.
+
+        The data has its own constants. Types with a weight for each constant (+), and the values of
+        blocks (!), keep the constants of training beside those of the data. The answer has a note
+        of constants that training did not have; their weights are 0.
+
+        Parameters
+        ----------
+        data
+            Facts of new records: a database, the path of one, a list of these as independent
+            worlds, or frames by predicate, as for `Database.from_frames`.
+        query
+            Predicates, atoms or formulas; the predicates of `learn` if empty.
+        only_listed
+            Ask only the query atoms that the data marks unknown.
+        method
+            Name of a method of inference.
+        precision
+            Largest standard error of a sampled marginal.
+        time_limit
+            Seconds after which the result so far is returned, marked interrupted.
+        max_samples
+            Number of samples in all chains after warm-up.
+        num_chains
+            Number of chains.
+        random_state
+            Seed of everything random, or a generator to draw one from.
+        max_memory
+            Limit in bytes; 70 % of the machine if absent.
+        progress
+            True for a display once the work takes a second; a function that is called with events;
+            None for neither.
+        stop
+            A callable or an event; if true, the result so far is returned, marked interrupted.
+
+        Returns
+        -------
+        Answer
+            A probability for each atom.
+
+        Raises
+        ------
+        LapisError
+            If the data or an option is wrong.
+        TooLarge
+            If the method cannot answer within its limits.
+
+        Examples
+        --------
+        >>> import lapis
+        >>> model = lapis.parse("Has(page, word)\\nCourse(page)\\nHas(p, +w) => Course(p)")
+        >>> data = lapis.Database.parse("Has(A, Exam) Course(A) Has(B, Cat) Has(C, Exam) Course(C)")
+        >>> fit = lapis.learn(model, data, "Course")
+        >>> answer = fit.predict(lapis.Database.parse("Has(D, Exam) Has(E, Dog)"))
+        >>> answer["Course(D)"] > answer["Course(E)"] == 0.5
+        True
+        >>> print(answer.remarks()[0])
+        1 constant of type word was not in training (Dog); its weights are 0
+        """
+        from lapis.inference.marginals import InferenceOptions
+        from lapis.learning.predict import predict_records
+        from lapis.registry.options import InferOptions
+
+        asked = (query,) if isinstance(query, str) else tuple(query)
+        given = InferOptions(
+            query=asked or self.query,
+            method=method,
+            precision=precision,
+            time_limit=time_limit,
+            max_samples=max_samples,
+            num_chains=num_chains,
+            random_state=seed_of(random_state),
+            max_memory=max_memory,
+        )
+        check_options(given)
+        limits = InferenceOptions(
+            precision=precision,
+            max_samples=max_samples,
+            num_chains=num_chains,
+            time_limit=time_limit,
+            seed=given.seed,
+            max_memory=max_memory,
+            progress=as_report(progress),
+            stop=Stop(stop),
+        )
+        return predict_records(
+            self.model, self.constants, data, given.query, method, limits, only_listed
+        )
 
     def require_iteration(self) -> None:
         """Raise TooLarge if learning was stopped before its first iteration.

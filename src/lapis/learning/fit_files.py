@@ -53,6 +53,8 @@ def write_fit(fit: Fit, path: str | Path) -> None:
         "unbounded": [{name: getattr(u, name) for name in UNBOUNDED} for u in fit.unbounded],
         "warnings": list(fit.warnings),
         "details": dict(fit.details),
+        "query": list(fit.query),
+        "constants": {name: list(own) for name, own in fit.constants.items()},
     }
     text = json.dumps(content, ensure_ascii=False, default=plain_value, indent=1)
     write_whole(path, f"{text}\n")
@@ -110,4 +112,7 @@ def build_saved(content: Mapping[str, Any]) -> Fit:
         unbounded=tuple(UnboundedWeight(**each) for each in content["unbounded"]),
         warnings=tuple(content["warnings"]),
         details=content["details"],
+        # Files of version 0.1.0 lack the next two.
+        query=tuple(content.get("query", ())),
+        constants={name: tuple(own) for name, own in content.get("constants", {}).items()},
     )

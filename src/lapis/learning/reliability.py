@@ -49,6 +49,7 @@ from lapis.learning.learning_run import (
 )
 from lapis.learning.objectives.priors import Prior, expand_prior
 from lapis.learning.parameters import Parameters
+from lapis.learning.predict import training_constants
 from lapis.optimisation.history import TIME_LIMIT, interrupted_run, reason_of_error
 from lapis.optimisation.objective import PenalizedObjective, Point
 from lapis.runtime.limits import LimitExceeded
@@ -205,6 +206,8 @@ def make_fit(
         tuple(unbounded),
         tuple(run.notes.warnings),
         run.notes.details,
+        query=run.examples[0].asked,
+        constants=training_constants(run.parameters.model, run.examples, run.examples[0].asked),
     )
 
 
