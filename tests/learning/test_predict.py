@@ -66,7 +66,9 @@ def test_probabilities_are_those_of_the_oracle(rows: list[tuple[str, str, str]],
 
 
 def test_new_words_have_weight_0_and_a_note(fit: lapis.Fit):
-    answer = fit.predict(lapis.Database.parse("Has(N1, Sea) Has(N1, Sky) Has(N2, Ball)"))
+    answer = fit.predict(
+        lapis.Database.parse("Has(N1, Sea) Has(N1, Sky) Has(N2, Ball) Link(N2, N2)")
+    )
     assert answer.remarks()[0] == (
         "2 constants of type word were not in training (Sea, Sky); their weights are 0"
     )
