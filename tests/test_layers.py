@@ -16,8 +16,8 @@ LAYERS = (
     "errors", "runtime", "registry", "language", "logic", "data", "results", "problem",
     "relational", "counting", "network", "grounding", "inference", "circuits", "lifted",
     "optimisation", "learning", "structure", "stores", "evaluation", "fields", "methods",
-    "model_files", "operations", "session", "api", "installation", "recipes", "examples", "cli",
-    "__main__",
+    "model_files", "explanation", "operations", "session", "api", "installation", "recipes",
+    "examples", "cli", "__main__",
 )  # fmt: skip
 INFERENCE_LAYERS = ("exact", "reduction", "sampling", "map", "moments", "symmetry", "bounds")
 

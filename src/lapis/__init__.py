@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lapis import circuits, fields, recipes
     from lapis.api import (
         count,
+        explain,
         infer,
         infer_to_store,
         learn,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from lapis.model_files import read
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer, MostLikelyWorld
+    from lapis.results.explanation import Explanation
     from lapis.results.graph import Picture
     from lapis.session.session import Session
     from lapis.stores.stored_answer import StoredAnswer
@@ -80,6 +82,8 @@ _HOMES = {
     "build_problem": "lapis.problem.problem",
     "clausal": "lapis.logic.clausal",
     "count": "lapis.api",
+    "explain": "lapis.api",
+    "Explanation": "lapis.results.explanation",
     "cross_validate": "lapis.evaluation.cross_validation",
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
@@ -98,11 +102,11 @@ _HOMES = {
 
 # `map` is left out: `from lapis import *` hides no builtin.
 __all__ = [
-    "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Picture",
-    "Prior", "Problem", "Session", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem",
-    "circuits", "clausal", "count", "cross_validate", "fields", "ground", "infer",
-    "infer_to_store", "learn", "learn_structure", "lift", "map_to_store", "methods", "parse",
-    "plan", "read", "recipes", "score", "warm",
+    "Answer", "Database", "Explanation", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld",
+    "Picture", "Prior", "Problem", "Session", "StoredAnswer", "TooLarge", "WeightPosterior",
+    "build_problem", "circuits", "clausal", "count", "cross_validate", "explain", "fields",
+    "ground", "infer", "infer_to_store", "learn", "learn_structure", "lift", "map_to_store",
+    "methods", "parse", "plan", "read", "recipes", "score", "warm",
 ]  # fmt: skip
 
 

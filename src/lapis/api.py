@@ -21,6 +21,8 @@ from lapis.registry.options import (
     CountDifferences,
     CountKind,
     CountOptions,
+    ExplainOptions,
+    FactsWithout,
     InferOptions,
     LearnOptions,
     LiftOptions,
@@ -30,7 +32,9 @@ from lapis.registry.options import (
     SoftAs,
     StructureOptions,
 )
-from lapis.results.answer import Answer, Counts, MostLikelyWorld
+from lapis.results.answer import Answer, Counts, MostLikelyWorld, WorldValues
+from lapis.results.atom_groups import Key
+from lapis.results.explanation import Explanation
 from lapis.results.plan_report import PlanReport
 from lapis.runtime.progress import StopCallback
 from lapis.runtime.progress_bars import ProgressOption, as_report
@@ -297,6 +301,112 @@ def plan(
     )
     check_options(options)
     return operations.plan(model, data, options, as_report(progress))
+
+
+@front_door
+def explain(
+    model: ModelLike,
+    data: DataLike,
+    atom: Key,
+    query: Sequence[str] | str = (),
+    *,
+    world: WorldValues | None = None,
+    change_to: float | None = None,
+    facts: FactsWithout = "removed",
+    fit: Fit | None = None,
+    open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
+    only_listed: bool = False,
+    soft_evidence: Mapping[str, float] | None = None,
+    soft_as: SoftAs = "virtual",
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    strict: bool = False,
+    random_state: int | np.random.Generator = 0,
+) -> Explanation:
+    """Explain why an atom or a ground formula has its probability.
+
+    Only what is near the atom is grounded and inferred. `answer.explain` does the same for an
+    answer that there is already.
+
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        Facts: a database, the path of one, None, or a list of these as independent worlds.
+    atom
+        An atom ("Smokes(Anna)"), a formula over atoms ("Smokes(Anna) ^ !Cancer(Anna)"), or the name
+        of its data and its text if there are several worlds.
+    query
+        Predicates, atoms or formulas that are inferred, as for `infer`.
+    world
+        The world that contributions refer to: truth values of atoms, the true atoms, or a most
+        likely world; the most likely one if absent.
+    change_to
+        A probability: find a smallest set of facts whose change moves the atom across it.
+    facts
+        What becomes of a fact that is taken away: "removed" (as if the data were silent), "unknown"
+        or "false".
+    fit
+        The `Fit` that the weights are from: its standard errors give one of the probability.
+    open_predicates
+        Further predicates whose atoms are unknown unless the data states them.
+    evidence
+        Facts beside the data ("Smokes(Anna), !Cancer(Bob)").
+    only_listed
+        Infer only the query atoms that the data marks unknown (?P(A)).
+    soft_evidence
+        Probabilities of atoms, as in {"Smokes(Anna)": 0.7}.
+    soft_as
+        What soft evidence states: "virtual" (an uncertain observation, which multiplies the odds),
+        or "posterior" (the probability of the atom given all evidence; weights are fitted).
+    time_limit
+        Seconds after which the call ends with an error.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+
+    Returns
+    -------
+    Explanation
+        What ground formulas add, what holds without facts and rules, and derivatives.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the text is not a ground atom or formula.
+    TooLarge
+        If too many ground formulas touch the atom.
+
+    Examples
+    --------
+    >>> import lapis
+    >>> model = lapis.parse("S(p)\\nF(p, p)\\n2 F(x, y) ^ S(x) => S(y)")
+    >>> data = lapis.Database.parse("F(Anna, Bob) S(Anna)")
+    >>> found = lapis.explain(model, data, "S(Bob)", query="S")
+    >>> [(row.log_odds, row.because) for row in found.contributions]
+    [(2.0, ('F(Anna,Bob)', 'S(Anna)'))]
+    """
+    options = ExplainOptions(
+        query=query,
+        change_to=change_to,
+        facts=facts,
+        open_predicates=open_predicates,
+        evidence=list_states(evidence),
+        only_listed=only_listed,
+        soft_evidence=soft_evidence,
+        soft_as=soft_as,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        strict=strict,
+        random_state=seed_of(random_state),
+    )
+    check_options(options)
+    return operations.explain(model, data, atom, options, world, fit)
 
 
 @front_door

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lapis.errors import LapisError
+from lapis.explanation.answered_task import AnsweredTask
 from lapis.language.model import Model
 from lapis.model_files import open_network
 from lapis.problem.problem import Problem, refuse_network
@@ -28,6 +29,7 @@ from lapis.problem.task import (
 )
 from lapis.registry.options import (
     CountOptions,
+    ExplainOptions,
     GroundOptions,
     InferOptions,
     LearnOptions,
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.lifted_answer import Lifted
     from lapis.problem.state_names import EvidenceRows
-    from lapis.results.answer import Answer, Counts, MostLikelyWorld
+    from lapis.results.answer import Answer, Counts, MostLikelyWorld, WorldValues
+    from lapis.results.atom_groups import Key
+    from lapis.results.explanation import Explanation
     from lapis.results.plan_report import PlanReport
     from lapis.results.result import Figures
     from lapis.stores.store import Store
@@ -84,7 +88,8 @@ def infer(
     def solve(task: Task) -> Answer:
         from lapis.inference.worlds import infer_task
 
-        return infer_task(task, options.method, limits)
+        found = infer_task(task, options.method, limits)
+        return replace(found, source=AnsweredTask(task, options.seed))
 
     def solve_on_store(task: Task, engine: str | None) -> Answer:
         from lapis.stores.components.component_answers import infer_on_store
@@ -171,7 +176,8 @@ def map(
     def solve(task: Task) -> MostLikelyWorld:
         from lapis.inference.worlds import map_task
 
-        return map_task(task, options.method, limits)
+        found = map_task(task, options.method, limits)
+        return replace(found, source=AnsweredTask(task, options.seed))
 
     def solve_on_store(task: Task, engine: str | None) -> MostLikelyWorld:
         from lapis.stores.components.component_answers import map_on_store
@@ -180,6 +186,22 @@ def map(
         return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return solve_task(model, data, options, solve, solve_on_store)
+
+
+def explain(
+    model: ModelLike,
+    data: DataLike,
+    atom: Key,
+    options: ExplainOptions | InferOptions,
+    world: WorldValues | None = None,
+    fit: Fit | None = None,
+) -> Explanation:
+    """Explain an atom or ground formula; only what is near it is inferred."""
+    task = open_task(model, data, options)
+    request = {
+        "world": world, "change_to": options.change_to, "facts": options.facts, "fit": fit
+    }  # fmt: skip
+    return AnsweredTask(task, options.seed).explain(atom, None, request)
 
 
 def infer_to_store(
@@ -260,7 +282,9 @@ def solve_task(
 
 
 def open_task(
-    model: ModelLike, data: DataLike, options: InferOptions | MapOptions | PlanOptions
+    model: ModelLike,
+    data: DataLike,
+    options: InferOptions | MapOptions | PlanOptions | ExplainOptions,
 ) -> Task:
     """Read the model and its data, with the query and the evidence of the options."""
     model, data, observed = open_evidence(model, data)

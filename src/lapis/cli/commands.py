@@ -7,8 +7,9 @@ about Lapis itself (`explain-error`, `doctor`, `new`) are in `help_commands.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from lapis.cli.command_line import (
     shown_if_unsaved,
 )
 from lapis.errors import LapisError
-from lapis.registry.option_field import keywords
+from lapis.registry.option_field import keywords, options_of
 from lapis.registry.options import (
     CheckOptions,
     CountOptions,
@@ -45,12 +46,14 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
     WarmOptions,
+    WhyOptions,
 )
 from lapis.runtime.progress_bars import shown_progress
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
     from lapis.language.model import Model
+    from lapis.results.explanation import Explanation
     from lapis.results.result import Result
     from lapis.runtime.progress import Report
 
@@ -173,6 +176,9 @@ def infer(
         resolved = read_model(model) if isinstance(model, Path) else model
         draws = WeightPosterior.read(options.posterior, resolved)
         return operations.infer(draws, worlds, options, progress)
+    if options.why is not None:
+        return explain(options, partial(operations.explain, model, worlds, options.why, options))
+    refuse_reasons(options)
     if options.output is not None:
         return operations.infer_to_store(model, worlds, options, options.output, progress)
     found = operations.infer(model, worlds, options, progress)
@@ -198,9 +204,46 @@ def map_(
 
     if isinstance(model, Path) and model.name.endswith((".wcnf", ".wcnf.gz")):
         return operations.map_wcnf(model, options, progress)
+    if options.why is not None:
+        found = operations.map(model, worlds, options, progress)
+        find = partial(found.explain, options.why, change_to=options.change_to, facts=options.facts)
+        return explain(options, find)
+    refuse_reasons(options)
     if options.output is not None:
         return operations.map_to_store(model, worlds, options, options.output, progress)
     return operations.map(model, worlds, options, progress)
+
+
+def explain(options: WhyOptions, find: Callable[..., Explanation]) -> Explanation:
+    """Find an explanation, and draw it to a file."""
+    from lapis.results.graph import check_drawing
+
+    if options.draw is not None:
+        check_drawing(options.draw)
+    fit = None
+    if options.fit is not None:
+        from lapis.learning.fit import Fit
+
+        fit = Fit.load(options.fit)
+    found = find(fit=fit)
+    if options.draw is not None:
+        found.draw().save(options.draw)
+    return found
+
+
+def refuse_reasons(options: WhyOptions) -> None:
+    """Raise if options of an explanation are given without `--why`."""
+    for option in options_of(WhyOptions):
+        if getattr(options, option.name) != option.default:
+            raise needs_why(option.name)
+
+
+def needs_why(name: str) -> LapisError:
+    return LapisError(
+        f"--{name.replace('_', '-')} is for explanations",
+        code="unread-option",
+        hint="add --why ATOM, or leave it out",
+    )
 
 
 @command("lift", LiftOptions, MODEL, WORLDS)

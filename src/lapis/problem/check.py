@@ -32,7 +32,7 @@ from lapis.runtime.views import View, new_view
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CheckedFormula:
     """One formula: in words, its variables and its clauses."""
 
     formula: str
@@ -58,7 +58,7 @@ class CheckReport(Result):
     """Each formula explained, and the warnings about the model on its data."""
 
     warnings: tuple[Warning, ...]
-    formulas: tuple[Explanation, ...]
+    formulas: tuple[CheckedFormula, ...]
     constants: dict[str, int]  # number of constants of each type
 
     def columns(self) -> Columns:
@@ -160,10 +160,10 @@ def empty_types(model: Model, problems: Sequence[Problem]) -> list[Warning]:
     ]
 
 
-def explain_rules(model: Model, problems: Sequence[Problem]) -> list[Explanation]:
+def explain_rules(model: Model, problems: Sequence[Problem]) -> list[CheckedFormula]:
     features = problems[0].normal_form.features
     return [
-        Explanation(
+        CheckedFormula(
             rule.text,
             rule.weight,
             rule.hard,

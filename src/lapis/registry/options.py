@@ -15,6 +15,7 @@ CountKind = Literal["exact", "ijgp"]
 CountDifferences = Literal["substituted", "subtracted"]
 SoftAs = Literal["virtual", "posterior"]
 ChainStart = Literal["data", "last", "random"]
+FactsWithout = Literal["removed", "unknown", "false"]
 
 # Groups that commands share.
 
@@ -201,6 +202,56 @@ class ObservationOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReasonOptions:
+    """Explanation."""
+
+    change_to: float | None = option(
+        None,
+        "Find a smallest set of facts whose change moves the probability across this.",
+        above=0,
+        high=0.999999,
+    )
+    facts: FactsWithout = option(
+        "removed",
+        "What becomes of a fact that is taken away: removed (as if the data were silent), "
+        "unknown or false.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyOptions:
+    """Explanation."""
+
+    why: str | None = option(
+        None, "Explain this atom or ground formula: why it is as probable as it is.", cli_only=True
+    )
+    change_to: float | None = option(
+        None,
+        "With --why: find a smallest set of facts whose change moves the probability across this.",
+        above=0,
+        high=0.999999,
+        cli_only=True,
+    )
+    facts: FactsWithout = option(
+        "removed",
+        "With --why, what becomes of a fact that is taken away: removed (as if the data were "
+        "silent), unknown or false.",
+        cli_only=True,
+    )
+    fit: Path | None = option(
+        None,
+        "With --why: a fit (.json) whose standard errors give one of the probability.",
+        cli_only=True,
+    )
+    draw: Path | None = option(
+        None,
+        "With --why: draw what is near the atom (.svg, .dot, .graphml, .png, .pdf).",
+        cli_only=True,
+        is_output=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoreOutputOptions:
     """Engine."""
 
@@ -374,8 +425,8 @@ class PlanOptions(
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(
     OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
-    RelaxOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions,
-    SeedOptions, JsonOptions,
+    RelaxOptions, WhyOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions,
+    MergeOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -394,12 +445,21 @@ class InferOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
-    OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
-    StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, WhyOptions,
+    EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions,
+    JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
     method: str = option("auto", "How to search.", task="map")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(
+    OpenOptions, ListedOptions, ObservationOptions, LimitOptions, ReasonOptions, StrictOptions,
+    SeedOptions,
+):  # fmt: skip
+    """Explanation."""
 
 
 @dataclass(frozen=True, kw_only=True)

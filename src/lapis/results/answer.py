@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 import numpy as np
 
 from lapis.errors import LapisError, check_word
+from lapis.registry.options import FactsWithout
 from lapis.results.atom_groups import Atoms, Key
 from lapis.results.atom_result import AtomResult, rank_by
 from lapis.results.columns import Coded, as_list, as_objects
@@ -23,6 +24,26 @@ from lapis.runtime.views import MAX_ROWS, View, new_view
 if TYPE_CHECKING:
     from arviz import InferenceData
     from matplotlib.axes import Axes
+
+    from lapis.results.explanation import Explanation
+
+WorldValues: TypeAlias = "Mapping[str, bool] | Sequence[str] | MostLikelyWorld"
+
+
+class LearnedWeights(Protocol):
+    """A fit, as far as explanations read it."""
+
+    def entries(self) -> list[tuple[str, float, float | None, bool, bool]]:
+        """Return (formula, weight, standard error, fixed, bounded) for each weight."""
+
+
+class AnswerSource(Protocol):
+    """What an answer was found from, kept so that it can be explained."""
+
+    def explain(
+        self, key: Key, answer: Answer | MostLikelyWorld | None, options: Mapping[str, Any]
+    ) -> Explanation:
+        """Explain one atom or formula."""
 
 
 ESTIMATED = ("estimate", "relative_error")
@@ -158,6 +179,49 @@ class Answer(AtomResult):
     plan: PlanReport | None = None  # as it was executed
     with_plan: bool = False  # whether tables and JSON include it
     formulas: Sequence[str] = ()  # of each weight; the constants of + variables are filled in
+    source: AnswerSource | None = field(default=None, compare=False)
+
+    def explain(
+        self,
+        atom: Key,
+        *,
+        world: WorldValues | None = None,
+        change_to: float | None = None,
+        facts: FactsWithout = "removed",
+        fit: LearnedWeights | None = None,
+    ) -> Explanation:
+        """Explain why an atom or a ground formula has its probability.
+
+        Parameters
+        ----------
+        atom
+            An atom ("Smokes(Anna)"), a formula over atoms ("Smokes(Anna) ^ !Cancer(Anna)"), or the
+            name of its data and its text if there are several worlds.
+        world
+            The world that contributions refer to: truth values of atoms, the true atoms, or a most
+            likely world; the most likely one if absent.
+        change_to
+            A probability: find a smallest set of facts whose change moves the atom across it.
+        facts
+            What becomes of a fact that is taken away: "removed" (as if the data were silent),
+            "unknown" or "false".
+        fit
+            The `Fit` that the weights are from: its standard errors give one of the probability.
+
+        Returns
+        -------
+        Explanation
+            What ground formulas add, what holds without facts and rules, and derivatives.
+
+        Raises
+        ------
+        LapisError
+            If the text is not a ground atom or formula, or the answer has no model.
+        TooLarge
+            If too many ground formulas touch the atom.
+        """
+        given = {"world": world, "change_to": change_to, "facts": facts, "fit": fit}
+        return require_source(self).explain(atom, self, given)
 
     @property
     def method(self) -> str:
@@ -367,6 +431,17 @@ class Answer(AtomResult):
         return self.trace
 
 
+def require_source(answer: Answer | MostLikelyWorld) -> AnswerSource:
+    """Return what an answer was found from; raise if it was not kept."""
+    if answer.source is None:
+        raise LapisError(
+            "this answer cannot be explained: it has no model of formulas in memory",
+            code="no-source",
+            hint="call lapis.explain with the model and the data",
+        )
+    return answer.source
+
+
 def format_bounds(lower: float, upper: float) -> str:
     """Format bounds, rounded outward.
 
@@ -492,6 +567,46 @@ class MostLikelyWorld(AtomResult):
     asked: Atoms
     value: np.ndarray  # bool[num_atoms]
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    source: AnswerSource | None = field(default=None, compare=False)
+
+    def explain(
+        self,
+        atom: Key,
+        *,
+        change_to: float | None = None,
+        facts: FactsWithout = "removed",
+        fit: LearnedWeights | None = None,
+    ) -> Explanation:
+        """Explain an atom's value in this world, and its probability.
+
+        Parameters
+        ----------
+        atom
+            An atom ("Smokes(Anna)"), a formula over atoms ("Smokes(Anna) ^ !Cancer(Anna)"), or the
+            name of its data and its text if there are several worlds.
+        change_to
+            A probability: find a smallest set of facts whose change moves the atom across it.
+        facts
+            What becomes of a fact that is taken away: "removed" (as if the data were silent),
+            "unknown" or "false".
+        fit
+            The `Fit` that the weights are from: its standard errors give one of the probability.
+
+        Returns
+        -------
+        Explanation
+            What ground formulas add in this world, what holds without facts and rules, and
+            derivatives.
+
+        Raises
+        ------
+        LapisError
+            If the text is not a ground atom or formula, or the answer has no model.
+        TooLarge
+            If too many ground formulas touch the atom.
+        """
+        given = {"world": self, "change_to": change_to, "facts": facts, "fit": fit}
+        return require_source(self).explain(atom, self, given)
 
     @property
     def interrupted(self) -> bool:

@@ -1,0 +1,1 @@
+"""Explanations of answers: why an atom is as probable as it is."""

@@ -1,0 +1,127 @@
+"""What the data says about ground atoms, looked up for a few of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.keys import contains, fits, pack, union
+from lapis.errors import LapisError
+from lapis.explanation.occurrences import Occurrence, list_occurrences
+from lapis.grounding.blocks import BlockShape, block_shape
+from lapis.grounding.counters import add_cardinalities
+from lapis.language.model import Rule
+from lapis.problem.problem import Evidence, LazyEvidence, Problem
+from lapis.problem.query import Query
+from lapis.relational.interpretation import Extension
+
+FALSE, TRUE, UNKNOWN, SILENT = range(4)  # stated false, stated true, unknown, false by silence
+
+
+class KnownAtoms:
+    """The evidence of a problem as tables for lookups, made once and on first use."""
+
+    def __init__(self, problem: Problem, queries: tuple[Query, ...] = ()) -> None:
+        if problem.model.tables:
+            raise LapisError(
+                f"{problem.model.name} is a network: it has tables, and no formulas to explain by",
+                code="network",
+                hint="explanations take models of weighted formulas",
+            )
+        self.problem = problem
+        self.asked = {query.predicate for query in queries if query.formula is not None}
+        self._codes: dict[tuple[str, str], np.ndarray | None] = {}
+
+    @cached_property
+    def rules(self) -> Mapping[int, Rule]:
+        """The rules by number, cardinalities among them, without those that define queries."""
+        model = add_cardinalities(self.problem.model)
+        return {
+            number: rule
+            for number, rule in enumerate(model.rules)
+            if not self.asked
+            or not any(each.atom.predicate in self.asked for each in list_occurrences(0, rule))
+        }
+
+    @cached_property
+    def occurrences(self) -> Mapping[str, list[Occurrence]]:
+        """The occurrences of each predicate in the rules; needed are only closed predicates."""
+        found: dict[str, dict[Occurrence, None]] = {}
+        for number, rule in self.rules.items():
+            for each in list_occurrences(number, rule):
+                closed = (a for a in each.needed if not self.evidence(a.predicate).open)
+                kept = each._replace(needed=tuple(dict.fromkeys(closed)))
+                found.setdefault(each.atom.predicate, {})[kept] = None
+        return {name: list(each) for name, each in found.items()}
+
+    @cached_property
+    def by_rule(self) -> Mapping[int, list[Occurrence]]:
+        """The same occurrences by rule."""
+        found: dict[int, list[Occurrence]] = {number: [] for number in self.rules}
+        for each in (each for group in self.occurrences.values() for each in group):
+            found[each.rule].append(each)
+        return found
+
+    def evidence(self, predicate: str) -> Evidence:
+        return self.problem.evidence[predicate]
+
+    def sizes(self, predicate: str) -> list[int]:
+        types = self.problem.model.predicates[predicate].types
+        return [len(self.problem.domains[name]) for name in types]
+
+    @cached_property
+    def possible(self) -> Mapping[str, Extension]:
+        """The atoms that are not false by silence, of each closed predicate that is needed."""
+        needed = {a.predicate for each in self.by_rule.values() for o in each for a in o.needed}
+        found: dict[str, Extension] = {}
+        for name in needed:
+            known = self.evidence(name)
+            rows = union(known.true, known.unknown) if len(known.unknown) else known.true
+            found[name] = Extension(known.predicate.types, rows)
+        return found
+
+    def block(self, predicate: str) -> BlockShape | None:
+        """Return the shape of the blocks of a predicate; None if it has none."""
+        found = self.problem.model.predicates[predicate]
+        return block_shape(found, self.problem.domains) if found.block else None
+
+    def states(self, predicate: str, rows: np.ndarray) -> np.ndarray:
+        """Return int8[num_rows]: FALSE, TRUE, UNKNOWN or SILENT, as the data says it."""
+        known = self.evidence(predicate)
+        found = np.full(len(rows), UNKNOWN if known.open else SILENT, np.int8)
+        found[self._among(predicate, "true", rows)] = TRUE
+        if known.open:
+            found[self._among(predicate, "false", rows)] = FALSE
+        else:
+            marked = self._among(predicate, "unknown", rows)
+            found[marked] = UNKNOWN
+        return found
+
+    def _among(self, predicate: str, kind: str, rows: np.ndarray) -> np.ndarray:
+        """Return bool[num_rows], which rows are in one list of the evidence."""
+        listed: np.ndarray = getattr(self.evidence(predicate), kind)
+        if not len(listed) or not len(rows):
+            return np.zeros(len(rows), bool)
+        sizes = self.sizes(predicate)
+        if not fits(sizes) or not sizes:
+            return contains(listed, rows)
+        key = predicate, kind
+        if key not in self._codes:
+            self._codes[key] = pack(list(listed.T), sizes, len(listed))
+        codes = self._codes[key]
+        assert codes is not None
+        wanted = pack(list(rows.T), sizes, len(rows))
+        place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+        return codes[place] == wanted
+
+
+def refuse_stored_facts(problem: Problem) -> None:
+    """Raise if the facts are on an engine."""
+    if any(isinstance(found, LazyEvidence) for found in problem.evidence.values()):
+        raise LapisError(
+            "explanations need the facts in memory, and these are on an engine",
+            code="engine-explain",
+            hint="read the data from files, or the part of it that matters",
+        )
