@@ -15,6 +15,7 @@ is evaluated in all of them at once. That is the only liberty taken for speed.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,7 +95,7 @@ class Worlds:
 class Weighing:
     """What each world scores."""
 
-    counts: Mapping[WeightKey, np.ndarray]  # int64[num_worlds] for each weight
+    counts: Mapping[WeightKey, np.ndarray]  # [num_worlds] for each weight: int64, or float64
     possible: np.ndarray  # bool[num_worlds]: no hard constraint is broken
     score: np.ndarray  # float64[num_worlds], Σ w n
 
@@ -167,7 +168,7 @@ def pseudo_log_likelihood(
     if observed_log_weight == -np.inf:
         raise NoWorld
     total = 0.0
-    for name in model.predicates if predicates is None else predicates:
+    for name in model.uncertain_predicates if predicates is None else predicates:
         for cell in cells_of(model.predicates[name], domains):
             columns = [observed.column[atom] for atom in cell.atoms]
             alternatives = np.repeat(observed.truth, len(cell.values), axis=0)
@@ -181,7 +182,7 @@ def log_likelihood(model: Model, facts: Facts, query: Iterable[str] | None = Non
     """log P(world), of all predicates or of the query's given the rest of the data."""
     domains = constants_of(model, facts)
     observed = observed_world(model, facts, domains)
-    open_predicates = set(model.predicates if query is None else query)
+    open_predicates = set(model.uncertain_predicates if query is None else query)
     known = {
         atom: None if atom[0] in open_predicates else bool(observed[atom][0])
         for atom in observed.column
@@ -193,11 +194,14 @@ def log_likelihood(model: Model, facts: Facts, query: Iterable[str] | None = Non
     return observed_log_weight - log_sum_exp(log_weight)
 
 
-def count_true(model: Model, facts: Facts) -> dict[WeightKey, tuple[int, int]]:
-    """True groundings in the data, and groundings, of each weight; a hard rule has one key."""
+def count_true(model: Model, facts: Facts) -> dict[WeightKey, tuple[float, int]]:
+    """True groundings in the data, and groundings, of each weight; a hard rule has one key.
+
+    A true grounding of a rule with numbers counts as their product.
+    """
     domains = constants_of(model, facts)
     observed = observed_world(model, facts, domains)
-    counts: dict[WeightKey, tuple[int, int]] = {}
+    counts: dict[WeightKey, tuple[float, int]] = {}
     for index, rule in enumerate(model.rules):
         for choice in plus_choices(rule, domains):
             counts[index, choice] = (0, 0)
@@ -205,7 +209,8 @@ def count_true(model: Model, facts: Facts) -> dict[WeightKey, tuple[int, int]]:
             key = index, tuple(binding[name] for name in rule.plus)
             true, groundings = counts[key]
             held = bool(holds(rule, binding, observed, domains)[0])
-            counts[key] = true + held, groundings + 1
+            weighed = held * product_of(rule, binding, observed, domains) if rule.numbers else held
+            counts[key] = true + weighed, groundings + 1
     return counts
 
 
@@ -290,7 +295,10 @@ def worlds_agreeing_with(known: Mapping[GroundAtom, bool | None]) -> Worlds:
 def weigh(model: Model, domains: Domains, worlds: Worlds) -> Weighing:
     """The score Σ w n of each world, unknown weights as 0, and whether it is possible at all."""
     zero = np.zeros(len(worlds.truth), np.int64)
-    counts = {key: zero.copy() for key in weight_keys(model, domains)}
+    counts = {
+        key: zero.astype(np.float64 if model.rules[key[0]].numbers else np.int64)
+        for key in weight_keys(model, domains)
+    }
     possible = satisfies_blocks(model, domains, worlds) & satisfies_cardinalities(model, worlds)
     for index, rule in enumerate(model.rules):
         for binding in bindings(rule.variables, domains):
@@ -298,7 +306,11 @@ def weigh(model: Model, domains: Domains, worlds: Worlds) -> Weighing:
             if rule.hard:
                 possible &= held
             else:
-                counts[index, tuple(binding[name] for name in rule.plus)] += held
+                key = index, tuple(binding[name] for name in rule.plus)
+                if rule.numbers:
+                    counts[key] += held * product_of(rule, binding, worlds, domains)
+                else:
+                    counts[key] += held
     score = np.zeros(len(worlds.truth))
     for (index, _), count in counts.items():
         score += (model.rules[index].weight or 0.0) * count
@@ -357,6 +369,19 @@ def holds(rule: Rule, binding: Binding, worlds: Worlds, domains: Domains) -> np.
     return evaluate(rule.formula, binding)
 
 
+def product_of(rule: Rule, binding: Binding, worlds: Worlds, domains: Domains) -> float:
+    """The product of the numbers of a rule, its variables bound; 0 if one is not in the data."""
+    product = 1.0
+    for function, terms, logarithm in ((n.function, n.terms, n.logarithm) for n in rule.numbers):
+        arguments = tuple(constant_of(term, binding) for term in terms)
+        stated = [v for v in domains["float"] if worlds[function, (*arguments, v)].all()]
+        if not stated:
+            return 0.0
+        (value,) = map(float, stated)
+        product *= math.log(value) if logarithm else value
+    return product
+
+
 def bindings(variables: Iterable[tuple[str, str]], domains: Domains) -> list[dict[str, str]]:
     """All assignments of constants to typed variables."""
     typed = list(variables)
@@ -387,7 +412,7 @@ def number_of(term: Term, binding: Binding) -> float | None:
         value = number_of(term.variable, binding)
         return None if value is None else value + term.amount
     constant = constant_of(term, binding)
-    return float(constant) if re.fullmatch(r"-?\d+(\.\d+)?", constant) else None
+    return float(constant) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", constant) else None
 
 
 @dataclass(frozen=True)

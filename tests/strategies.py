@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, prod
 
 from hypothesis import strategies as st
 
+import lapis
+import oracle
 from lapis.language.model import Predicate
 from lapis.language.syntax import (
     And,
@@ -82,6 +84,7 @@ class DrawnRule:
     hard: bool
     fixed: bool
     plus: frozenset[str]
+    head: str = ""  # the weight and what stands before it
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,83 @@ def cases(draw: st.DrawFn, *, observed: bool = False) -> Case:
         query,
         tuple(rules),
     )
+
+
+NUMBERS = ("0.5", "-1.25", "2", "0", "1", "0.83", "1e-05", "3.5")
+POSITIVE = ("0.5", "2", "1", "0.83", "3.5")
+
+
+@st.composite
+def numbered_cases(draw: st.DrawFn, *, observed: bool = False) -> Case:
+    """A case in which rules are multiplied by numbers, or compare them; some may be missing."""
+    case = draw(cases(observed=observed))
+    types = sorted({TYPE_OF[name] for rule in case.rules for name in free_variables(rule.formula)})
+    model = lapis.parse(case.model)
+    pools = oracle.constants_of(model, case.facts)
+    functions: dict[str, tuple[str, ...]] = {}
+    facts: list[GroundAtom] = []
+    for name in ("size", "near")[: draw(st.integers(1, 2))]:
+        known = types or sorted(model.types) or ["person"]
+        arity = draw(st.integers(1, 2))
+        functions[name] = tuple(draw(st.sampled_from(known)) for _ in range(arity))
+        values = POSITIVE if name == "size" else NUMBERS
+        for row in itertools.product(*(pools.get(t, ()) for t in functions[name])):
+            if draw(st.integers(0, 4)):
+                facts.append((name, (*row, draw(st.sampled_from(values)))))
+    declared = "".join(f"float {name}({', '.join(t)})\n" for name, t in functions.items())
+    rules = [draw(numbered_rules(rule, functions, pools)) for rule in case.rules]
+    predicates = {
+        **model.predicates,
+        **{n: Predicate(n, (*t, "float"), (len(t),), function=True) for n, t in functions.items()},
+    }
+    given = replace(case.facts, true=(*case.facts.true, *facts))
+    declarations = case.declarations + declared
+    return Case(
+        declarations,
+        declarations + "".join(f"{rule.text}\n" for rule in rules),
+        given,
+        oracle.render_database(predicates, given),
+        case.query,
+        tuple(rules),
+    )
+
+
+@st.composite
+def numbered_rules(
+    draw: st.DrawFn,
+    rule: DrawnRule,
+    functions: Mapping[str, tuple[str, ...]],
+    pools: Pools,
+) -> DrawnRule:
+    """The rule times up to two numbers, or beside a comparison of numbers."""
+    used = sorted(free_variables(rule.formula))
+
+    def call(name: str) -> str:
+        terms = []
+        for of_type in functions[name]:
+            own = [v for v in used if TYPE_OF[v] == of_type] or [VARIABLES[of_type][0]]
+            constants = [constant_text(c) for c in pools.get(of_type, ())]
+            terms.append(draw(st.sampled_from([*own, *own, *constants])))
+        return f"{name}({', '.join(terms)})"
+
+    names = sorted(functions)
+    kind = draw(st.sampled_from(("number", "number", "number", "compare", "plain")))
+    head, body = rule.head, show(rule.formula, rule.plus)
+    if kind == "compare":
+        side = call(draw(st.sampled_from(names)))
+        other = draw(st.sampled_from(("0.5", "1", call(names[0]), call(names[0]) + " - 0.5")))
+        operator = draw(st.sampled_from(("=", "!=", "<", ">", "<=", ">=")))
+        joint = draw(st.sampled_from(("^", "v", "=>")))
+        body = f"({side} {operator} {other}) {joint} ({body})"
+        return replace(rule, text=f"{head}({body}){'.' * rule.hard}")
+    if kind == "number" and not rule.hard:
+        factors = []
+        for _ in range(draw(st.integers(1, 2))):
+            name = draw(st.sampled_from(names))
+            is_log = name == "size" and draw(st.booleans())
+            factors.append(f"log({call(name)})" if is_log else call(name))
+        return replace(rule, text=f"{head}{' * '.join(factors)} * ({body})")
+    return rule
 
 
 @st.composite
@@ -229,8 +309,9 @@ def rules_over(draw: st.DrawFn, predicates: Mapping[str, Predicate], pools: Pool
         return DrawnRule(f"({show(formula, plus)})", formula, None, False, False, plus)
     weight = draw(st.sampled_from(list(WEIGHTS)))
     fixed = kind == "fixed"
-    text = f"{'@fixed ' * fixed}{weight} {show(formula, plus)}"
-    return DrawnRule(text, formula, WEIGHTS[weight], False, fixed, plus)
+    head = f"{'@fixed ' * fixed}{weight} "
+    text = f"{head}{show(formula, plus)}"
+    return DrawnRule(text, formula, WEIGHTS[weight], False, fixed, plus, head)
 
 
 def plain_variables(formula: Formula) -> set[str]:

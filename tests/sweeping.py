@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import lapis
@@ -14,9 +16,14 @@ def close(value: object) -> object:
     return pytest.approx(value, abs=1e-9, rel=1e-13)
 
 
+def parse_case(case: Case) -> lapis.Model:
+    """The model of a case, in which missing numbers are left out."""
+    return replace(lapis.parse(case.model), missing="skip")
+
+
 def check_exact(case: Case, method: str) -> None:
     """With partial evidence, blocks, functions, numbers and plus variables."""
-    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    model, data = parse_case(case), lapis.Database.parse(case.data)
     try:
         expected = oracle.infer(model, case.facts, case.query)
     except NoWorld:

@@ -9,11 +9,11 @@ import lapis
 import oracle
 from oracle import NoWorld
 from strategies import Case, cases
-from sweeping import check_exact
+from sweeping import check_exact, parse_case
 
 
 def check_map(case: Case, method: str) -> None:
-    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    model, data = parse_case(case), lapis.Database.parse(case.data)
     try:
         expected = oracle.infer(model, case.facts, case.query)
     except NoWorld:

@@ -27,6 +27,7 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    Missing,
     PlanOptions,
     ScoreOptions,
     SoftAs,
@@ -72,6 +73,7 @@ def infer(
     ibound: int | None = None,
     bounds: bool = False,
     strict: bool = False,
+    missing: Missing = "error",
     relax: bool = False,
     num_draws: int = 200,
     engine: str | None = None,
@@ -126,6 +128,9 @@ def infer(
         Whether to add certified lower and upper bounds to marginals that are not exact.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
     num_draws
@@ -181,6 +186,7 @@ def infer(
         ibound=ibound,
         bounds=bounds,
         strict=strict,
+        missing=missing,
         relax=relax,
         num_draws=num_draws,
         engine=engine,
@@ -212,6 +218,7 @@ def plan(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
     relax: bool = False,
     progress: ProgressOption = True,
 ) -> PlanReport:
@@ -256,6 +263,9 @@ def plan(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
     progress
@@ -297,6 +307,7 @@ def plan(
         random_state=seed_of(random_state),
         max_memory=max_memory,
         strict=strict,
+        missing=missing,
         relax=relax,
     )
     check_options(options)
@@ -429,6 +440,7 @@ def infer_to_store(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
@@ -477,6 +489,9 @@ def infer_to_store(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     engine
         The database or cluster; the one that has the data if absent.
     tables
@@ -516,6 +531,7 @@ def infer_to_store(
         random_state=seed_of(random_state),
         max_memory=max_memory,
         strict=strict,
+        missing=missing,
         engine=engine,
         tables=tables,
         jobs=jobs,
@@ -540,6 +556,7 @@ def map(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
     relax: bool = False,
     engine: str | None = None,
     tables: str | None = None,
@@ -580,6 +597,9 @@ def map(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
     engine
@@ -626,6 +646,7 @@ def map(
         random_state=seed_of(random_state),
         max_memory=max_memory,
         strict=strict,
+        missing=missing,
         relax=relax,
         engine=engine,
         tables=tables,
@@ -652,6 +673,7 @@ def map_to_store(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
     engine: str | None = None,
     tables: str | None = None,
     jobs: int | None = None,
@@ -694,6 +716,9 @@ def map_to_store(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     engine
         The database or cluster; the one that has the data if absent.
     tables
@@ -730,6 +755,7 @@ def map_to_store(
         random_state=seed_of(random_state),
         max_memory=max_memory,
         strict=strict,
+        missing=missing,
         engine=engine,
         tables=tables,
         jobs=jobs,
@@ -750,6 +776,7 @@ def lift(
     time_limit: float | None = None,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
 ) -> Lifted:
     """Compute log Z and expected counts in time polynomial in the domains' sizes.
 
@@ -773,6 +800,9 @@ def lift(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
 
     Returns
     -------
@@ -801,6 +831,7 @@ def lift(
         sizes=sizes,
         classes=classes,
         strict=strict,
+        missing=missing,
         time_limit=time_limit,
         max_memory=max_memory,
     )
@@ -824,6 +855,7 @@ def count(
     time_limit: float | None = None,
     max_memory: int | None = None,
     strict: bool = False,
+    missing: Missing = "error",
     progress: ProgressOption = True,
 ) -> Counts:
     """Count the true groundings of each formula in the data, all predicates closed.
@@ -856,6 +888,9 @@ def count(
         Limit in bytes; 70 % of the machine if absent.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     progress
         True for a display on a terminal or in a notebook, once the work takes a second; a
         function that is called with `lapis.runtime.progress.Progress` events; None for neither.
@@ -892,6 +927,7 @@ def count(
         engine=engine,
         tables=tables,
         strict=strict,
+        missing=missing,
         time_limit=time_limit,
         max_memory=max_memory,
     )
@@ -913,6 +949,7 @@ def score(
     max_memory: int | None = None,
     likelihood: bool = True,
     strict: bool = False,
+    missing: Missing = "error",
     random_state: int | np.random.Generator = 0,
     progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
@@ -943,6 +980,9 @@ def score(
         Whether to compute the exact log-likelihood, which can take long.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     random_state
         Seed of everything random, or a generator to draw one from.
     progress
@@ -973,6 +1013,7 @@ def score(
         max_memory=max_memory,
         likelihood=likelihood,
         strict=strict,
+        missing=missing,
         random_state=seed_of(random_state),
     )
     check_options(options)
@@ -1021,6 +1062,7 @@ def learn(
     num_chains: int = 4,
     level: float = 0.9,
     strict: bool = False,
+    missing: Missing = "error",
     progress: ProgressOption = True,
     stop: StopCallback | threading.Event | None = None,
 ) -> Fit:
@@ -1111,6 +1153,9 @@ def learn(
         Estimate "mean": probability of the credible intervals.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     progress
         True for a display on a terminal or in a notebook, once the work takes a second; a
         function that is called with `lapis.runtime.progress.Progress` events; None for neither.
@@ -1177,6 +1222,7 @@ def learn(
         num_chains=num_chains,
         level=level,
         strict=strict,
+        missing=missing,
     )
     check_options(options)
     return operations.learn(model, data, options, as_report(progress), stop)

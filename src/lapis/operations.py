@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lapis.errors import LapisError
 from lapis.explanation.answered_task import AnsweredTask
+from lapis.errors import LapisError, issue_warnings
 from lapis.language.model import Model
+from lapis.language.resolve import read_model
 from lapis.model_files import open_network
 from lapis.problem.problem import Problem, refuse_network
 from lapis.problem.query import query_predicates
@@ -23,6 +25,7 @@ from lapis.problem.task import (
     ModelLike,
     Task,
     build_task,
+    first_warnings,
     has_lazy_facts,
     list_worlds,
     open_inputs,
@@ -35,6 +38,7 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    MissingOptions,
     PlanOptions,
     ScoreOptions,
     StructureOptions,
@@ -80,7 +84,7 @@ def infer(
 
         if isinstance(model, WeightPosterior):
             check_average_options(options)
-            task = open_task(model.model, data, options)
+            task = open_task(open_model(model.model, options), data, options)
             refuse_constraints(task, "a posterior has many sets of weights")
             return infer_average(model, task, options.method, limits, options.num_draws)
     refuse_draws(options)
@@ -154,7 +158,7 @@ def plan(
 ) -> PlanReport:
     from lapis.inference.worlds import plan_task
 
-    task = open_task(model, data, options)
+    task = open_task(open_model(model, options), data, options)
     if has_lazy_facts(task):
         raise LapisError(
             "only inference in memory is planned, and the data is on an engine",
@@ -271,7 +275,7 @@ def solve_task(
             raise needs_engine("jobs")
         return solve(task)
 
-    model = open_network(model)
+    model = open_model(model, options)
     if options.engine is None and options.tables is None:
         return build_and_solve(model, data, None)
     from lapis.stores.mapped_tables import call_on_engine
@@ -302,6 +306,18 @@ def open_task(
         fits=True,
         constraints=True,
     )
+
+
+def open_model(model: ModelLike, options: object) -> ModelLike:
+    """Read a model if it is a network, or if missing numbers are to be skipped."""
+    opened = open_network(model)
+    missing = options.missing if isinstance(options, MissingOptions) else "error"
+    if missing == "error" or not isinstance(opened, Model | str | Path):
+        return opened
+    if not isinstance(opened, Model):
+        opened = read_model(opened)
+        issue_warnings(first_warnings(opened))
+    return replace(opened, missing=missing)
 
 
 def open_evidence(model: ModelLike, data: DataLike) -> tuple[ModelLike, DataLike, list[str]]:
@@ -363,7 +379,9 @@ def refuse_draws(options: InferOptions) -> None:
 def lift(model: ModelLike, data: DataLike, options: LiftOptions) -> Lifted:
     from lapis.lifted.lifted_answer import lift_worlds
 
-    inputs = open_inputs(open_network(model), data, strict=options.strict, probabilities=False)
+    inputs = open_inputs(
+        open_model(model, options), data, strict=options.strict, probabilities=False
+    )
     return lift_worlds(
         inputs.model,
         inputs.databases,
@@ -404,7 +422,7 @@ def score(
 ) -> Score:
     from lapis.evaluation.score import score_worlds
 
-    inputs = open_inputs(open_network(model), data, strict=options.strict)
+    inputs = open_inputs(open_model(model, options), data, strict=options.strict)
     return score_worlds(
         inputs.model,
         inputs.databases,
@@ -480,7 +498,7 @@ def open_worlds(
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
     """Read a model and its data in memory, or on an engine; yield the inputs and the store."""
-    model = open_network(model)
+    model = open_model(model, options)
     if options.engine is None and options.tables is None:
         inputs = open_inputs(
             model, data, strict=options.strict, probabilities=probabilities, fits=not probabilities
@@ -527,7 +545,7 @@ def ground_network(
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
     # The file keeps the weights of the model, so rules are not gathered.
     task = build_task(
-        open_network(model),
+        open_model(model, options),
         worlds,
         options.query,
         open_predicates=options.open_predicates,
@@ -569,7 +587,7 @@ def draw_clusters(
     from lapis.structure.training_data import join_worlds
 
     check_drawing(path)
-    inputs = open_inputs(open_network(model), worlds, strict=options.strict, quiet=True)
+    inputs = open_inputs(open_model(model, options), worlds, strict=options.strict, quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())
     draw_cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)

@@ -32,6 +32,7 @@ from lapis.counting.differences.signed_conjunctions import (
     clause_difference,
     cube_difference,
 )
+from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.counting.flips_kernel import (
     DRAW,
     FLIP,
@@ -62,7 +63,12 @@ from lapis.counting.nested_loops_kernel import (
     contains_atom,
     insert_keys,
 )
-from lapis.counting.totals import count_violations, count_weights, number_weights
+from lapis.counting.totals import (
+    count_columns,
+    count_violations,
+    number_weights,
+    separate_numbers,
+)
 from lapis.data.database import Domain
 from lapis.data.keys import LARGEST_KEY
 from lapis.errors import TooLarge
@@ -71,6 +77,7 @@ from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Scope
 from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.interpretation import Extension
+from lapis.relational.numbers import require_numbers
 from lapis.runtime.progress import check_time, work_clock
 
 FIRST_PACE = 4096  # visits of a kernel between two checks of the time, at first
@@ -85,7 +92,7 @@ class Change(NamedTuple):
     """The effect of a flip: difference[i] more true groundings of weight_id[i]."""
 
     weight_id: tuple[int, ...]  # increasing
-    difference: tuple[int, ...]  # nonzero
+    difference: tuple[int, ...] | tuple[float, ...]  # nonzero; floats if there are numbers
     violations: int  # more violated groundings of hard rules
 
 
@@ -114,7 +121,14 @@ class FlippingWorld:
         self._definitions = problem.normal_form.definitions
         _refuse_many_loops(self._definitions)
         self._domains = problem.domains
-        self._keys = number_weights(problem)
+        # Kernels count in integers: numbers are multiplied in when differences are read.
+        weights = number_weights(problem)
+        self._num_weights = weights.num_weights
+        self._numbers = separate_numbers(weights)
+        self._keys = self._numbers.keys
+        self._has_numbers = any(feature.numbers for feature in self._features)
+        self._given: tuple[np.ndarray, np.ndarray] | None = None  # weights, and of columns
+        require_numbers(problem)
         interpretation = base_world(problem, world)
         self._predicates = dict(problem.model.predicates)
         witnesses = {}
@@ -150,15 +164,24 @@ class FlippingWorld:
         violations = [count_violations(feature, interpretation) for feature in hard]
         broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
         self.violated_rules = tuple(dict.fromkeys(broken))
-        counts = count_weights(self._features, self._keys, interpretation)
+        counts = count_columns(self._features, self._keys, interpretation)
         self._counts = _narrow_counts(
             np.array([*counts, -sum(violations)], object)
         )  # as last added up
 
     @property
     def counts(self) -> np.ndarray:
-        """The true groundings of each weight, int64[num_weights]; object beyond 64 bits."""
-        return narrow_integers(self._all_counts()[:-1])
+        """The true groundings of each weight, int64[num_weights]; object beyond 64 bits.
+
+        With numbers float64[num_weights].
+        """
+        counts = narrow_integers(self._all_counts()[:-1])
+        if not self._has_numbers:
+            return counts
+        weighed = counts.astype(np.float64) * self._numbers.factor[:-1]
+        # The factor of a number that no grounding has may be NaN: a missing logarithm.
+        weighed[counts == 0] = 0.0
+        return np.bincount(self._numbers.weight[:-1], weighed, self._num_weights)
 
     @property
     def violations(self) -> int:
@@ -189,6 +212,25 @@ class FlippingWorld:
     def look(self, parts: Parts) -> AtomVisits:
         """Return the differences of atoms without flipping them."""
         return self._visit(LOOK, parts, None, None, True)
+
+    def vectors(self, visits: AtomVisits) -> SparseVectors:
+        """Return the differences of visited atoms; column num_weights counts all hard rules."""
+        value = narrow_integers(visits.value)
+        if not self._has_numbers:
+            return SparseVectors(visits.start, visits.column, value)
+        weighed = value.astype(np.float64) * self._numbers.factor[visits.column]
+        owner = np.repeat(np.arange(len(visits.start) - 1), np.diff(visits.start))
+        column = self._numbers.weight[visits.column]
+        return add_entries(len(visits.start) - 1, owner, column, weighed)
+
+    def _spread_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Return the weight of each column."""
+        if not self._has_numbers:
+            return weights
+        if self._given is None or not np.array_equal(self._given[0], weights):
+            spread = np.append(weights, 0.0)[self._numbers.weight] * self._numbers.factor
+            self._given = weights.copy(), np.nan_to_num(spread[:-1], nan=0.0)
+        return self._given[1]
 
     def flip_all(self, parts: Parts) -> None:
         """Flip atoms one after the other."""
@@ -231,8 +273,9 @@ class FlippingWorld:
 
     def _change(self, visits: AtomVisits) -> Change:
         sign = -1 if visits.truth[0] else 1
-        changed = dict(zip(visits.column.tolist(), visits.value.tolist(), strict=True))
-        violations = -sign * changed.pop(self._keys.hard, 0)
+        found = self.vectors(visits)
+        changed = dict(zip(found.column.tolist(), found.value.tolist(), strict=True))
+        violations = -sign * int(changed.pop(self._num_weights, 0))
         return Change(tuple(changed), tuple(sign * each for each in changed.values()), violations)
 
     def _visit(
@@ -261,7 +304,7 @@ class FlippingWorld:
             np.empty(16 * number if noted else 0, np.int64),
             np.empty(16 * number if noted else 0, relations.word),
         )
-        given = nothing if weights is None else weights
+        given = nothing if weights is None else self._spread_weights(weights)
         flips = np.arange(number + 1)  # upper bound of the flips before each visit
         if blocks is not None:
             number = len(blocks.taken)

@@ -20,6 +20,7 @@ from lapis.problem.problem import Problem, build_problem
 from lapis.registry.method_table import find_method
 from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
+from lapis.relational.numbers import require_numbers
 from lapis.relational.query_plan import explain_plan
 from lapis.results.answer import Counts, RuleCount
 from lapis.runtime.progress import Progress, Report
@@ -76,7 +77,10 @@ def make_rules_soft(model: Model) -> Model:
 def build_complete_problem(model: Model, world: Database, place: Place | None = None) -> Problem:
     problem = build_problem(model, world)
     problem.require_complete()
-    return problem if place is None else place(problem)
+    if place is None:
+        require_numbers(problem)
+        return problem
+    return place(problem)
 
 
 def add_rule_counts(one: RuleCount, other: RuleCount) -> RuleCount:

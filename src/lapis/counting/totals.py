@@ -21,21 +21,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.counting.complete_world import add_derived
 from lapis.data.database import Domain
+from lapis.errors import TooLarge
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, Literal, NormalForm, TypedVariable
 from lapis.problem.problem import Problem
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.conjunction import RelationAtom
+from lapis.relational.conjunction import RelationAtom, falsify_clause, require_literals
 from lapis.relational.contraction import Contraction, group_connected, plan_contraction
 from lapis.relational.exact_sums import SAFE
 from lapis.relational.interpretation import Evaluation, Interpretation, build_interpretation
-from lapis.relational.plan_compiler import match_atom, plan_violations
+from lapis.relational.numbers import Values, number_values, sum_numbers, sum_weighed
+from lapis.relational.plan_compiler import PlanOutput, compile_plan, match_atom, plan_violations
 from lapis.relational.query_plan import QueryPlan, shared_expressions
 from lapis.runtime.progress import check_time
 
@@ -43,7 +46,8 @@ from lapis.runtime.progress import check_time
 class FeatureCount(NamedTuple):
     """The counts of one rule."""
 
-    true: list[int]  # for each weight of the rule; one number if it is hard
+    # For each weight of the rule; one number if it is hard. Floats if it has numbers.
+    true: Sequence[float]
     groundings: int  # of each of these weights
 
 
@@ -52,10 +56,10 @@ def count_true_groundings(
     model: Model,
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],  # the true tuples, int32[num_true, arity], by predicate
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[float], list[int]]:
     """Return true groundings and groundings of each weight, numbered as in `WeightTable`."""
     world = build_complete_world(normal_form, model, domains, relations)
-    true: list[int] = []
+    true: list[float] = []
     groundings: list[int] = []
     for feature in normal_form.features:
         if not feature.hard:
@@ -80,6 +84,8 @@ def build_complete_world(
 def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     """Compute constant · N + Σ_clauses (N − violations) for each weight of the feature."""
     check_time("counting")
+    if feature.numbers:
+        return weigh_feature(feature, world)
     plans = plan_feature(feature, world)
     keep = weight_variables(feature)
     types = dict(feature.variables)
@@ -92,6 +98,20 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     for plan in plans:
         violations += world.count_table(plan).astype(violations.dtype)
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
+
+
+def weigh_feature(feature: Feature, world: Interpretation) -> FeatureCount:
+    """Sum the numbers of the true groundings for each weight of the feature."""
+    types, plus = dict(feature.variables), feature.plus
+    groundings = prod(world.size(t) for name, t in feature.arguments if name not in plus)
+    size = prod(world.size(types[name]) for name in plus)
+    found = np.zeros(size)
+    always = feature.constant + len(feature.clauses)
+    if always:
+        found += always * sum_numbers(feature, world)
+    violated = [falsify_clause(clause) for clause in feature.clauses]
+    found -= sum_weighed(feature, violated, world)
+    return FeatureCount(found.tolist(), groundings)
 
 
 def plan_feature(feature: Feature, world: Interpretation) -> list[QueryPlan]:
@@ -176,6 +196,7 @@ class WeightKey(NamedTuple):
     offset: int
     plus: tuple[str, ...]
     shape: tuple[int, ...]
+    values: Values = MappingProxyType({})  # the factors of the variables of numbers
 
 
 class WeightKeys(NamedTuple):
@@ -194,22 +215,106 @@ def number_weights(problem: Problem) -> WeightKeys:
     table = problem.weight_table
     num_weights = int(table.offset[-1])
     hard = WeightKey(num_weights, (), ())
+    values = {
+        feature.rule: number_values(feature, problem.domains)
+        for feature in problem.normal_form.features
+        if feature.numbers
+    }
     return WeightKeys(
         tuple(
-            hard if rule.hard else WeightKey(int(offset), rule.plus, shape)
-            for rule, offset, shape in zip(
-                problem.model.rules, table.offset[:-1], table.shape, strict=True
+            hard if rule.hard else WeightKey(int(offset), rule.plus, shape, values.get(number, {}))
+            for number, (rule, offset, shape) in enumerate(
+                zip(problem.model.rules, table.offset[:-1], table.shape, strict=True)
             )
         ),
         num_weights,
     )
 
 
-def count_weights(
+MAX_COLUMNS = 50_000_000
+
+
+class SeparateNumbers(NamedTuple):
+    """Keys with a column for each weight and combination of numbers, to count in integers."""
+
+    keys: WeightKeys  # of the columns; no key has numbers
+    weight: np.ndarray  # int64[num_columns + 1], the weight of each; the last is that of hard rules
+    factor: np.ndarray  # float64[num_columns + 1], the product of its numbers
+
+
+def separate_numbers(keys: WeightKeys) -> SeparateNumbers:
+    """Number columns for the numbers of formulas, as for + variables.
+
+    Raises TooLarge if there are too many.
+    """
+    weights: list[np.ndarray] = []
+    factors: list[np.ndarray] = []
+    found: list[WeightKey | None] = []
+    begin = 0
+    for key in keys.of_rule:
+        if key.offset == keys.hard:
+            found.append(None)
+            continue
+        own = prod(key.shape)
+        table = np.ones(1)
+        for values in key.values.values():
+            if own * table.size * len(values) > MAX_COLUMNS:
+                raise TooLarge(
+                    f"a product of numbers has {own * table.size * len(values):,} combinations of "
+                    f"values; at most {MAX_COLUMNS:,} can be counted atom by atom",
+                    code="too-many-numbers",
+                    hint="multiply the numbers in the data: one function in place of several",
+                )
+            table = np.multiply.outer(table, values).reshape(-1)
+        shape = (*key.shape, *map(len, key.values.values()))
+        found.append(WeightKey(begin, (*key.plus, *key.values), shape))
+        weights.append(key.offset + np.repeat(np.arange(own), len(table)))
+        factors.append(np.tile(table, own))
+        begin += own * len(table)
+    hard = WeightKey(begin, (), ())
+    of_rule = tuple(hard if key is None else key for key in found)
+    return SeparateNumbers(
+        WeightKeys(of_rule, begin),
+        np.concatenate([*weights, [keys.hard]]).astype(np.int64),
+        np.concatenate([*factors, [1.0]]),
+    )
+
+
+def count_columns(
     features: Sequence[Feature], keys: WeightKeys, interpretation: Interpretation
 ) -> list[int]:
-    """Count the true groundings of each weight; zero for the weights of other rules."""
+    """Count the true groundings of each column of `separate_numbers`."""
     counts = [0] * keys.num_weights
+    for feature in features:
+        if feature.hard:
+            continue
+        offset = keys.of_rule[feature.rule].offset
+        if feature.numbers:
+            true = count_separately(feature, interpretation)
+        else:
+            true = [int(number) for number in count_feature(feature, interpretation).true]
+        counts[offset : offset + len(true)] = true
+    return counts
+
+
+def count_separately(feature: Feature, world: Interpretation) -> list[int]:
+    """Count the true groundings of a feature for each combination of its selecting variables."""
+    keep, variables = feature.selecting, feature.variables
+    guarded = compile_plan(
+        [require_literals(feature.guards)], variables, world, PlanOutput(keep, keep)
+    )
+    always = feature.constant + len(feature.clauses)
+    found = always * world.count_table(guarded).astype(object)
+    for clause in feature.clauses:
+        found -= world.count_table(plan_violations(clause, variables, world, keep))
+    return [int(number) for number in found.reshape(-1)]
+
+
+def count_weights(
+    features: Sequence[Feature], keys: WeightKeys, interpretation: Interpretation
+) -> Sequence[float]:
+    """Count the true groundings of each weight; zero for the weights of other rules."""
+    counts: list[float] = [0] * keys.num_weights
     for feature in features:
         if not feature.hard:
             offset = keys.of_rule[feature.rule].offset
@@ -219,10 +324,10 @@ def count_weights(
 
 
 def count_violations(feature: Feature, interpretation: Interpretation) -> int:
-    """Sum over the clauses the number of groundings in which the clause is false."""
+    """Sum over the clauses of a hard rule the groundings in which the clause is false."""
     counted = count_feature(feature, interpretation)
     always = (feature.constant + len(feature.clauses)) * counted.groundings
-    return sum(always - true for true in counted.true)
+    return sum(always - int(true) for true in counted.true)
 
 
 def find_violated_rules(

@@ -14,13 +14,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from lapis.data.database import Database, Domain, Relation, empty_tuples
-from lapis.data.formats.build_database import build_relation, check_consistent, check_uniform
-from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
+from lapis.data.database import TRUE, Database, Domain, Relation, empty_tuples
+from lapis.data.formats.build_database import (
+    build_relation,
+    check_consistent,
+    check_uniform,
+    provisional_type,
+)
+from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes, find_statements
 from lapis.data.keys import sorted_unique
 from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all, suggestion
 from lapis.language.model import Model, Predicate
+from lapis.language.names import format_atom, format_constant, format_number
 
 
 def bind(database: Database, model: Model) -> Database:
@@ -29,6 +35,7 @@ def bind(database: Database, model: Model) -> Database:
         raise_all([_unsupported_size(name) for name in model.sizes])
         return database.bind(model)
     raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
+    database = read_numbers(database, model)
     domains = {name: _domain(database, model, name) for name in model.types}
     relations = {
         name: _bind_relation(database, predicate, domains)
@@ -37,6 +44,73 @@ def bind(database: Database, model: Model) -> Database:
     bound = replace(database, domains=domains, relations=relations, declared={}, first_seen={})
     check_consistent(bound)
     return bound
+
+
+def read_numbers(database: Database, model: Model) -> Database:
+    """Write the numbers of functions in one way, so that equal numbers are one constant.
+
+    Raises if a value is not a finite number, or a fact is not a value.
+    """
+    for predicate in model.predicates.values():
+        relation = database.relations.get(predicate.name)
+        if predicate.is_number and relation is not None:
+            database = _read_values(database, relation)
+    return database
+
+
+def _read_values(database: Database, relation: Relation) -> Database:
+    """Return the database with the values of one function in canonical form."""
+    if len(relation.false) or len(relation.unknown):
+        truth, rows = next((t, r) for t, r in relation.stated()[1:] if len(r))
+        raise _number_error(database, relation, rows[0], truth, "a number is known: it has a value")
+    domain = database.domains[relation.types[-1]]
+    values = relation.true[:, -1]
+    wrong = np.flatnonzero(~np.isfinite(domain.numeric)[values])
+    if len(wrong):
+        row = relation.true[wrong[0]]
+        word = format_constant(domain.constants[int(row[-1])])
+        more = f", and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
+        raise _number_error(database, relation, row, TRUE, f"{word} is not a finite number{more}")
+    used = np.zeros(len(domain), bool)
+    used[values] = True
+    names = [
+        format_number(number) if is_used else name
+        for name, number, is_used in zip(
+            domain.constants, domain.numeric.tolist(), used.tolist(), strict=True
+        )
+    ]
+    if tuple(names) == domain.constants:
+        return database
+    type_name = provisional_type(relation.predicate, relation.arity - 1)
+    canonical = Domain(type_name, tuple(dict.fromkeys(names)))
+    code = np.fromiter(map(canonical.index.__getitem__, names), np.int32, len(names))
+    true = relation.true.copy()
+    true[:, -1] = code[values]
+    read = replace(relation, types=(*relation.types[:-1], type_name), true=sorted_unique(true))
+    seen = np.full(len(canonical), np.iinfo(np.int64).max)
+    np.minimum.at(seen, code, seen_order(database, relation.types[-1]))
+    return replace(
+        database,
+        domains={**database.domains, type_name: canonical},
+        relations={**database.relations, relation.predicate: read},
+        first_seen={**database.first_seen, type_name: seen},
+    )
+
+
+def _number_error(
+    database: Database, relation: Relation, row: np.ndarray, truth: int, message: str
+) -> LapisError:
+    """Return an error for one value of a function."""
+    [constants] = database.decode(relation, row[None, :])
+    wanted = relation.predicate, constants, truth
+    name = format_atom(relation.predicate, constants, function=True)
+    return LapisError(
+        f"{name}: {message}",
+        code="data-number",
+        span=find_statements(database.origins, {wanted}).get(wanted),
+        hint=f"the values of {relation.predicate} are numbers; leave out a fact whose number is "
+        'missing (missing="skip" leaves out its groundings)',
+    )
 
 
 def keep_known(

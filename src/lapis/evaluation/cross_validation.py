@@ -29,7 +29,7 @@ from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.registry.method_table import check_options, front_door, seed_of
 from lapis.registry.option_field import options_of
-from lapis.registry.options import EvaluateOptions, LearnOptions
+from lapis.registry.options import EvaluateOptions, LearnOptions, Missing
 from lapis.results.result import Columns, Result
 from lapis.runtime.limits import is_time_limit
 from lapis.runtime.processes import as_completed, num_cores, worker_pool
@@ -213,7 +213,7 @@ PREDICATE_MEASURES = (
 # Options of `learn` that are not given for each fold.
 NOT_OF_FOLDS = (
     "checkpoint", "query", "unobserved", "only_listed", "random_state", "engine", "tables",
-    "strict",
+    "strict", "missing",
 )  # fmt: skip
 
 
@@ -426,6 +426,7 @@ def cross_validate(
     likelihood: bool = False,
     pseudo: bool = True,
     strict: bool = False,
+    missing: Missing = "error",
     jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     progress: ProgressOption = True,
@@ -468,6 +469,9 @@ def cross_validate(
         Whether to compute the pseudo-log-likelihood of the test facts.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     jobs
         Number of processes; one for each core if absent. The result does not depend on it.
     random_state
@@ -505,6 +509,7 @@ def cross_validate(
             time_limit=time_limit,
             max_memory=max_memory,
             strict=strict,
+            missing=missing,
             jobs=jobs,
             random_state=seed,
             folds=folds,
@@ -514,7 +519,7 @@ def cross_validate(
     )
     check_options(LearnOptions(**options))
     inputs = open_inputs(model, databases, strict=strict)
-    model = inputs.model
+    model = replace(inputs.model, missing=missing)
     names = tuple(query_predicates(query, model))
     check_query(names)
     query_predicates(unobserved, model)

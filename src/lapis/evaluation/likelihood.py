@@ -125,6 +125,7 @@ def num_ground_atoms(problem: Problem) -> int:
     return sum(
         math.prod(len(problem.domains[name]) for name in predicate.types)
         for predicate in problem.model.predicates.values()
+        if not predicate.is_number
     )
 
 
@@ -144,7 +145,8 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PredicateLikelihood]:
     problem.require_complete()
     refuse_open(problem)
     found: dict[str, PredicateLikelihood] = {}
-    for name, predicate in problem.model.predicates.items():
+    for name in problem.model.uncertain_predicates:
+        predicate = problem.model.predicates[name]
         classes = (find_block_classes if predicate.block else find_difference_classes)(
             problem, name
         )

@@ -277,7 +277,7 @@ def score_worlds(
             model, worlds, query, unobserved=unobserved, only_listed=only_listed
         )
     found = predict_examples(examples, method, options, notes)
-    names = tuple(dict.fromkeys(query)) or tuple(model.predicates)
+    names = tuple(dict.fromkeys(query)) or model.uncertain_predicates
     predictions = join_predictions([part.predictions for part in found], names)
     quality = measure(predictions)
     exact = all(part.exact for part in found) if query else None

@@ -29,6 +29,7 @@ from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows, sort_rows
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
+from lapis.relational.numbers import number_world, sum_numbers
 
 HARD = -1
 
@@ -87,8 +88,12 @@ def count_all_groundings(problem: Problem) -> np.ndarray:
     for feature in problem.normal_form.features:
         first, last = offset[feature.rule], offset[feature.rule + 1]
         if last > first:
-            groundings = problem.num_groundings(feature.variables) // (last - first)
-            total[first:last] += (feature.constant + len(feature.clauses)) * groundings
+            always = feature.constant + len(feature.clauses)
+            if feature.numbers:
+                total[first:last] += always * sum_numbers(feature, number_world(problem))
+            else:
+                groundings = problem.num_groundings(feature.variables) // (last - first)
+                total[first:last] += always * groundings
     total[offset[-1] :] = [grounded.log_scale for grounded in problem.model.tables]
     return total
 

@@ -55,6 +55,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_factors
 from lapis.relational.conjunction import RelationAtom
+from lapis.relational.numbers import number_values, require_numbers, weigh_rows
 from lapis.runtime.limits import memory_limit
 from lapis.runtime.processes import pause_collector, trim_heap
 from lapis.runtime.progress import Progress, Report
@@ -160,6 +161,7 @@ class GroundingSession:
         limits: PlanLimits | None = None,
     ) -> None:
         self.problem = problem = keep_counts(problem)
+        require_numbers(problem)
         self.limits = limits if limits is not None else PlanLimits()
         memory = memory_limit(max_memory)
         check_atoms(problem, memory)
@@ -251,6 +253,9 @@ class GroundingSession:
         plus = [(name, types[name]) for name in feature.plus]
         code = variable_codes(plus, query, rows.answer, self.world)
         weight_id = (code + table.offset[feature.rule]).astype(np.int32)
+        if feature.numbers:
+            values = number_values(feature, self.problem.domains)
+            rows = rows._replace(multiplicity=weigh_rows(rows.answer, values))
         return FeatureRows(*clause, query, rows, weight_id)
 
     def assemble(

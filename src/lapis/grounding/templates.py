@@ -112,7 +112,7 @@ class GroundingQuery:
 
 def clause_template(clause: Clause, feature: Feature) -> Template:
     tests = tuple(make_test(condition, False) for condition in clause.conditions)
-    return Template(clause.literals, tests, feature.variables, feature.plus)
+    return Template(clause.literals, tests, feature.variables, feature.selecting)
 
 
 def cube_templates(definition: Definition, demand: RelationAtom | None) -> Iterator[Template]:

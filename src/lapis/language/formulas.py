@@ -8,7 +8,10 @@
               | * P(terms) | P(terms) | P() | P
               | term = term, and with != < > <= >=
               | ( formula ) | [ formula ]
-    term        x | +x | x + 1 | x - 1 | x++ | x-- | A | 12 | -12 | "a string" | F(terms) | [ term ]
+    term        x | +x | x + 1 | x - 1 | x++ | x-- | A | 12 | -12 | "a string" | [ term ]
+              | F(terms) | F(terms) + 0.5 | F(terms) - 0.5
+    product     number * … * number * operand
+    number      F(terms) | log(F(terms)) | log F(terms)
 
 The weight, marks and final period of a statement are removed before. A cardinality constraint is
 hard and compares numbers of true atoms, as in |Boss| - 2 |Works| = 3. A weight is a number, or
@@ -20,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from lapis.errors import LapisError, Source, Span
@@ -41,6 +44,7 @@ from lapis.language.syntax import (
     Iff,
     Implies,
     Not,
+    NumberFactor,
     Offset,
     Or,
     Quantifier,
@@ -106,6 +110,89 @@ def parse_formula_tokens(
     if parser.place < len(tokens):
         parser.fail(None)
     return formula
+
+
+LOGARITHMS = ("log", "ln")
+
+
+def split_numbers(
+    tokens: Sequence[Token], source: Source, grammar: Grammar = USUAL
+) -> tuple[tuple[NumberFactor, ...], Sequence[Token]]:
+    """Split a product into its numbers and the tokens of the formula; none for a plain formula."""
+    numbers: list[NumberFactor] = []
+    rest = tokens
+    while (end := factor_end(rest)) < len(rest) and rest[end].kind == "STAR" and end:
+        numbers.append(parse_number(rest[:end], source, grammar))
+        rest = rest[end + 1 :]
+        if not rest:
+            last = tokens[-1]
+            raise LapisError(
+                "the formula ends too early",
+                code="unexpected-end",
+                span=Span(source, last.start, last.end),
+                hint="a formula follows the numbers",
+            )
+    if numbers:
+        check_operand(rest, source, grammar)
+    return tuple(numbers), rest
+
+
+def factor_end(tokens: Sequence[Token]) -> int:
+    """Return the number of tokens of F(terms) or of its logarithm at the start; 0: neither."""
+    kinds = [token.kind for token in tokens[:3]]
+    first = 0
+    if kinds[:1] == ["NAME"] and tokens[0].text in LOGARITHMS and "NAME" in kinds[1:]:
+        first = 1
+        if kinds[1:] == ["LPAR", "NAME"]:
+            return closing_end(tokens, 1)
+    is_call = [token.kind for token in tokens[first : first + 2]] == ["NAME", "LPAR"]
+    return closing_end(tokens, first + 1) if is_call else 0
+
+
+def closing_end(tokens: Sequence[Token], first: int) -> int:
+    """Return the place after the bracket that closes the one at `first`; 0: it is not closed."""
+    depth = 0
+    for place in range(first, len(tokens)):
+        depth += (tokens[place].kind in OPENING) - (tokens[place].kind in CLOSING)
+        if depth == 0:
+            return place + 1
+    return 0
+
+
+def parse_number(tokens: Sequence[Token], source: Source, grammar: Grammar) -> NumberFactor:
+    """Parse F(terms), log(F(terms)) or log F(terms)."""
+    kinds = [token.kind for token in tokens]
+    is_log = tokens[0].text in LOGARITHMS and (kinds[1] == "NAME" or "LPAR" in kinds[2:])
+    inner = tokens[1:] if is_log else tokens
+    if is_log and inner[0].kind == "LPAR":
+        inner = inner[1:-1]
+    span = Span(source, tokens[0].start, tokens[-1].end)
+    parser = FormulaParser(inner, source, grammar)
+    term = parser.term(TERM)
+    if parser.place < len(inner) or not isinstance(term, Application) or term.amount:
+        raise LapisError(
+            "a formula is multiplied by values of functions and their logarithms only",
+            code="product",
+            span=span,
+            hint="as in 1.5 sim(x, y) * (P(x) => P(y)), or log(sim(x, y)) * P(x)",
+        )
+    return NumberFactor(term.function, term.terms, is_log, span=span)
+
+
+def check_operand(tokens: Sequence[Token], source: Source, grammar: Grammar) -> None:
+    """Raise if the formula that is multiplied has connectives outside of brackets."""
+    check_brackets(tokens, source)
+    check_depth(tokens, source)
+    parser = FormulaParser(tokens, source, grammar)
+    parser.operand()
+    if parser.place < len(tokens):
+        token = parser.tokens[parser.place]
+        raise LapisError(
+            f"unexpected {token.text!r}",
+            code="product",
+            span=Span(source, token.start, token.end),
+            hint="put brackets around the formula that is multiplied: sim(x, y) * (P(x) => P(y))",
+        )
 
 
 def check_brackets(tokens: Sequence[Token], source: Source) -> None:
@@ -224,6 +311,8 @@ class FormulaParser:
         if following == "LPAR":
             self.place += 2
             terms = self.terms(f"{TERM} or ')'")
+            if self.is_moved():
+                return self.comparison(self.application(name, terms, first), first)
             if self.kinds[self.place] in COMPARISONS and not self.is_implied(name):
                 return self.comparison(Application(name, terms, span=self.span(first)), first)
             return Atom(name, terms, False, span=self.span(first))
@@ -358,8 +447,7 @@ class FormulaParser:
         following = self.kinds[self.place]
         if following == "LPAR":
             self.place += 1
-            terms = self.terms(TERM)
-            return Application(token.text, terms, span=self.span(first))
+            return self.application(token.text, self.terms(TERM), first)
         name = self.name(token.text, span=self.span(first))
         if following not in ("PLUS", "MINUS"):
             return name
@@ -377,6 +465,21 @@ class FormulaParser:
                 "a variable can be moved by whole numbers only", code="offset", span=span
             )
         return Offset(name, int(amount) if following == "PLUS" else -int(amount), span=span)
+
+    def is_moved(self) -> bool:
+        """Return whether a number is added next, as in f(x) + 0.5."""
+        following = self.kinds[self.place : self.place + 2]
+        return following in (["PLUS", "NUMBER"], ["MINUS", "NUMBER"])
+
+    def application(self, name: str, terms: tuple[Term, ...], first: int) -> Application:
+        """Return F(terms), with the number that may be added to it; F(terms) was read."""
+        amount: float = 0
+        if self.is_moved():
+            sign, number = (token.text for token in self.tokens[self.place : self.place + 2])
+            self.place += 2
+            size = int(number) if is_whole(number) else float(number)
+            amount = size if sign == "+" else -size
+        return Application(name, terms, amount, span=self.span(first))
 
     def stepped(self, number: str) -> str:
         """Return the number, or the next one if ++ follows, or the previous one if -- does."""
@@ -415,14 +518,14 @@ class FormulaParser:
             )
         token = self.tokens[self.place]
         if token.kind == "STAR":
-            hint = "formulas with a numeric part (hybrid Markov logic) are not supported"
+            hint = "only a number is multiplied, before the formula: 1.5 sim(x, y) * (P(x) => P(y))"
         elif token.kind == "PERIOD":
             hint = "a period may only end a hard formula"
         elif token.kind == "NAME" and hint is None:
             hint = CONNECT
         raise LapisError(
             f"unexpected {token.text!r}",
-            code="hybrid-formula" if token.kind == "STAR" else "unexpected-token",
+            code="product" if token.kind == "STAR" else "unexpected-token",
             span=Span(self.source, token.start, token.end),
             hint=hint,
         )
@@ -448,10 +551,9 @@ def rename_in_term(term: Term, old: str, new: str) -> Term:
             return Variable(new, plus, span=span)
         case Offset(variable, amount, span=span) if variable.name == old:
             return Offset(Variable(new, variable.plus, span=variable.span), amount, span=span)
-        case Application(function, terms, span=span):
-            return Application(
-                function, tuple(rename_in_term(t, old, new) for t in terms), span=span
-            )
+        case Application(_, terms):
+            inner = tuple(rename_in_term(t, old, new) for t in terms)
+            return replace(term, terms=inner)
     return term
 
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from lapis.errors import LapisError
 from lapis.language.model import InstanceWeights, Model, Rule
 from lapis.language.names import format_atom, format_constant, read_number
-from lapis.language.parser import parse_formula
-from lapis.language.printer import print_formula
+from lapis.language.parser import parse_formula, parse_rule_text
+from lapis.language.printer import print_formula, print_product
 from lapis.language.sugar import without_plus
 from lapis.language.syntax import (
     Application,
@@ -48,15 +48,21 @@ from lapis.language.syntax import (
 def print_instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """Print a rule for each combination of constants of its plus variables."""
     rows = itertools.product(*constants)
-    formula = parse_formula(rule.text)
-    if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
-        return [
-            print_formula(substitute(formula, dict(zip(rule.plus, row, strict=True))))
-            for row in rows
+    numbers, formula = parse_rule_text(rule.text)
+
+    def print_at(row: Sequence[str]) -> str:
+        values = dict(zip(rule.plus, row, strict=True))
+        fixed = [
+            replace(number, terms=tuple(put_constants(term, values) for term in number.terms))
+            for number in numbers
         ]
+        return print_product(fixed, substitute(formula, values))
+
+    if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
+        return list(map(print_at, rows))
     # Print once with placeholders and fill them in: there may be many thousands.
     marks = [f"\0{i}\0" for i in range(len(rule.plus))]
-    template = print_formula(substitute(formula, dict(zip(rule.plus, marks, strict=True))))
+    template = print_at(marks)
     for mark in marks:
         template = template.replace(format_constant(mark), mark)
     found: list[str] = []
@@ -93,8 +99,8 @@ def put_constants(term: Term, values: Mapping[str, str]) -> Term:
             return Constant(values[name])
         case Offset(variable, amount) if variable.name in values:
             return Constant(f"{require_number(values[variable.name]) + amount:.17g}")
-        case Application(function, terms, span=span):
-            return Application(function, tuple(put_constants(t, values) for t in terms), span=span)
+        case Application(_, terms):
+            return replace(term, terms=tuple(put_constants(t, values) for t in terms))
     return term
 
 
@@ -218,6 +224,7 @@ def gather_instances(
 def can_be_gathered(rule: Rule) -> bool:
     """Return whether a rule is soft, weighted and without plus variables."""
     plain = rule.weight is not None and not rule.hard and rule.utility is None
+    plain = plain and not rule.numbers
     return plain and not rule.plus and not rule.fixed
 
 

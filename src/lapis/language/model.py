@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lapis.errors import Span, Warning
-from lapis.language.syntax import Cardinality, Formula, ProbabilityConstraint
+from lapis.language.syntax import Cardinality, Formula, ProbabilityConstraint, Term
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr, shorten
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+NUMBER_TYPE = "float"  # of the values of functions that are numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,11 @@ class Predicate:
     def arity(self) -> int:
         return len(self.types)
 
+    @property
+    def is_number(self) -> bool:
+        """Whether this is a function whose values are numbers, declared float f(t)."""
+        return self.function and self.types[-1] == NUMBER_TYPE
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateTable:
@@ -54,12 +62,21 @@ class InstanceWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleNumber:
+    """A number that multiplies the count of a rule: the value of a function, or its logarithm."""
+
+    function: str
+    terms: tuple[Term, ...]  # variables of the rule and constants
+    logarithm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A formula with its weight.
 
     In `formula` every term is a variable or a constant (offsets occur in comparisons only), no atom
     is starred, and no two quantifiers bind the same name. Each assignment of constants to
-    `variables` is one Boolean feature.
+    `variables` is one Boolean feature, times the product of `numbers` for these constants.
     """
 
     formula: Formula
@@ -75,6 +92,7 @@ class Rule:
     # Weights of a rule with plus variables; all other constants have `weight`.
     instance_weights: InstanceWeights | None = None
     weight_by: str | None = None  # the plus variable whose constants, numbers, are the weights
+    numbers: tuple[RuleNumber, ...] = ()  # `text` has them, `formula` does not
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +113,8 @@ class Model:
     queries: tuple[str, ...] = ()  # predicates that are queried if nothing else is
     # Types with a number of constants; names are generated for constants that data do not name.
     sizes: Mapping[str, int] = field(default_factory=dict)
+    # What a missing number means: an error, or no grounding ("skip").
+    missing: Literal["error", "skip"] = "error"
     warnings: tuple[Warning, ...] = field(default=(), compare=False, repr=False)
     name: str = field(default="<model>", compare=False)
 
@@ -112,6 +132,11 @@ class Model:
             The same declarations with these rules.
         """
         return replace(self, rules=rules)
+
+    @property
+    def uncertain_predicates(self) -> tuple[str, ...]:
+        """The names of the predicates that can be queried: all but functions of numbers."""
+        return tuple(name for name, each in self.predicates.items() if not each.is_number)
 
     @property
     def has_variables(self) -> bool:

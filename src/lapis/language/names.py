@@ -41,6 +41,15 @@ def read_number(name: str) -> float:
         return float("nan")
 
 
+def format_number(value: float) -> str:
+    """Format a number as a constant, the same for equal numbers.
+
+    >>> format_number(0.50), format_number(3.0), format_number(-1e-9)
+    ('0.5', '3', '-1e-09')
+    """
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 WHOLE = re.compile(r"[0-9]{1,18}")
 MAX_RANGE = 10_000_000

@@ -22,9 +22,11 @@ from lapis.language.formulas import (
     Grammar,
     check_brackets,
     evaluate_weight,
+    factor_end,
     is_cardinality,
     parse_cardinality,
     parse_formula_tokens,
+    split_numbers,
     variable_name,
     weight_and_period_error,
     weight_length,
@@ -35,6 +37,7 @@ from lapis.language.syntax import (
     Formula,
     FunctionDeclaration,
     Include,
+    NumberFactor,
     Parameter,
     PredicateDeclaration,
     ProbabilityConstraint,
@@ -137,6 +140,21 @@ def parse_formula(text: str, name: str = "<formula>") -> Formula:
     if not found:
         raise LapisError("there is no formula here", code="empty-formula", span=Span(source, 0, 0))
     return parse_formula_tokens(keep_tokens(found), source)
+
+
+def parse_rule_text(text: str) -> tuple[tuple[NumberFactor, ...], Formula]:
+    """Parse the text of a rule: its numbers and its formula.
+
+    >>> numbers, formula = parse_rule_text("sim(x, y) * P(x)")
+    >>> numbers[0].function, formula.predicate
+    ('sim', 'P')
+    """
+    source = Source("<formula>", text)
+    tokens = keep_tokens(
+        [t for t in tokenize(source) if isinstance(t, LapisError) or t.kind != "NEWLINE"]
+    )
+    numbers, rest = split_numbers(tokens, source)
+    return numbers, parse_formula_tokens(rest, source)
 
 
 def keep_tokens(tokens: Sequence[Token | LapisError]) -> list[Token]:
@@ -243,7 +261,7 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
         return parse_type(tokens, source, span)
     if is_sized_type(tokens):
         return parse_sized_type(tokens, source, span)
-    if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
+    if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR" and not is_product(tokens):
         return parse_function(tokens, span)
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
@@ -264,6 +282,12 @@ def parse_other(tokens: list[Token], source: Source, declared: Declared) -> Stat
             notes=[Note("it was first declared here", earlier.span)],
         )
     return declaration if earlier in (None, declaration) else None
+
+
+def is_product(tokens: Sequence[Token]) -> bool:
+    """Return whether a statement begins with a number and *, as in log age(x) * P(x)."""
+    end = factor_end(tokens)
+    return bool(end) and [token.kind for token in tokens[end : end + 1]] == ["STAR"]
 
 
 # P(F) = 0.4 of ProbCog; SE is an older word for R.
@@ -491,6 +515,8 @@ def parse_weighted(
             raise LapisError("a utility must be a number", code="utility", span=span)
         utility = evaluate_weight(tokens[1 : 1 + length], source)
         tokens = tokens[1 + length :]
+    if weight is not None:
+        tokens = drop_star(tokens)
     hard = bool(tokens) and tokens[-1].kind == "PERIOD"
     if hard:
         if weight is not None:
@@ -500,8 +526,36 @@ def parse_weighted(
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if weight is None:
         refuse_without_weight(fixed, at, span)
+    numbers, rest = split_numbers(tokens, source, grammar)
+    tokens = list(rest)
     formula = parse_body(tokens, source, grammar, hard, span)
-    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span=span)
+    if numbers:
+        refuse_numbers(hard, utility, span)
+    return WeightedFormula(
+        formula, weight, weight_text, hard, fixed, utility, at, numbers=numbers, span=span
+    )
+
+
+def drop_star(tokens: list[Token]) -> list[Token]:
+    """Drop the * between a weight and a number, as in 1.5 * sim(x, y) * P(x)."""
+    end = factor_end(tokens[1:]) if tokens and tokens[0].kind == "STAR" else 0
+    is_number = end and [token.kind for token in tokens[end + 1 : end + 2]] == ["STAR"]
+    return tokens[1:] if is_number else tokens
+
+
+def refuse_numbers(hard: bool, utility: float | None, span: Span) -> None:
+    """Raise if a formula with numbers is hard or has a utility."""
+    if hard:
+        raise LapisError(
+            "a hard formula holds or not: it is multiplied by no number",
+            code="hard-product",
+            span=span,
+            hint="give it a weight, or compare the number: sim(x, y) > 0.5 => P(x).",
+        )
+    if utility is not None:
+        raise LapisError(
+            "a formula with a utility is multiplied by no number", code="utility", span=span
+        )
 
 
 def parse_body(

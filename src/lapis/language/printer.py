@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError
-from lapis.language.model import Model, Predicate, Rule
+from lapis.language.model import NUMBER_TYPE, Model, Predicate, Rule
 from lapis.language.names import INTEGER, format_constant, quote_text
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import (
@@ -31,6 +31,7 @@ from lapis.language.syntax import (
     Implies,
     Include,
     Not,
+    NumberFactor,
     Offset,
     Or,
     Parameter,
@@ -105,7 +106,7 @@ def print_type(name: str, constants: tuple[str, ...], size: int | None = None) -
 
 
 def print_weighted(statement: WeightedFormula) -> str:
-    text = print_formula(statement.formula)
+    text = print_product(statement.numbers, statement.formula)
     weight = statement.weight_text
     if weight is None and statement.weight is not None:
         weight = repr(statement.weight)
@@ -145,6 +146,19 @@ def print_cardinalities(parts: tuple[tuple[int, str], ...]) -> str:
 
 def print_formula(formula: Formula) -> str:
     return print_within(formula, QUANTIFIER)
+
+
+def print_product(numbers: Sequence[NumberFactor], formula: Formula) -> str:
+    """Print a formula and the numbers that it is multiplied by."""
+    if not numbers:
+        return print_formula(formula)
+    factors = [print_number(number.function, number.terms, number.logarithm) for number in numbers]
+    return " * ".join((*factors, print_within(formula, NOT)))
+
+
+def print_number(function: str, terms: tuple[Term, ...], logarithm: bool) -> str:
+    text = print_term(Application(function, terms))
+    return f"log({text})" if logarithm else text
 
 
 def print_within(formula: Formula, outer: int) -> str:
@@ -205,10 +219,17 @@ def print_term(term: Term) -> str:
             return f"{'+' if plus else ''}{name}"
         case Constant(name):
             return format_constant(name)
-        case Application(function, terms):
-            return f"{function}({', '.join(map(print_term, terms))})"
+        case Application(function, terms, amount):
+            return f"{function}({', '.join(map(print_term, terms))}){print_amount(amount)}"
         case Offset(variable, amount):
-            return f"{variable.name}{'+' if amount >= 0 else '-'}{abs(amount)}"
+            return f"{variable.name}{print_amount(amount) or '+0'}"
+
+
+def print_amount(amount: float) -> str:
+    """Print a number that is added to a term; nothing for 0."""
+    if not amount:
+        return ""
+    return f"{'+' if amount >= 0 else '-'}{abs(amount)}"
 
 
 def declare_predicate(predicate: Predicate) -> Statement:
@@ -256,6 +277,7 @@ def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]]
     types = [
         print_type(name, constants, model.sizes.get(name))
         for name, constants in model.types.items()
+        if name != NUMBER_TYPE or not any(p.is_number for p in model.predicates.values())
         if constants or name in model.sizes or name[0].isupper()  # an upper-case type is listed
     ]
     predicates = [print_statement(declare_predicate(p)) for p in model.predicates.values()]
@@ -295,7 +317,8 @@ def print_rule_line(rule: Rule, text: str, weight: float | None, note: str) -> s
     if rule.hard:
         return f"{text}.{comment}"
     if weight is None:
-        is_atom = isinstance(parse_formula(text), Atom)  # would be read as a declaration
+        # An atom would be read as a declaration.
+        is_atom = not rule.numbers and isinstance(parse_formula(text), Atom)
         return f"{f'({text})' if is_atom else text}{comment}"
     head = f"{'@fixed ' if rule.fixed else ''}{format_weight(weight)}"
     if rule.utility is not None:

@@ -10,12 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 
 from lapis.errors import (
     LapisError,
+    Note,
     Source,
     Warning,
     did_you_mean,
@@ -24,10 +26,10 @@ from lapis.errors import (
     suggestion,
 )
 from lapis.language.builtins import evaluate_builtins
-from lapis.language.model import InstanceWeights, Model, Rule
-from lapis.language.names import lower_first_letter
+from lapis.language.model import InstanceWeights, Model, Rule, RuleNumber
+from lapis.language.names import format_number, lower_first_letter, read_number
 from lapis.language.parser import expand_includes, parse_statements, read_model_text
-from lapis.language.printer import declare_predicate, print_formula
+from lapis.language.printer import declare_predicate, print_product
 from lapis.language.sugar import (
     compile_offsets,
     expand_stars,
@@ -44,10 +46,13 @@ from lapis.language.syntax import (
     Atom,
     Cardinality,
     Comparison,
+    Constant,
     Exists,
     ForAll,
     Formula,
     Not,
+    NumberFactor,
+    Offset,
     ProbabilityConstraint,
     Statement,
     Term,
@@ -61,8 +66,9 @@ from lapis.language.syntax import (
     map_children,
     map_terms,
     subformulas,
+    term_variables,
 )
-from lapis.language.type_inference import Declarations, TypeInference
+from lapis.language.type_inference import Declarations, TypeInference, format_count
 from lapis.runtime.processes import pause_collector
 
 # Files of data. Their facts would be read as declarations.
@@ -185,7 +191,7 @@ def error_position(error: LapisError) -> tuple[str, int]:
     return (error.span.source.name, error.span.start) if error.span else ("", 0)
 
 
-TableKey = tuple[Formula, tuple[str, ...], bool, float | None]
+TableKey = tuple[Formula, tuple[str, ...], bool, float | None, tuple[NumberFactor, ...]]
 
 
 @dataclass
@@ -207,7 +213,9 @@ class Resolver:
         if len(self.declared.errors) > before:
             return []
         original = self.drop_unused(self.correct_case(plain))
-        expanded = self.without_sugar(original) if has_sugar(original) else [original]
+        numbers = [self.check_number(number) for number in statement.numbers]
+        outside = {v.name for atom in numbers for term in atom.terms for v in term_variables(term)}
+        expanded = self.without_sugar(original, outside) if has_sugar(original) else [original]
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
             if len(self.declared.errors) > before:
@@ -215,8 +223,12 @@ class Resolver:
             scope = str(self.num_formulas)
             self.num_formulas += 1
             self.inference.unify(formula, scope)
-            self.check_plus(original, formula, statement)
-            text = print_formula(formula if len(expanded) > 1 else original)
+            for place, atom in enumerate(numbers):
+                value = Variable(f"#{place}")  # no variable of a file has such a name
+                self.inference.unify_atom(replace(atom, terms=(*atom.terms, value)), scope)
+            self.check_plus((*numbers, original), (*numbers, formula), statement)
+            shown = formula if len(expanded) > 1 else original
+            text = print_product(statement.numbers, shown)
             finished.append(self.make_finisher(statement, formula, scope, text))
         return finished if len(self.declared.errors) == before else []
 
@@ -227,13 +239,47 @@ class Resolver:
             self.declared.fail(problem, "probability-plus", variable.span)
         self.prepare(WeightedFormula(statement.formula, 0.0, span=statement.span))
 
-    def without_sugar(self, formula: Formula) -> list[Formula]:
-        """Return formulas without stars, functions and offsets, with unique quantified names."""
+    def check_number(self, number: NumberFactor) -> Atom:
+        """Return the function and terms of a number as an atom; report it if it is none."""
+        predicate = self.declared.predicates.get(number.function)
+        known = [p.name for p in self.declared.predicates.values() if p.is_number]
+        if predicate is None or not predicate.is_number:
+            what = "no function of numbers" if predicate is not None else "not declared"
+            self.declared.fail(
+                f"a formula is multiplied by {number.function!r}, which is {what}",
+                "product",
+                number.span,
+                hint=suggestion(
+                    number.function, known, f"declare it, as in float {number.function}(person)"
+                ),
+            )
+        elif len(number.terms) != predicate.arity - 1:
+            self.declared.fail(
+                f"{number.function!r} takes {format_count(predicate.arity - 1, 'argument')}, "
+                f"here it has {len(number.terms)}",
+                "arity",
+                number.span,
+                notes=[Note("it is declared here", predicate.span)],
+            )
+        for term in number.terms:
+            if not isinstance(term, Variable | Constant):
+                self.declared.fail(
+                    "the arguments of a number are variables and constants",
+                    "product",
+                    term.span or number.span,
+                )
+        return Atom(number.function, number.terms, span=number.span)
+
+    def without_sugar(self, formula: Formula, outside: Collection[str] = ()) -> list[Formula]:
+        """Return formulas without stars, functions and offsets, with unique quantified names.
+
+        `outside` are the variables of the numbers of the formula.
+        """
         found = []
         for signed in expand_stars(formula, self.declared.errors):
-            apart = rename_apart(signed)
-            flat = compile_terms(self.declared, apart, all_variables(apart))
-            found.append(rename_apart(compile_offsets(flat)))
+            apart = rename_apart(signed, outside)
+            flat = compile_terms(self.declared, apart, {*all_variables(apart), *outside})
+            found.append(rename_apart(compile_offsets(flat, outside), outside))
         return found
 
     def add_to_table(self, statement: WeightedFormula) -> bool:
@@ -274,9 +320,16 @@ class Resolver:
         kept = tuple(name for name in formula.variables if name in used)
         return replace(formula, variables=kept) if kept else formula.body
 
-    def check_plus(self, original: Formula, formula: Formula, statement: WeightedFormula) -> None:
-        free = set(free_variables(formula))
-        for variable in plus_variables(original):
+    def check_plus(
+        self,
+        original: Sequence[Formula],
+        formula: Sequence[Formula],
+        statement: WeightedFormula,
+    ) -> None:
+        """Check + and @; both formulas stand after the numbers."""
+        free = {name for part in formula for name in free_variables(part)}
+        marked = [variable for part in original for variable in plus_variables(part)]
+        for variable in marked:
             if variable.name not in free:
                 self.declared.fail(
                     f"'+{variable.name}' is quantified: only free variables can have a weight each",
@@ -296,7 +349,7 @@ class Resolver:
             if setting.variable in seen:
                 problem = f"{setting.variable!r} is given twice"
                 self.declared.fail(problem, "settings", setting.span)
-            elif setting.variable not in (v.name for v in plus_variables(original)):
+            elif setting.variable not in (v.name for v in marked):
                 problem = f"this formula has no '+{setting.variable}'"
                 self.declared.fail(problem, "settings", setting.span)
             seen.add(setting.variable)
@@ -316,8 +369,9 @@ class Resolver:
             return name, known
 
         def finish() -> Rule:
-            free = free_variables(formula)
-            marked = {variable.name for variable in plus_variables(formula)}
+            parts = [*(Atom(n.function, n.terms) for n in statement.numbers), formula]
+            free = tuple(dict.fromkeys(name for part in parts for name in free_variables(part)))
+            marked = {variable.name for part in parts for variable in plus_variables(part)}
             bound = [v for node in subformulas(formula) for v in bound_variables(node)]
             plus = tuple(name for name in free if name in marked)
             only_utility = statement.utility is not None and statement.weight is None
@@ -334,6 +388,7 @@ class Resolver:
                 statement.span,
                 self.weights_at(statement, plus) if statement.at else None,
                 statement.weight_by,
+                tuple(map(rule_number, statement.numbers)),
             )
 
         return finish
@@ -350,7 +405,15 @@ class Resolver:
 def table_key(statement: WeightedFormula) -> TableKey:
     """Return a key that is equal for statements that differ only in their settings and weight."""
     names = tuple([setting.variable for setting in statement.at])
-    return statement.formula, names, statement.fixed, statement.utility
+    return statement.formula, names, statement.fixed, statement.utility, statement.numbers
+
+
+def rule_number(number: NumberFactor) -> RuleNumber:
+    """Return a number of a formula without marks of + variables."""
+    terms = tuple(
+        replace(term, plus=False) if isinstance(term, Variable) else term for term in number.terms
+    )
+    return RuleNumber(number.function, terms, number.logarithm)
 
 
 def with_statements(model: Model, *added: Statement) -> Model:
@@ -398,13 +461,24 @@ def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> 
         value = Variable(fresh_name(lower_first_letter(term.function), taken))
         taken.add(value.name)
         conditions.append(graph_atom(declared, term, (*inner, value)))
-        return value
+        return Offset(value, term.amount, span=term.span) if term.amount else value
 
     flat = map_terms(formula, flatten)
     if not conditions:
         return flat
     names = tuple(str(atom.terms[-1].name) for atom in conditions)  # type: ignore[union-attr]
     return Exists(names, And((*conditions, flat)), span=formula.span)
+
+
+def canonical_value(declared: Declarations, term: Term) -> Term:
+    """Return a constant that a number is compared with as numbers are written in data."""
+    if not isinstance(term, Constant):
+        return term
+    value = read_number(term.name)
+    if not isfinite(value):
+        declared.fail(f"{term.name!r} is not a number", "not-a-number", term.span)
+        return term
+    return replace(term, name=format_number(value))
 
 
 def compile_equation(declared: Declarations, formula: Comparison) -> Formula | None:
@@ -414,6 +488,11 @@ def compile_equation(declared: Declarations, formula: Comparison) -> Formula | N
         left, right = right, left
     if not isinstance(left, Application):
         return None
+    if left.amount or (isinstance(right, Application) and right.amount):
+        return None
+    predicate = declared.predicates.get(left.function)
+    if predicate is not None and predicate.is_number:
+        right = canonical_value(declared, right)
     atom = graph_atom(declared, left, (*left.terms, right))
     return atom if formula.operator == "=" else Not(atom, span=formula.span)
 

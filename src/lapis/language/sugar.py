@@ -100,9 +100,9 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
     return [signed(formula, dict(zip(starred, signs, strict=True))) for signs in choices]
 
 
-def rename_apart(formula: Formula) -> Formula:
-    """Give every quantified variable a unique name."""
-    taken = set(free_variables(formula))
+def rename_apart(formula: Formula, outside: Iterable[str] = ()) -> Formula:
+    """Give every quantified variable a unique name, also none of the names outside."""
+    taken = {*free_variables(formula), *outside}
 
     def fresh(name: str) -> str:
         chosen = fresh_name(name, taken)
@@ -125,9 +125,9 @@ def rename_apart(formula: Formula) -> Formula:
     return visit(formula)
 
 
-def compile_offsets(formula: Formula) -> Formula:
+def compile_offsets(formula: Formula, outside: Iterable[str] = ()) -> Formula:
     """Replace offsets in atoms by variables quantified around the scope of their variable."""
-    taken = all_variables(formula)
+    taken = {*all_variables(formula), *outside}
 
     def visit(node: Formula) -> Formula:
         inner = map_children(node, visit)
@@ -140,7 +140,7 @@ def compile_offsets(formula: Formula) -> Formula:
 
 def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Formula:
     """Return ∀j (j = i+1 ⇒ body with j for i+1), for the offsets of the given variables."""
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[str, float], str] = {}
 
     def replace_offset(term: Term) -> Term:
         if isinstance(term, Offset) and term.variable.name in names:

@@ -45,18 +45,19 @@ class Constant(SyntaxNode):
 
 @dataclass(frozen=True, slots=True)
 class Application(SyntaxNode):
-    """A function applied to terms, f(x, A)."""
+    """A function applied to terms, f(x, A), plus a number, f(x) + 0.5."""
 
     function: str
     terms: tuple[Term, ...]
+    amount: float = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Offset(SyntaxNode):
-    """A numeric variable moved by an integer, i+1 or i-2."""
+    """A numeric variable moved by a number, i+1 or i-2."""
 
     variable: Variable
-    amount: int
+    amount: float
 
 
 Term = Variable | Constant | Application | Offset
@@ -170,6 +171,15 @@ class FunctionDeclaration(SyntaxNode):
 
 
 @dataclass(frozen=True, slots=True)
+class NumberFactor(SyntaxNode):
+    """A number that a formula is multiplied by, sim(x, y) or log(sim(x, y))."""
+
+    function: str
+    terms: tuple[Term, ...]
+    logarithm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Setting(SyntaxNode):
     """A plus variable at one constant, w = Java."""
 
@@ -189,6 +199,7 @@ class WeightedFormula(SyntaxNode):
     utility: float | None = None  # written weight:utility (decision problems)
     at: tuple[Setting, ...] = ()  # written F @ w = Java: the constants that the weight is for
     weight_by: str | None = None  # written w: F: the variable whose constant is the weight
+    numbers: tuple[NumberFactor, ...] = ()  # written sim(x, y) * F
 
 
 @dataclass(frozen=True, slots=True)

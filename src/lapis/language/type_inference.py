@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, suggestion
-from lapis.language.model import Predicate
+from lapis.language.model import NUMBER_TYPE, Predicate
 from lapis.language.names import lower_first_letter
 from lapis.language.syntax import (
     Atom,
@@ -112,7 +112,17 @@ class Declarations:
                 )
             case FunctionDeclaration(value, name, parameters, span=span):
                 types = (*parameters, value)
-                self.add(Predicate(name, types, (len(parameters),), function=True, span=span))
+                is_number = value == NUMBER_TYPE  # one may be missing
+                self.add(
+                    Predicate(
+                        name,
+                        types,
+                        (len(parameters),),
+                        exactly_one=not is_number,
+                        function=True,
+                        span=span,
+                    )
+                )
 
     def add(self, predicate: Predicate) -> None:
         earlier = self.predicates.setdefault(predicate.name, predicate)

@@ -80,7 +80,9 @@ def build_examples(
         [unknown_predicate_error(name, model) for name in names if name not in model.predicates]
     )
     issue_warnings(warn_closed_queries(model, query))
-    asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in unobserved)
+    asked = tuple(dict.fromkeys(query)) or tuple(
+        name for name in model.uncertain_predicates if name not in unobserved
+    )
     explained = () if query else unobserved
 
     def build(database: Database) -> Example:

@@ -91,7 +91,7 @@ def learn_weights(
     notes, unobserved = Notes(progress=progress), options.unobserved
     with notes.phase("data"):
         if options.unit_formulas:
-            names = query or [name for name in model.predicates if name not in unobserved]
+            names = query or [name for name in model.uncertain_predicates if name not in unobserved]
             model = add_unit_formulas(model, names)
         examples = build_examples(
             model, databases, query, unobserved=unobserved, only_listed=options.only_listed

@@ -169,6 +169,7 @@ def lift_problem(
     >>> round(np.exp(lifted.at(sizes={"p": 2}).log_partition))
     9
     """
+    refuse_numbers(problem)
     grounded: list[str] = []
     reasons: list[str] = []
     cache = {} if cache is None else cache
@@ -208,6 +209,17 @@ def lift_problem(
         if max_elements is not None:
             refuse_long_sums(lifted)
         return lifted
+
+
+def refuse_numbers(problem: Problem) -> None:
+    """Raise TooLarge for formulas that are multiplied by numbers."""
+    for rule in problem.model.rules:
+        if rule.numbers:
+            raise TooLarge(
+                f"{CANNOT}{rule.text!r} is multiplied by numbers, which tell its constants apart",
+                code=NOT_LIFTABLE,
+                span=rule.span,
+            )
 
 
 def refuse_long_sums(lifted: LiftedProblem) -> None:

@@ -187,7 +187,9 @@ def lift_worlds(
 
     Without a query every predicate is open that is not declared closed.
     """
-    names = query or [name for name, p in model.predicates.items() if not p.closed]
+    names = query or [
+        name for name in model.uncertain_predicates if not model.predicates[name].closed
+    ]
     entry = find_method("lift", method).load()
     found = [
         entry(problem_on(model, bind(database, model), names), sizes, classes)

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lapis.language.model import Predicate
+from lapis.language.model import NUMBER_TYPE, Predicate, Rule
 from lapis.language.syntax import ComparisonOperator, Constant, Term, Variable
 
 SimpleTerm = Variable | Constant  # a Variable here always has plus=False
@@ -53,7 +53,7 @@ class Condition(NamedTuple):
     operator: ComparisonOperator
     left: SimpleTerm
     right: SimpleTerm
-    offset: int = 0
+    offset: float = 0
 
 
 class Cube(NamedTuple):
@@ -84,9 +84,25 @@ class Clause(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
 
+class NumberVariable(NamedTuple):
+    """A variable of a feature whose constant, a number, multiplies the count."""
+
+    name: str
+    function: str  # whose value it is
+    logarithm: bool  # multiply by log of the number
+
+
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A rule as clauses: its count in a world is constant·groundings + Σ_clauses true count."""
+    """A rule as clauses: its count in a world is constant·groundings + Σ_clauses true count.
+
+    The count of a rule that is multiplied by numbers s(x), with a variable v for each value, is
+
+        Σ_{x, v} 1[s(x) = v] v (constant + Σ_clauses 1[clause])
+
+    Its `guards` are the atoms s(x, v). Each clause has their negations, and can be false only where
+    they hold; `variables` includes v. So a false grounding (x, v) of a clause subtracts v.
+    """
 
     rule: int  # index in Model.rules
     variables: tuple[TypedVariable, ...]  # each assignment to these is one grounding
@@ -94,6 +110,24 @@ class Feature:
     clauses: tuple[Clause, ...]
     constant: int
     hard: bool  # every clause must be true in every grounding
+    guards: tuple[Literal, ...] = ()  # s(x, v), positive
+    numbers: tuple[NumberVariable, ...] = ()  # the factors; v² has v twice
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The variables of numbers."""
+        return tuple(dict.fromkeys(number.name for number in self.numbers))
+
+    @property
+    def selecting(self) -> tuple[str, ...]:
+        """The variables on which the weight of a grounding depends, and its factor."""
+        return (*self.plus, *self.values)
+
+    @property
+    def arguments(self) -> tuple[TypedVariable, ...]:
+        """The variables without those of numbers."""
+        values = self.values
+        return tuple(pair for pair in self.variables if pair[0] not in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +155,30 @@ class NormalForm:
     @property
     def derived(self) -> Mapping[str, Definition]:
         return {definition.predicate.name: definition for definition in self.definitions}
+
+
+def number_guards(rule: Rule) -> tuple[tuple[Literal, ...], tuple[NumberVariable, ...]]:
+    """Return the atoms of a rule's numbers and the variables of their values."""
+    guards: dict[tuple[str, tuple[Term, ...]], Literal] = {}
+    numbers = []
+    for number in rule.numbers:
+        key = number.function, number.terms
+        if key not in guards:
+            # No variable of a file starts with $.
+            terms = (*map(simple_term, number.terms), Variable(f"${len(guards)}"))
+            guards[key] = Literal(number.function, terms, True)
+        name = str(guards[key].terms[-1].name)
+        numbers.append(NumberVariable(name, number.function, number.logarithm))
+    return tuple(guards.values()), tuple(numbers)
+
+
+def guard_clause(clause: Clause, guards: tuple[Literal, ...]) -> Clause:
+    """Return the clause with the negations of the guards."""
+    return clause._replace(literals=(*(guard.negate() for guard in guards), *clause.literals))
+
+
+def value_variables(numbers: tuple[NumberVariable, ...]) -> tuple[TypedVariable, ...]:
+    return tuple((name, NUMBER_TYPE) for name in dict.fromkeys(n.name for n in numbers))
 
 
 def simple_term(term: Term) -> SimpleTerm:

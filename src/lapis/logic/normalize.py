@@ -50,7 +50,10 @@ from lapis.logic.clauses import (
     Literal,
     NormalForm,
     TypedVariable,
+    guard_clause,
+    number_guards,
     simple_term,
+    value_variables,
 )
 from lapis.logic.passes import is_leaf, name_copies, rewrite, simplify, split_hard
 
@@ -171,9 +174,15 @@ class Normalizer:
                 span=rule.span,
                 hint=error.hint,
             ) from None
+        guards, numbers = number_guards(rule)
         for variables, clauses in parts:
             constant = 0 if rule.hard else 1 - len(clauses)
-            yield Feature(index, variables, rule.plus, clauses, constant, rule.hard)
+            if guards:
+                variables += value_variables(numbers)
+                clauses = tuple(guard_clause(clause, guards) for clause in clauses)
+            yield Feature(
+                index, variables, rule.plus, clauses, constant, rule.hard, guards, numbers
+            )
 
     def parts(self, rule: Rule) -> list[tuple[tuple[TypedVariable, ...], tuple[Clause, ...]]]:
         """Return the variables and clauses of each part of a rule."""

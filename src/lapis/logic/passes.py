@@ -107,7 +107,7 @@ def make_comparison(operator: str, left: Term, right: Term) -> Formula:
     return Comparison("=" if operator == "=" else "<", left, shifted_right)
 
 
-def without_offset(term: Term) -> tuple[Term, int]:
+def without_offset(term: Term) -> tuple[Term, float]:
     return (term.variable, term.amount) if isinstance(term, Offset) else (term, 0)
 
 

@@ -340,6 +340,13 @@ def problem_on(
             if n not in model.predicates
         ]
     )
+    raise_all(
+        [
+            number_query_error(model.predicates[n], where)
+            for n, where in places
+            if model.predicates[n].is_number
+        ]
+    )
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, bound.domains))
     for rule in model.rules:
@@ -419,6 +426,15 @@ def unknown_predicate_error(name: str, model: Model, where: str = "the query") -
         f"unknown predicate {name!r} in {where}",
         code="unknown-query",
         hint=suggestion(name, model.predicates, otherwise),
+    )
+
+
+def number_query_error(predicate: Predicate, where: str) -> LapisError:
+    return LapisError(
+        f"{predicate.name} in {where} is a function of numbers, which are known: "
+        "they are neither queried nor sampled",
+        code="number-query",
+        hint=f"declared at {predicate.span}" if predicate.span else None,
     )
 
 

@@ -400,7 +400,7 @@ def build_worlds(
         )
         ids = written_weights(gathered, problem)
         problem = replace(problem, query=tuple(names))
-        everything = tuple(Query(name) for name in model.predicates)
+        everything = tuple(Query(name) for name in model.uncertain_predicates)
         constraints = find_constraints(problem, num_prior - len(prior_stated), prior_stated)
         prior = without_evidence(problem, num_prior) if constraints else None
         constraints += find_constraints(problem, len(extended.rules) - len(fitted), fitted)

@@ -14,6 +14,7 @@ from lapis.registry.option_field import NumberPairs, PriorLike, option
 CountKind = Literal["exact", "ijgp"]
 CountDifferences = Literal["substituted", "subtracted"]
 SoftAs = Literal["virtual", "posterior"]
+Missing = Literal["error", "skip"]
 ChainStart = Literal["data", "last", "random"]
 FactsWithout = Literal["removed", "unknown", "false"]
 
@@ -44,6 +45,15 @@ class StrictOptions:
     """Data."""
 
     strict: bool = option(False, "Refuse data that the model does not declare.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingOptions:
+    """Data."""
+
+    missing: Missing = option(
+        "error", "Numbers that the data lack: an error, or skip such groundings."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,7 +405,8 @@ class CheckOptions(LimitOptions, CnfOptions, MergeOptions, JsonOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CountOptions(
-    IjgpOptions, ErrorOptions, EngineOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions
+    IjgpOptions, ErrorOptions, EngineOptions, LimitOptions, CnfOptions, MergeOptions,
+    MissingOptions, JsonOptions,
 ):  # fmt: skip
     """Options."""
 
@@ -405,7 +416,9 @@ class CountOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions):
+class GroundOptions(
+    OpenOptions, LimitOptions, CnfOptions, MergeOptions, MissingOptions, JsonOptions
+):  # fmt: skip
     """Options."""
 
     output: Path | None = option(
@@ -417,7 +430,7 @@ class GroundOptions(OpenOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpt
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(
     OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
-    RelaxOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    RelaxOptions, CnfOptions, MergeOptions, MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -427,6 +440,8 @@ class InferOptions(
     OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
     RelaxOptions, WhyOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions,
     MergeOptions, SeedOptions, JsonOptions,
+    RelaxOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions,
+    MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -447,6 +462,8 @@ class InferOptions(
 class MapOptions(
     OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, WhyOptions,
     EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions,
+    OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
+    StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, MissingOptions, SeedOptions,
     JsonOptions,
 ):  # fmt: skip
     """Inference."""
@@ -464,6 +481,9 @@ class ExplainOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class LiftOptions(QueryOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions):
+class LiftOptions(
+    QueryOptions, LimitOptions, CnfOptions, MergeOptions, MissingOptions, JsonOptions
+):  # fmt: skip
     """Options."""
 
     query: Sequence[str] | str = option(
@@ -485,7 +505,7 @@ class LiftOptions(QueryOptions, LimitOptions, CnfOptions, MergeOptions, JsonOpti
 @dataclass(frozen=True, kw_only=True)
 class LearnOptions(
     LearningOptions, LearnQueryOptions, ListedOptions, ErrorOptions, EngineOptions, LimitOptions,
-    CheckpointOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    CheckpointOptions, CnfOptions, MergeOptions, MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Posterior."""
 
@@ -579,7 +599,7 @@ class StructureOptions(
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(
     QueryOptions, UnobservedOptions, ListedOptions, LikelihoodOptions, InferringOptions,
-    CnfOptions, MergeOptions, SeedOptions, JsonOptions,
+    CnfOptions, MergeOptions, MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Options."""
 
@@ -587,7 +607,7 @@ class ScoreOptions(
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(
     LearnQueryOptions, ListedOptions, InferringOptions, JobOptions, LearningOptions, CnfOptions,
-    StrictOptions, SeedOptions, JsonOptions,
+    StrictOptions, MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Folds."""
 

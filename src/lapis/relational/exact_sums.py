@@ -160,8 +160,13 @@ def sum_exactly(value: np.ndarray) -> int:
 
 
 def multiply_exactly(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return left · right element by element, as Python integers if 64 bits might overflow."""
+    """Return left · right element by element, as Python integers if 64 bits might overflow.
+
+    If one side has floats, the products are floats.
+    """
     product: np.ndarray
+    if left.dtype == np.float64 or right.dtype == np.float64:
+        return left.astype(np.float64) * right.astype(np.float64)
     if max_magnitude(left) * max_magnitude(right) < SAFE:
         product = left * right
     else:

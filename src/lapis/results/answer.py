@@ -55,7 +55,7 @@ class RuleCount:
 
     formula: str
     weight: float | None
-    true: int  # rounded if it is an estimate
+    true: float  # an integer, rounded if it is an estimate; the sum of the formula's numbers
     groundings: int
     exact: bool = True
     estimate: float | None = None  # unrounded
@@ -111,7 +111,7 @@ class Counts(Result, Sequence[RuleCount]):
             (
                 "" if row.weight is None else f"{row.weight:g}",
                 row.formula,
-                f"{'' if row.exact else '≈ '}{row.true:,}",
+                f"{'' if row.exact else '≈ '}{format_count(row.true)}",
                 f"{row.groundings:,}",
                 *([f"{row.relative_error or 0.0:.2e}"] * self.measured),
             )
@@ -135,6 +135,15 @@ class Counts(Result, Sequence[RuleCount]):
             [row.formula for row in shown], share, axes,
             xlabel="share of groundings true", title=self.summary(),
         )  # fmt: skip
+
+
+def format_count(count: float) -> str:
+    """Format a count: an integer, or a sum of numbers to six digits.
+
+    >>> format_count(12000), format_count(3.3000000000000003)
+    ('12,000', '3.3')
+    """
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.6g}"
 
 
 @dataclass(frozen=True, repr=False)

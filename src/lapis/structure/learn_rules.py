@@ -191,7 +191,7 @@ def group_targets(
 
 def refuse_blocks(model: Model) -> None:
     for predicate in model.predicates.values():
-        if predicate.block:
+        if predicate.block and not predicate.is_number:
             raise LapisError(
                 f"rules are learned for single atoms, but {predicate.name!r} has blocks",
                 code="structure-blocks",
@@ -207,7 +207,7 @@ def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[s
     in which consecutive atoms share arguments. They give such a predicate a unit clause only, and
     `lift-graph` leaves it out.
     """
-    names = tuple(targets) or tuple(model.predicates)
+    names = tuple(targets) or model.uncertain_predicates
     if method in ("lapis", "msl"):
         return names
     for predicate in model.predicates.values():
@@ -237,7 +237,8 @@ def drop_rules(model: Model) -> Model:
             "on each other"
         )
         issue_warnings([Warning(message, "rules-left-out", model.rules[0].span, hint=hint)])
-    return model.with_rules(())
+    predicates = {name: model.predicates[name] for name in model.uncertain_predicates}
+    return replace(model, predicates=predicates, rules=())
 
 
 def choose_dangling(

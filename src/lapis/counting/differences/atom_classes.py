@@ -283,7 +283,7 @@ def stack_atoms(parts: Sequence[AtomRows], num_weights: int) -> AtomStack:
     multiplicity = np.concatenate([part.multiplicity for part in parts])
     sign = np.where(truth, 1, -1)[vectors.row]
     signed = vectors._replace(value=vectors.value * sign)
-    first, number = number_vectors(comparable(signed))
+    first, number = number_vectors(signed)
     return AtomStack(
         to_matrix(signed.take(first), num_weights), np.bincount(number, multiplicity, len(first))
     )
@@ -423,13 +423,6 @@ def stack_blocks(parts: Sequence[BlockClasses], num_weights: int) -> BlockStack:
         observed_vector[some],
         np.bincount(class_number, multiplicity, len(some)),
     )
-
-
-def comparable(vectors: SparseVectors) -> SparseVectors:
-    """The same vectors with floats replaced by their bits, so that equal ones stay equal."""
-    if vectors.value.dtype != np.float64:
-        return vectors
-    return vectors._replace(value=np.ascontiguousarray(vectors.value).view(np.int64))
 
 
 def to_matrix(vectors: SparseVectors, num_columns: int) -> Matrix:

@@ -49,9 +49,9 @@ from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules, nu
 from lapis.data.keys import contains, number_rows, pack
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
-from lapis.relational.exact_sums import narrow_integers
 from lapis.relational.factor import Factor, multiply_factors, sort_rows
 from lapis.relational.interpretation import Interpretation, run_plans
+from lapis.relational.numbers import fold_numbers, require_numbers
 from lapis.relational.plan_compiler import PlanOutput, compile_plan
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def open_differences(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> AtomDifferences | ListedDifferences | CountedDifferences:
     """Return the differences of one predicate's atoms."""
+    require_numbers(problem)
     target = build_flip_target(problem, predicate)
     features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
@@ -361,15 +362,23 @@ def evaluate_difference(
 
     Equal groups are the same factor object.
     """
-    wanted = PlanOutput((*target.positions, *key.plus), key.plus, True, difference.determined)
+    selecting = (*key.plus, *key.values)
+    wanted = PlanOutput((*target.positions, *selecting), selecting, True, difference.determined)
     variables = tuple(difference.variables.items())
     plans = [
         compile_plan(side, variables, world, wanted)
         for side in (difference.when_false, difference.when_true)
     ]
+    folded: dict[int, tuple[Factor, Factor]] = {}  # by identity, with what keeps it alive
+
+    def fold(factor: Factor) -> Factor:
+        if id(factor) not in folded:
+            folded[id(factor)] = factor, fold_numbers(factor, key.values)
+        return folded[id(factor)][1]
+
     when_false, when_true = (
         [
-            DifferenceTerm(answer.scale, answer.factors, key)
+            DifferenceTerm(answer.scale, tuple(map(fold, answer.factors)), key)
             for answer in answers
             if answer.scale and all(map(len, answer.factors))
         ]
@@ -394,7 +403,7 @@ class ListedDifferences:
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         found = self.world.look([(self.target.predicate.name, atoms)])
-        return SparseVectors(found.start, found.column, narrow_integers(found.value)), found.truth
+        return self.world.vectors(found), found.truth
 
     def at_cleared_block(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         """Return the same for all atoms of one block, computed with all of them false."""

@@ -1,4 +1,7 @@
-"""Many sparse integer vectors as one CSR array."""
+"""Many sparse vectors as one CSR array.
+
+Values are integers. Differences of formulas that are multiplied by numbers are floats.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +78,8 @@ def place_vectors(
 
 
 def widen_integers(value: np.ndarray) -> np.ndarray:
-    """Convert to Python integers if the sum might not fit into 64 bits."""
-    if value.dtype != object and np.abs(value.astype(np.float64)).sum() >= _SAFE:
+    """Convert integers to Python's if the sum might not fit into 64 bits."""
+    if value.dtype == np.int64 and np.abs(value.astype(np.float64)).sum() >= _SAFE:
         return value.astype(object)
     return value
 
@@ -98,6 +101,8 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
     num_vectors = len(vectors.start) - 1
     lengths = np.diff(vectors.start)
     column, value = vectors.column, vectors.value
+    if value.dtype == np.float64:  # their bits: equal numbers stay equal
+        value = np.ascontiguousarray(value).view(np.int64)
     if value.dtype == object:  # ranks replace numbers beyond 64 bits
         value = np.unique(value, return_inverse=True)[1]
     number = np.zeros(num_vectors, np.int64)

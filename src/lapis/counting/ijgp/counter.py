@@ -57,7 +57,7 @@ class FeatureEstimate:
 class MeasuredError:
     """Exact counts and the errors of the estimates, by weight id."""
 
-    exact: tuple[int, ...]
+    exact: tuple[float, ...]
     relative_true: np.ndarray  # float64[num_weights], |estimate − exact| / exact
 
     @property
@@ -234,6 +234,7 @@ class IjgpCounter:
         domains: Mapping[str, Domain],
         settings: IjgpSettings,
     ) -> None:
+        refuse_numbers(normal_form.features, model)
         self.normal_form = normal_form
         self.domains = domains
         self.settings = settings
@@ -370,6 +371,19 @@ class IjgpCounter:
             tuple(clauses),
             all(feature.exact for feature in features),
         )
+
+
+def refuse_numbers(features: Iterable[Feature], model: Model) -> None:
+    """Raise for formulas that are multiplied by numbers."""
+    for feature in features:
+        if feature.numbers:
+            rule = model.rules[feature.rule]
+            raise LapisError(
+                f"IJGP estimates numbers of groundings, but {rule.text!r} is multiplied by numbers",
+                code="number-ijgp",
+                span=rule.span,
+                hint="count exactly: leave out --counts ijgp and --ibound",
+            )
 
 
 def count_ijgp(

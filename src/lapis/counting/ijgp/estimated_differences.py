@@ -45,7 +45,13 @@ import numpy as np
 
 from lapis.counting.complete_world import add_derived
 from lapis.counting.ijgp.contraction import sum_all
-from lapis.counting.ijgp.counter import IjgpCounter, new_cube_counter, num_weights, set_atom
+from lapis.counting.ijgp.counter import (
+    IjgpCounter,
+    new_cube_counter,
+    num_weights,
+    refuse_numbers,
+    set_atom,
+)
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import JoinGraph, build_join_graph
 from lapis.counting.ijgp.message_table import MessageTable, pack_assignments
@@ -110,6 +116,7 @@ class DifferenceEstimator:
 
     def __init__(self, problem: Problem, settings: IjgpSettings) -> None:
         refuse_hard_rules(problem)
+        refuse_numbers(problem.normal_form.features, problem.model)
         self.problem, self.settings = problem, settings
         features = problem.normal_form.features
         sizes = (num_weights(feature, problem.domains) for feature in features)

@@ -3,6 +3,7 @@ r"""Scan the text of a `.db` file: facts, function facts, type declarations, com
     text        = { fact | function | declaration | comment | white space }
     fact        = [ "!" | "?" ] predicate [ "(" [ constants ] ")" ]
     function    = [ "!" | "?" ] constant "=" name "(" [ constants ] ")"
+                | [ "!" | "?" ] name "(" [ constants ] ")" "=" constant
     declaration = type "=" "{" [ constants ] "}"       constants may be  1, ..., 10
     constants   = constant { "," constant }
     constant    = bare | '"' characters '"'            escapes \" \\ \n \r \t
@@ -74,9 +75,11 @@ COMMENT = r"//[^\n]*+|/\*(?s:.*?)\*/"
 GAP = rf"(?>[ \t\r\f\v\n]++|{COMMENT})*+"
 
 FACT = re.compile(
-    rf"[ \t\r\f\v\n]*+(([!?]?){SPACE}({NAME})(?:{SPACE}{ARGUMENTS}|(?!{SPACE}[(=])){END})"
+    rf"[ \t\r\f\v\n]*+(([!?]?){SPACE}({NAME})"
+    rf"(?:{SPACE}{ARGUMENTS}(?!{SPACE}=(?!>))|(?!{SPACE}[(=])){END})"
 )
 FUNCTION = re.compile(rf"([!?]?){SPACE}({CONSTANT}){SPACE}={SPACE}({NAME}){SPACE}{ARGUMENTS}{END}")
+VALUED = re.compile(rf"([!?]?){SPACE}({NAME}){SPACE}{ARGUMENTS}{SPACE}={SPACE}({CONSTANT}){END}")
 DECLARATION = re.compile(
     rf"({NAME}){SPACE}={SPACE}\{{({GAP}(?:{CONSTANT}{GAP}(?:,{GAP}{CONSTANT}{GAP})*+)?)\}}{END}"
 )
@@ -132,8 +135,10 @@ def scan_facts(text: str) -> Iterator[Fact | Declaration | Mistake | Unfinished]
             return
         if position > before and FACT.match(text, position):
             continue
-        if found := FUNCTION.match(text, position):
+        if found := FUNCTION.match(text, position) or VALUED.match(text, position):
             sign, value, name, arguments = found.groups()
+            if found.re is VALUED:
+                name, arguments, value = value, name, arguments
             constants = (*split_constants(arguments), parse_constant(value))
             yield Fact(SIGNS[sign], name, constants, True, position, found.end())
             position = found.end()

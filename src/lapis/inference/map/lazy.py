@@ -127,7 +127,8 @@ class LazyGrounding:
         derived: list[PlannedClause] = []
         for clause in self.session.clauses(problem.normal_form.features):
             decided = all(literal.predicate in known for literal in clause.template.literals)
-            (plain if decided else derived).append(clause)
+            # The sign of a ground weight must be that of the formula's.
+            (plain if decided and not clause.feature.numbers else derived).append(clause)
         self._plain = plain
         self._whole = self.session.ground_clauses(derived)
         self._listed = concatenate_rows([])

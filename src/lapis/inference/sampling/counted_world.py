@@ -177,8 +177,7 @@ class ExactWorld:
         return drawn_blocks(blocks, found.truth, chosen.taken, chosen.score, vectors)
 
     def _vectors(self, found: AtomVisits) -> SparseVectors:
-        every = SparseVectors(found.start, found.column, found.value)
-        return split_column(every, self.num_weights)[0]
+        return split_column(self.world.vectors(found), self.num_weights)[0]
 
     def flip(self, parts: Parts) -> None:
         self.world.flip_all(parts)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.differences.atom_classes import AtomRows, BlockStack, comparable, to_matrix
+from lapis.counting.differences.atom_classes import AtomRows, BlockStack, to_matrix
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.estimated_differences import (
@@ -159,7 +159,7 @@ def estimated_block_term(
         observed.append(np.where(own < 0, 0, own + first))
         first += len(found.start) - 1
     stacked = stack_vectors(vectors)
-    some, number = number_vectors(comparable(stacked))
+    some, number = number_vectors(stacked)
     length = np.concatenate(lengths)
     candidate = np.arange(1, first)
     if not parameters.model.predicates[predicate].exactly_one:

@@ -52,7 +52,9 @@ from lapis.learning.parameters import Parameters
 from lapis.logic.clauses import Clause, Feature
 from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
+from lapis.relational.conjunction import falsify_clause
 from lapis.relational.interpretation import Interpretation
+from lapis.relational.numbers import sum_weighed
 from lapis.relational.plan_compiler import plan_violations
 
 MAX_DECIDED_CLAUSES = 6  # clauses of a rule up to which groundings decided by evidence are found
@@ -344,7 +346,7 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
     targets = [
         FlipTarget(problem.model.predicates[name], derived, problem.domains) for name in asked
     ]
-    counts: list[int] = []
+    counts: list[float] = []
     for feature in problem.normal_form.features:
         if not feature.hard:
             true = count_feature(feature, world).true
@@ -355,7 +357,7 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
 
 def decided_counts(
     feature: Feature, world: Interpretation, asked: Sequence[FlipTarget]
-) -> list[int]:
+) -> list[float]:
     """Count the groundings of each weight that evidence alone makes true.
 
     Evidence then satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that is
@@ -379,13 +381,18 @@ def decided_counts(
     types = dict(feature.variables)
     shape = [world.size(types[name]) for name in feature.plus]
     decided = np.zeros(shape, object)
+    guards = tuple(guard.negate() for guard in feature.guards)
     if len(parts) <= MAX_DECIDED_CLAUSES and all(p.literals or p.conditions for p in parts):
         for size in range(len(parts) + 1):
             for chosen in combinations(parts, size):
                 either = Clause(
-                    tuple(dict.fromkeys(literal for part in chosen for literal in part.literals)),
+                    tuple(dict.fromkeys((*guards, *(n for part in chosen for n in part.literals)))),
                     tuple(dict.fromkeys(each for part in chosen for each in part.conditions)),
                 )
-                plan = plan_violations(either, feature.variables, world, feature.plus)
-                decided += (-1) ** size * world.count_table(plan)
+                if feature.numbers:
+                    false = sum_weighed(feature, [falsify_clause(either)], world)
+                    decided += (-1) ** size * false.reshape(shape)
+                else:
+                    plan = plan_violations(either, feature.variables, world, feature.plus)
+                    decided += (-1) ** size * world.count_table(plan)
     return decided.reshape(-1).tolist()
