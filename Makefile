@@ -4,12 +4,13 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 SPARK := $(VENV)/.installed-spark
+WEB := $(VENV)/.installed-web
 LAPIS_DATA ?= ../shared/data
 # Of make fuzz:
 SECONDS ?= 60
 export LAPIS_DATA
 
-.PHONY: demo test test-all test-spark java lint format bench papers papers-page docs fuzz clean
+.PHONY: demo test test-all test-spark test-web web chromium java lint format bench papers papers-page docs fuzz clean
 
 demo: $(RUN)
 	$(BIN)/lapis demo
@@ -19,7 +20,7 @@ test: $(DEV)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=25
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not spark" --hypothesis-profile=nightly
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not spark and not web" --hypothesis-profile=nightly
 
 # local[2], a local cluster of two workers, and a Spark Connect server, all on loopback.
 test-spark: java $(SPARK)
@@ -31,6 +32,22 @@ java:
 	  echo "Debian, Ubuntu: apt install openjdk-17-jre-headless    macOS: brew install openjdk@17"; \
 	  echo "Elsewhere: https://adoptium.net; then put it on the path or set JAVA_HOME."; \
 	  exit 1; }
+
+# The page of the workbench, from web/ to src/lapis/web/dist.
+web:
+	@command -v npm >/dev/null || { \
+	  echo "The page is built by node and npm, and there is none on this machine."; \
+	  echo "Debian, Ubuntu: apt install nodejs npm    macOS: brew install node"; \
+	  exit 1; }
+	cd web && npm ci --no-fund --no-audit && npm run build
+
+# The workbench: its server, hostile requests, and the page in a real browser.
+test-web: chromium $(WEB) web
+	$(BIN)/python -m pytest -q -m web -p no:randomly tests/web
+
+chromium:
+	@command -v chromium >/dev/null || { \
+	  echo "installing chromium (apt)"; apt-get update -qq && apt-get install -y -qq chromium; }
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .
@@ -74,6 +91,10 @@ $(SPARK): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,spark]"
 	touch $@ $(DEV) $(RUN)
 
+$(WEB): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test-web]"
+	touch $@ $(DEV) $(RUN)
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist web/node_modules src/lapis/web/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -17,7 +17,7 @@ from lapis.methods import methods_of
 from lapis.registry.option_field import options_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
-NO_JSON = {"completion": "prints a script for a shell"}
+NO_JSON = {"completion": "prints a script for a shell", "serve": "serves a page"}
 
 # Calls of each command that together print all keys of its document.
 CALLS: Mapping[str, Sequence[str]] = {

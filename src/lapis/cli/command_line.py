@@ -345,7 +345,10 @@ def add_place(parser: argparse.ArgumentParser, argument: Argument) -> None:
             type=str if argument.is_word else Path, nargs="*", default=None,
         )  # fmt: skip
     else:
-        parser.add_argument(argument.name, metavar=argument.metavar, help=argument.help, type=Path)
+        parser.add_argument(
+            argument.name, metavar=argument.metavar, help=argument.help, type=Path,
+            nargs=None if argument.is_required else "?", default=None,
+        )  # fmt: skip
 
 
 def add_flag(group: argparse._ArgumentGroup, option: Option) -> None:

@@ -44,6 +44,7 @@ from lapis.registry.options import (
     NoOptions,
     PlanOptions,
     ScoreOptions,
+    ServeOptions,
     StructureOptions,
     WarmOptions,
     WhyOptions,
@@ -331,6 +332,18 @@ def evaluate(
         with shown_if_unsaved(found, options.as_json):
             found.plot(options.plot)
     return found
+
+
+START_MODEL = Argument("model", "MODEL", "The model that the page opens with.", is_required=False)
+START_DATA = Argument("data", "DATA", "Its data.", many=True, is_required=False)
+
+
+@command("serve", ServeOptions, START_MODEL, START_DATA)
+def serve(model: Path | None, data: Sequence[Path] | None, options: ServeOptions) -> None:
+    """Serve the workbench, a page in the browser, from this machine."""
+    from lapis.web.serve import serve as start
+
+    start(model, data or (), options)
 
 
 SHELL = Argument("shell", "SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish"))

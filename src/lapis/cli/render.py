@@ -7,12 +7,12 @@ atoms is never in memory at once.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lapis.cli.command_line import show_notes
+from lapis.results.columns import replace_infinite
 from lapis.results.result import Result
 from lapis.runtime.views import View, draw_bar, escape
 
@@ -150,14 +150,3 @@ def row_text(row: object) -> str:
         return ROW.encode(row)
     except ValueError:  # a number that is not finite
         return ROW.encode(replace_infinite(row))
-
-
-def replace_infinite(value: object) -> object:
-    """Return the value with None for numbers that are not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: replace_infinite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple | Iterator):
-        return [replace_infinite(inner) for inner in value]
-    return value

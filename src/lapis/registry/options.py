@@ -396,6 +396,22 @@ class ExplainErrorOptions(JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class NewOptions(JsonOptions):
     """Options."""
+class ServeOptions:
+    """Server."""
+
+    folder: Path | None = option(
+        None, "The only folder that is read and written (else: that of MODEL, or this one)."
+    )
+    host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 for other machines too.")
+    port: int = option(0, "Port (else: 8765, or any free one).", low=0, high=65535)
+    browser: bool = option(True, "Do not open a browser.")
+    max_upload: int = option(200 << 20, "Size of an upload, as in 1GB.", is_size=True, above=0)
+    jobs: int = option(2, "Runs at once; others wait.", low=1)
+    run_seconds: float = option(3600.0, "Time limit of a run.", above=0)
+    run_memory: int | None = option(
+        None, "Memory limit of a run, as in 8GB (default: 60% of the machine).",
+        is_size=True, above=0,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

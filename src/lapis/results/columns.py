@@ -7,6 +7,7 @@ made from these.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -135,3 +136,14 @@ def list_entries(
         columns = [with_nulls(column[rows]) for column in fields.values()]
         for values in zip(atoms.names(rows), *columns, strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+def replace_infinite(value: object) -> object:
+    """Return the value with None for numbers that are not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: replace_infinite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | Iterator):
+        return [replace_infinite(inner) for inner in value]
+    return value
