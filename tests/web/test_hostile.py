@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -283,30 +284,26 @@ def slow_readers(victim: Victim) -> bool:
     """Fifty readers that ask for a long reply and never read it."""
     state = run_job(victim, "model.mln", query="Smokes")
     head = f"Host: 127.0.0.1:{victim.port}\r\nAuthorization: Bearer {victim.token}\r\n\r\n"
-    open_ones = []
-    for n in range(50):
-        connection = socket.create_connection(("127.0.0.1", victim.port))
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        path = "/api/openapi.json" if n % 2 else f"/api/jobs/{state['id']}/events"
-        connection.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode() * 4)
-        open_ones.append(connection)
-    answered = responds(victim)
-    for connection in open_ones:
-        connection.close()
-    return answered
+    with ExitStack() as stack:
+        for n in range(50):
+            address = ("127.0.0.1", victim.port)
+            connection = stack.enter_context(socket.create_connection(address))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            path = "/api/openapi.json" if n % 2 else f"/api/jobs/{state['id']}/events"
+            connection.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode() * 4)
+        return responds(victim)
 
 
 def slow_senders(victim: Victim) -> bool:
     """Fifty senders that never finish their request."""
     head = f"POST /api/check HTTP/1.1\r\nHost: 127.0.0.1:{victim.port}\r\n"
     head += f"Authorization: Bearer {victim.token}\r\nContent-Length: 1000\r\n\r\n{{"
-    open_ones = [socket.create_connection(("127.0.0.1", victim.port)) for _ in range(50)]
-    for connection in open_ones:
-        connection.sendall(head.encode())
-    answered = responds(victim)
-    for connection in open_ones:
-        connection.close()
-    return answered
+    with ExitStack() as stack:
+        for _ in range(50):
+            address = ("127.0.0.1", victim.port)
+            connection = stack.enter_context(socket.create_connection(address))
+            connection.sendall(head.encode())
+        return responds(victim)
 
 
 def many_checks(victim: Victim) -> bool:

@@ -24,6 +24,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     FileResponse,
+    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     RedirectResponse,
@@ -53,12 +54,13 @@ STATUS = {
     "bug": 500, "slow": 408,
 }  # fmt: skip
 UNREAD = (408, 413)
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'{nonce}; img-src 'self' data: blob:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    ),
+    "Content-Security-Policy": POLICY.format(nonce=""),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -475,9 +477,16 @@ def build_app(settings: Settings) -> ASGIApp:
     async def no_page(_: Request) -> Response:
         return PlainTextResponse(NOT_BUILT + "\n", status_code=503)
 
+    async def page(_: Request) -> Response:
+        """Send the page; the editor's own styles carry the nonce of the reply."""
+        nonce = secrets.token_urlsafe(16)
+        text = (settings.page / "index.html").read_text(encoding="utf-8")
+        policy = {"Content-Security-Policy": POLICY.format(nonce=f" 'nonce-{nonce}'")}
+        return HTMLResponse(text.replace("__NONCE__", nonce), headers=policy)
+
     routes.append(Route("/api/openapi.json", describe))
     if (settings.page / "index.html").is_file():
-        routes.append(Mount("/", StaticFiles(directory=settings.page, html=True)))
+        routes += [Route("/", page), Mount("/", StaticFiles(directory=settings.page))]
     else:
         routes.append(Route("/", no_page))
     app = Starlette(routes=routes, lifespan=workbench.lifespan)
