@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from lapis.errors import LapisError
-from lapis.explanation.answered_task import AnsweredTask
 from lapis.errors import LapisError, issue_warnings
+from lapis.explanation.answered_task import AnsweredTask
 from lapis.language.model import Model
 from lapis.language.resolve import read_model
 from lapis.model_files import open_network

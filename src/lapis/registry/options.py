@@ -396,6 +396,9 @@ class ExplainErrorOptions(JsonOptions):
 @dataclass(frozen=True, kw_only=True)
 class NewOptions(JsonOptions):
     """Options."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServeOptions:
     """Server."""
 
@@ -455,9 +458,7 @@ class PlanOptions(
 class InferOptions(
     OpenOptions, ListedOptions, ObservationOptions, InferringOptions, SamplingOptions,
     RelaxOptions, WhyOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions,
-    MergeOptions, SeedOptions, JsonOptions,
-    RelaxOptions, EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions,
-    MissingOptions, SeedOptions, JsonOptions,
+    MergeOptions, MissingOptions, SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -477,10 +478,8 @@ class InferOptions(
 @dataclass(frozen=True, kw_only=True)
 class MapOptions(
     OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, WhyOptions,
-    EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions,
-    OpenOptions, ListedOptions, ObservationOptions, MapLimitOptions, RelaxOptions, EngineOptions,
-    StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, MissingOptions, SeedOptions,
-    JsonOptions,
+    EngineOptions, StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, MissingOptions,
+    SeedOptions, JsonOptions,
 ):  # fmt: skip
     """Inference."""
 
@@ -496,7 +495,6 @@ class ExplainOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiftOptions(QueryOptions, LimitOptions, CnfOptions, MergeOptions, JsonOptions):
 class LiftOptions(
     QueryOptions, LimitOptions, CnfOptions, MergeOptions, MissingOptions, JsonOptions
 ):  # fmt: skip
