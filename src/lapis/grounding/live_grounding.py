@@ -300,9 +300,10 @@ class LiveGrounding:
         from lapis.grounding.bottom_up import ground
         from lapis.network.satisfiability import find_core
 
+        if not any(feature.hard for feature in self.problem.normal_form.features):
+            return
         part = self.network.build(self.network.atoms_with(labels)).network
-        has_hard = bool((part.weight_id < 0).any())
-        if self.network.violated or (has_hard and find_core(part) is not None):
+        if self.network.violated or find_core(part) is not None:
             ground(self.problem, max_memory=self.max_memory)  # raises, with a full explanation
             raise LapisError("no world satisfies the hard formulas", code="unsatisfiable")
 

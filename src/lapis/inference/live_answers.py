@@ -24,6 +24,8 @@ import numpy as np
 from lapis.inference.marginals import (
     COUNTS,
     EXACT,
+    UNSEEN,
+    ChainMemory,
     InferenceOptions,
     Marginals,
     PartialAnswer,
@@ -38,6 +40,8 @@ from lapis.network.components import Subnetwork
 from lapis.network.live_network import LiveNetwork, extend_array
 from lapis.network.network import Network
 
+SEED_STEP = 100_003  # between the seeds of two answers
+
 
 @dataclass
 class Batch:
@@ -45,6 +49,7 @@ class Batch:
 
     size: int  # components left
     found: Marginals  # without the arrays over atoms if it is exact
+    atoms: np.ndarray | None  # int64[...], if it is not exact
     log_partition: float | None
     expected: np.ndarray  # float64[num_weights]
 
@@ -70,6 +75,9 @@ class LiveAnswers:
     all_dirty: bool = True  # nothing is solved yet
     has_changed: bool = True  # since the last answer
     batches: dict[int, Batch] = field(default_factory=dict)
+    chains: np.ndarray | None = None  # int8[num_chains, num_atoms], where chains ended
+    sampler: str = ""  # of these chains
+    num_solved: int = 0  # times, for the seed
     methods: list[tuple[str, bool]] = field(default_factory=list)  # with whether they are exact
 
     def __post_init__(self) -> None:
@@ -143,11 +151,34 @@ class LiveAnswers:
         self.dirty, self.was_tiny, self.all_dirty, self.has_changed = set(), tiny, False, False
         if not len(part.atom) and not tiny:
             return SolvedCounts(0, 0, 0.0)
-        plan = plan_network(part.network, self.method, self.options, may_be_tiny=tiny)
-        found = run_plan(plan)
+        memory = self.remember_chains(part)
+        options = replace(
+            self.options, memory=memory, seed=self.options.seed + SEED_STEP * self.num_solved
+        )
+        self.num_solved += 1
+        found = run_plan(plan_network(part.network, self.method, options, may_be_tiny=tiny))
         self.record(part, found)
+        self.keep_chains(part, memory)
         seconds = sum(row.measured or 0.0 for row in found.rows)
         return SolvedCounts(part.network.num_components, len(part.atom), seconds)
+
+    def remember_chains(self, part: Subnetwork) -> ChainMemory:
+        """Return the worlds of earlier chains over the atoms of a part."""
+        if self.chains is None:
+            shape = self.options.num_chains, len(part.atom)
+            return ChainMemory(np.full(shape, UNSEEN, np.int8))
+        return ChainMemory(self.chains[:, part.atom], self.sampler)
+
+    def keep_chains(self, part: Subnetwork, memory: ChainMemory) -> None:
+        """Store the worlds in which chains ended."""
+        if not memory.sampler:
+            return
+        shape = self.options.num_chains, self.network.num_atoms
+        chains = np.full(shape, UNSEEN, np.int8)
+        if self.chains is not None:
+            chains[:, : self.chains.shape[1]] = self.chains
+        chains[:, part.atom] = memory.value
+        self.chains, self.sampler = chains, memory.sampler
 
     def is_tiny(self) -> bool:
         """Return whether the whole network is tiny."""
@@ -183,8 +214,8 @@ class LiveAnswers:
             labels = np.unique(network.label[places])
             self.batch_of[labels] = self.next_batch
             self.batches[self.next_batch] = Batch(
-                len(labels), drop_arrays(own) if own.exact else own, own.log_partition,
-                own.expected_count,
+                len(labels), drop_arrays(own) if own.exact else own,
+                None if own.exact else places, own.log_partition, own.expected_count,
             )  # fmt: skip
             self.next_batch += 1
 
@@ -200,7 +231,13 @@ class LiveAnswers:
         number = np.array([table.index(key) for key in keys], np.int8)
         exact = all(batch.found.exact for batch in batches)
         expected = network.constant_count + sum(batch.expected for batch in batches)
-        parts = [PartialAnswer(None, batch.found) for batch in batches if not batch.found.exact]
+        place = np.zeros(network.num_atoms, np.int64)
+        place[ordered] = np.arange(len(ordered))
+        parts = [
+            PartialAnswer(place[batch.atoms], batch.found)
+            for batch in batches
+            if batch.atoms is not None
+        ]
         return atoms, Marginals(
             methods=tuple(name for name, _ in table),
             proven=tuple(proven for _, proven in table),

@@ -46,6 +46,34 @@ class ChainKeywords(TypedDict):
     should_stop: Stop | None
 
 
+UNSEEN = -1
+
+
+@dataclass
+class ChainMemory:
+    """The worlds in which the chains of earlier runs ended, over the atoms of a network."""
+
+    value: np.ndarray  # int8[num_chains, num_atoms], UNSEEN where no chain had the atom
+    sampler: str = ""
+
+    def worlds(self, atoms: np.ndarray) -> np.ndarray | None:
+        """Return bool[num_chains, num_given], worlds to start at; None if few atoms were sampled.
+
+        Atoms that no chain had are false in every second chain.
+        """
+        found = self.value[:, atoms]
+        seen = found[0] != UNSEEN
+        if not len(atoms) or 2 * np.count_nonzero(seen) < len(atoms):
+            return None
+        other = np.arange(len(found))[:, None] % 2 == 1
+        return np.where(seen, found == 1, other)
+
+    def keep(self, atoms: np.ndarray, worlds: np.ndarray, sampler: str) -> None:
+        """Remember where chains ended, bool[num_chains, num_given]."""
+        self.value[:, atoms] = worlds[: len(self.value)]
+        self.sampler = sampler
+
+
 @dataclass(frozen=True)
 class InferenceOptions:
     """Limits of inference. `precision` is the requested standard error of every marginal."""
@@ -63,6 +91,7 @@ class InferenceOptions:
     bounds: bool = False  # certified bounds of answers that are not exact
     max_elements: int | None = None  # lifted: constants with evidence of their own
     exact_until: float = math.inf  # deadline of exact work, on the work clock
+    memory: ChainMemory | None = None  # chains of earlier runs, to continue
 
     @property
     def chain_options(self) -> ChainKeywords:
@@ -118,6 +147,7 @@ class Marginals:
     trace: Trace | None = None  # of the slowest atoms, as the network numbers them
     solved_log_partition: float | None = None  # of the exact components if others are sampled
     steps: tuple[PlanRow, ...] = ()  # of the plan, as it was run
+    chain_worlds: np.ndarray | None = None  # bool[num_chains, num_core_atoms], if they continue
 
     @classmethod
     def by(
@@ -132,6 +162,7 @@ class Marginals:
         stderr: np.ndarray | None = None,
         diagnostics: dict[str, Any] | None = None,
         trace: Trace | None = None,
+        chain_worlds: np.ndarray | None = None,
     ) -> Marginals:
         """Return the answer of one method about all atoms."""
         return cls(
@@ -145,6 +176,7 @@ class Marginals:
             expected_count=expected_count,
             diagnostics=diagnostics or {},
             trace=trace,
+            chain_worlds=chain_worlds,
         )
 
     @classmethod
@@ -253,6 +285,8 @@ COMBINE: Mapping[str, Callable[[list[Any]], Any]] = {
     "core_atoms": sum,
     "stuck_atoms": sum,
     "sampled_atoms": sum,
+    "continued_chains": max,
+    "warmup": sum,
     "counted_atoms": sum,
     "averaged_atoms": sum,
     "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
@@ -339,6 +373,7 @@ def chain_diagnostics(found: SampleResult) -> dict[str, Any]:
     """Return the diagnostics of sampled answers."""
     return {
         "samples": found.num_samples,
+        "warmup": found.num_warmup,
         "chains": found.num_chains,
         "rhat": found.worst_rhat,
         "ess": found.worst_ess,

@@ -243,7 +243,7 @@ def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals
 def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
     """Run the sampler that pilots choose; return the better answer if a sampler ran before."""
     options = replace(options, seed=step.seed)
-    found = sample_core(step.reduction, step.candidates, options, step.trial_samples)
+    found = continue_chains(step, options)
     if found.exact:  # elimination left no core
         return found
     if step.classes is None:
@@ -252,6 +252,25 @@ def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
         return found
     best = min(found, step.previous or found, key=worst_error)
     return average_alike(best, step.classes)
+
+
+def continue_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
+    """Run chains from the worlds of an earlier run, if there was one, and remember where they end.
+
+    They continue with its sampler, so no pilots run.
+    """
+    memory, core = options.memory, step.reduction.core_atom
+    atoms = core if step.atoms is None else step.atoms[core]
+    candidates, starts = step.candidates, None
+    if memory is not None and memory.sampler in candidates and len(atoms):
+        starts = memory.worlds(atoms)
+        candidates = candidates if starts is None else (memory.sampler,)
+    found = sample_core(step.reduction, candidates, options, step.trial_samples, starts)
+    if memory is not None and found.chain_worlds is not None:
+        memory.keep(atoms, found.chain_worlds, found.methods[0])
+        notes = found.diagnostics | {"continued_chains": 0 if starts is None else len(starts)}
+        found = replace(found, diagnostics=notes, chain_worlds=None)
+    return found
 
 
 def needs_tempering(step: SampleStep, found: Marginals, options: InferenceOptions) -> bool:
@@ -275,6 +294,7 @@ def sample_core(
     candidates: tuple[str, ...],
     options: InferenceOptions,
     trial_samples: int | None = None,
+    starts: np.ndarray | None = None,
 ) -> Marginals:
     """Run chains of the best candidate; they stop after `trial_samples` if they disagree."""
     from lapis.inference.exact.by_components import exact
@@ -282,7 +302,7 @@ def sample_core(
 
     names = candidates if reduction.core.num_atoms else ()
     samplers = [find_method("infer", name).make() for name in names]
-    found = sample_reduced(reduction, samplers, options, trial_samples)
+    found = sample_reduced(reduction, samplers, options, trial_samples, starts)
     if found.core is None:
         solved = exact(reduction.network)
         assert solved.log_odds is not None
@@ -307,6 +327,7 @@ def sample_core(
         expected_count=found.expected_count,
         diagnostics=notes,
         trace=found.trace,
+        chain_worlds=found.core.worlds,
     )
 
 

@@ -282,8 +282,10 @@ class LiveNetwork:
         _, own = take_rows(self.first.atom_start, self.first.atom_clause, old)
         added = [row for atom in self.added_rows.keys() & set(atoms.tolist())
                  for row in self.added_rows[atom]] if self.added_rows else []  # fmt: skip
-        rows = np.unique(np.concatenate((np.abs(own.astype(np.int64)) - 1, added)).astype(np.int64))
-        return rows[self.count[rows] > 0]
+        is_chosen = np.zeros(self.num_rows, bool)  # a mask, as sorting takes ten times as long
+        is_chosen[np.abs(own.astype(np.int64)) - 1] = True
+        is_chosen[added] = True
+        return np.flatnonzero(is_chosen & (self.count[: self.num_rows] > 0))
 
     def build_rows(self, atoms: np.ndarray, table: AtomTable, rows: np.ndarray) -> Network:
         """Return the network of ordered atoms and their rows, as int64 arrays."""

@@ -131,6 +131,8 @@ class SampleResult:
     pilots: Mapping[str, float]  # sampler → cost of equal errors, relative to the chosen one
     trace: Trace = field(repr=False)
     derived: Derived | None = field(repr=False)
+    # bool[num_chains, num_atoms], where the chains ended
+    worlds: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def worst_rhat(self) -> float:
@@ -162,12 +164,14 @@ def run_chains(
     num_threads: int | None = None,
     rivals: Sequence[Sampler[Any, Any]] = (),
     patience: int | None = None,
+    starts: np.ndarray | None = None,
 ) -> SampleResult:
     """Estimate marginals and expected counts by sampling.
 
     `max_samples` is the sum over all chains; each draws at least `MIN_CHAIN_SAMPLES`. Pilots choose
     between the sampler and its `rivals`. If the chains do not agree after `patience` samples, or
-    `worst_missed` exceeds `REACH` times the precision, the run ends unconverged. Raises LapisError
+    `worst_missed` exceeds `REACH` times the precision, the run ends unconverged. Chains start at
+    `starts`, bool[num_chains, num_atoms], if these worlds are feasible. Raises LapisError
     if no world satisfies the hard clauses, or none is found. Ctrl-C (or `should_stop`) ends the run
     early with the result so far, marked `interrupted`.
     """
@@ -186,6 +190,7 @@ def run_chains(
         def start(candidate: Sampler[Any, Any]) -> ChainRun[Any, Any]:
             nonlocal modes
             run = ChainRun(candidate, network, num_chains, limits, derive, progress, should_stop)
+            run.starts = starts
             run.start(pool, seed)
             number = run.num_mode_chains()
             if modes is None and number > 0:
@@ -221,6 +226,8 @@ class ChainLimits(NamedTuple):
 
 class ChainRun(Generic[PlanType, StateType]):
     """The chains of one run and their tallies."""
+
+    starts: np.ndarray | None = None  # bool[num_chains, num_atoms]
 
     def __init__(
         self,
@@ -293,6 +300,10 @@ class ChainRun(Generic[PlanType, StateType]):
         self.reset(np.empty(0, np.int64))
 
     def start_chain(self, chain: int, rng: np.ndarray) -> StateType:
+        if self.starts is not None and chain < len(self.starts):
+            world = self.starts[chain]
+            if self.network.is_feasible(world):
+                return self.sampler.init(self.plan, world.copy(), rng)
         world = self.sampler.start(self.plan, chain, rng)
         return self.sampler.init(self.plan, world, rng)
 
@@ -526,6 +537,7 @@ class ChainRun(Generic[PlanType, StateType]):
             dict(self.pilots),
             collect_trace([tallies.atoms for tallies in self.tallies]),
             derived,
+            worlds=np.array([self.sampler.world(state) for state in self.states]),
         )  # fmt: skip
 
 

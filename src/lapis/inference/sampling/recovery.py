@@ -71,8 +71,12 @@ def sample_reduced(
     candidates: Sequence[Sampler[Any, Any]],
     options: InferenceOptions,
     patience: int | None = None,
+    starts: np.ndarray | None = None,
 ) -> SampledMarginals:
-    """Sample the core by the best of the candidates, and recover the eliminated atoms."""
+    """Sample the core by the best of the candidates, and recover the eliminated atoms.
+
+    Chains start at the worlds of the core `starts`, bool[num_chains, num_atoms], if they can.
+    """
     core = reduction.core
     base = reduction.network.num_base_atoms
     if core.num_atoms == 0:
@@ -87,6 +91,7 @@ def sample_reduced(
         sampler,
         rivals=rivals,
         patience=patience,
+        starts=starts,
         derive=partial(recover_eliminated, reduction),
         **replace(options, max_samples=limit).chain_options,
     )
