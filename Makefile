@@ -10,7 +10,7 @@ LAPIS_DATA ?= ../shared/data
 SECONDS ?= 60
 export LAPIS_DATA
 
-.PHONY: demo test test-all test-spark test-web web chromium java lint format bench papers papers-page docs fuzz clean
+.PHONY: demo test test-all test-spark test-web web chromium site java lint format bench papers papers-page docs fuzz clean
 
 demo: $(RUN)
 	$(BIN)/lapis demo
@@ -71,6 +71,12 @@ papers: $(DEV)
 
 papers-page: $(DEV)
 	$(BIN)/python -m benchmarks.papers.page
+
+# The handbook in build/site: pages, API, charts. No warning, no broken link, no misspelt word.
+site: $(DEV)
+	$(BIN)/python docs/spelling.py
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/site
+	$(BIN)/python docs/check_site.py build/site
 
 docs: $(DEV)
 	$(BIN)/python docs/tables.py

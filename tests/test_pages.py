@@ -15,7 +15,11 @@ from lapis.cli.command_line import COMMANDS, GROUPS, find_command
 from lapis.registry.option_field import options_of
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+DOCS = ROOT / "docs"
+PAGES = {
+    "README.md": ROOT / "README.md",
+    **{path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))},
+}
 BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)*^ {4}.*\n", re.MULTILINE)
 NAMED_FILE = re.compile(r"^`([\w./-]+\.\w+)`[^`]*:$")  # "`smoking.db` holds the known facts:"
 COMMAND = re.compile(r"^ {4}(?:\$ )?(lapis .*)$", re.MULTILINE)

@@ -145,7 +145,7 @@ class Problem:
         return replace(self, weights=weights)
 
     def num_groundings(self, variables: tuple[TypedVariable, ...]) -> int:
-        """Count groundings: Π |domain| over the types of variables.
+        """Count groundings: the product of the numbers of constants over the types of variables.
 
         Parameters
         ----------
