@@ -22,7 +22,13 @@ DATA = lapis.Database.parse("Near(A, B) ?Same(A, B) ?Same(A, C)")
 class PairScores(RecipeResult):
     """The smallest result of a recipe."""
 
-    query, only_listed = "Same", True
+    @property
+    def query(self) -> str:
+        return "Same"
+
+    @property
+    def only_listed(self) -> bool:
+        return True
 
     @property
     def model(self) -> lapis.Model:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli.command_line import shown_if_unsaved
+from lapis.cli.command_line import Argument, command, shown_if_unsaved
+from lapis.errors import LapisError
+from lapis.registry.options import RecipeOptions, ResolveOptions
 
 if TYPE_CHECKING:
     from lapis.recipes.recipe_result import RecipeResult
-    from lapis.registry.options import RecipeOptions
+    from lapis.results.result import Result
+    from lapis.runtime.progress import Report
+
+TABLES = Argument(
+    "tables", "TABLE", "One or two tables of records: .csv, .csv.gz or .parquet.", many=True
+)
 
 
 def save_recipe(result: RecipeResult, options: RecipeOptions) -> RecipeResult:
@@ -25,3 +34,42 @@ def check_recipe(options: RecipeOptions) -> None:
 
     if options.output is not None:
         check_folder(options.output)
+
+
+@command("recipe resolve", ResolveOptions, TABLES, bar="resolving")
+def resolve(
+    tables: Sequence[Path] | None, options: ResolveOptions, progress: Report | None
+) -> Result:
+    """Find the records of one table, or of two, that are of the same entity."""
+    from lapis.recipes.entity_resolution import count_pairs, run_resolve
+
+    if not tables or len(tables) > 2:
+        raise LapisError("name one table or two", code="recipe-tables", hint="see --help")
+    left, right = tables[0], tables[1] if len(tables) == 2 else None
+    if options.count:
+        return count_pairs(
+            left, right, blocking=options.blocking, id_column=options.id_column,
+            max_pairs=options.max_pairs,
+        )  # fmt: skip
+    check_recipe(options)
+    check_pair(options)
+    if options.plot is not None:
+        from lapis.results.plots import check_picture
+
+        check_picture(options.plot)
+    found = run_resolve(left, right, options.labels, options, progress)
+    if options.plot is not None:
+        with shown_if_unsaved(found, options.as_json):
+            found.plot(options.plot)
+    save_recipe(found, options)
+    return found.explain(*options.explain) if options.explain else found
+
+
+def check_pair(options: ResolveOptions) -> None:
+    """Raise if not two ids are to be explained."""
+    if options.explain and len(options.explain) != 2:
+        raise LapisError(
+            f"--explain takes two ids, not {len(options.explain)}",
+            code="option-value",
+            hint="as in --explain R1,R2",
+        )

@@ -10,14 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lapis.recipes.entity_resolution import count_pairs, resolve
+    from lapis.recipes.new_records import NewRecords
     from lapis.recipes.recipe_result import RecipeResult
+    from lapis.recipes.resolution import PairExplanation, Resolution
+    from lapis.recipes.resolution_scores import ResolutionScores
 
 # The module of each name, imported on first use.
 _HOMES = {
+    "NewRecords": "new_records",
+    "PairExplanation": "resolution",
     "RecipeResult": "recipe_result",
+    "Resolution": "resolution",
+    "ResolutionScores": "resolution_scores",
+    "count_pairs": "entity_resolution",
+    "resolve": "entity_resolution",
 }
 
-__all__ = ["RecipeResult"]
+__all__ = [
+    "NewRecords", "PairExplanation", "RecipeResult", "Resolution", "ResolutionScores",
+    "count_pairs", "resolve",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

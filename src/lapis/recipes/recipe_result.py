@@ -29,8 +29,15 @@ DATA_FOLDER = "data"
 class RecipeResult(Result):
     """Base class of results of recipes: a model and facts, and what was found with them."""
 
-    query: str = ""  # the predicate that the model predicts
-    only_listed: bool = False  # whether only atoms that the data mention are answered
+    @property
+    @abstractmethod
+    def query(self) -> str:
+        """The predicates that the model predicts, separated by commas."""
+
+    @property
+    def only_listed(self) -> bool:
+        """Whether only atoms that the data mention are answered."""
+        return False
 
     @property
     @abstractmethod

@@ -921,3 +921,46 @@ class RecipeOptions(LimitOptions, SeedOptions, JsonOptions):
         cli_only=True,
         is_output=True,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolveOptions(RecipeOptions):
+    """Resolution."""
+
+    comparisons: Sequence[str] | str = option(
+        (), "Columns to compare, with a kind or without, as in name=words (else: all columns)."
+    )
+    blocking: Sequence[str] | str = option(
+        (),
+        "A rule that proposes pairs: columns that must agree, or a condition on l and r; all: "
+        "every pair (else: guessed).",
+    )
+    id_column: str = option("id", "The column of the ids.")
+    ignore: Sequence[str] = option((), "Columns that are not compared.")
+    label_column: str | None = option(None, "A column of known entities, to learn from.")
+    truth_column: str | None = option(None, "A column of true entities, for scores only.")
+    related: bool = option(True, "Do not allow pairs of related entities as a kind.")
+    transitive: bool = option(True, "Treat pairs as independent.")
+    one_to_one: bool = option(False, "Records of one table are of different entities.")
+    min_probability: float = option(
+        0.1, "Pairs of at least this probability connect records.", above=0, high=1
+    )
+    max_pairs: int = option(20_000_000, "Candidate pairs at most.", low=1)
+    num_random_pairs: int = option(
+        1_000_000, "Random pairs, which show how often values agree by chance.", low=1
+    )
+    labels: Path | None = option(
+        None, "Pairs that are known: columns left, right and same (1 or 0).", cli_only=True
+    )
+    count: bool = option(
+        False, "Count the pairs of each blocking rule, and compare none.", cli_only=True
+    )
+    explain: Sequence[str] = option(
+        (), "Explain the pair of these two ids, as in R1,R2.", cli_only=True
+    )
+    plot: Path | None = option(
+        None,
+        "Draw weights, probabilities and, with the truth, precision and recall (.png, .svg, .pdf).",
+        cli_only=True,
+        is_output=True,
+    )
