@@ -83,6 +83,8 @@ def draw_panel(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
     axes.set_ylabel(panel.y_label)
     if panel.log_x:
         axes.set_xscale("log")
+    elif all(float(x).is_integer() for curve in panel.curves.values() for x in curve.x):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if panel.log_y:
         axes.set_yscale("log")
     axes.grid(color="#dddddd", linewidth=0.6)
