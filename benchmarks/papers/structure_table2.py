@@ -253,7 +253,7 @@ LEARNING_SECONDS = {"imdb": 400, "uwcse": 200, "cora": 150}
 SLOW_METHODS = ("lhl-noheu", "lhl-findpaths")  # days in the paper
 SLOW_SECONDS = 80
 FIRST_FOLD_ONLY = (
-    ("uwcse", "lhl-noheu"), ("uwcse", "lhl-findpaths"),
+    ("uwcse", "lhl-noheu"), ("uwcse", "lhl-findpaths"), ("uwcse", "lhl-liftgraph"),
     ("cora", "lhl-noheu"), ("cora", "lhl-findpaths"), ("cora", "lhl-liftgraph"),
 )  # fmt: skip
 OWN_LEARNING_SECONDS = 3600
@@ -524,7 +524,7 @@ Deviations from the paper:
 - Learning is limited, in wall time on a busy machine: IMDB {LEARNING_SECONDS["imdb"]} s, UW-CSE
   {LEARNING_SECONDS["uwcse"]} s, Cora {LEARNING_SECONDS["cora"]} s; NoHeu and FindPaths
   {SLOW_SECONDS} s; Lapis {OWN_LEARNING_SECONDS} s. The rows that take days in the paper, and
-  LiftGraph on Cora, which has no result there, were run on the first fold alone.
+  LiftGraph on UW-CSE and Cora, were run on the first fold alone.
   A star marks rows in which the limit ended a search: these have the rules found so far.
 - The rows of BUSL and MSL have clauses of at most four literals and four variables. Alchemy's
   default is six of each, which our searches do not finish.
