@@ -17,7 +17,7 @@ constant adds atoms, and the groundings in which a variable has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -251,13 +251,14 @@ class LiveGrounding:
             found[tuple(each)] = stated_kind(implied, place)
         return found
 
-    def grow(
-        self, type_name: str, domains: Mapping[str, Domain], touch: Callable[[set[int]], None]
-    ) -> None:
-        """Take in the last constant of a type, in the problem's place before it is known."""
+    def grow(self, type_name: str, constant: str, touch: Callable[[set[int]], None]) -> None:
+        """Add a constant to a type, with its atoms and all groundings that have it."""
+        known = self.problem.domains[type_name]
+        domain = Domain(type_name, (*known.constants, constant))
+        domains = {**self.problem.domains, type_name: domain}
         before = count_all_groundings(self.problem)
         self.problem = replace(self.problem, domains=domains)
-        self.network.first = replace(self.network.first, domains=domains)
+        self.network.domains = domains
         code = len(domains[type_name]) - 1
         for name, row in self.new_atoms(type_name, code):
             number = self.network.add_atom((name, row))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ from lapis.network.live_network import LiveNetwork, extend_array
 from lapis.network.network import Network
 
 SEED_STEP = 100_003  # between the seeds of two answers
+MAX_RETIRED = 8  # sampled batches kept in case that a change is taken back
 
 
 @dataclass
@@ -77,6 +79,7 @@ class LiveAnswers:
     batches: dict[int, Batch] = field(default_factory=dict)
     chains: np.ndarray | None = None  # int8[num_chains, num_atoms], where chains ended
     sampler: str = ""  # of these chains
+    retired: list[tuple[bytes, Batch]] = field(default_factory=list)  # with digests
     num_solved: int = 0  # times, for the seed
     methods: list[tuple[str, bool]] = field(default_factory=list)  # with whether they are exact
 
@@ -107,6 +110,7 @@ class LiveAnswers:
         """Remove components from their batch."""
         batch = self.batches[number]
         if not batch.found.exact or batch.size == len(labels):
+            self.retire(batch)
             everything = np.flatnonzero(self.batch_of[: self.network.num_labels] == number)
             self.dirty |= set(everything.tolist())
             self.batch_of[everything] = -1
@@ -120,7 +124,40 @@ class LiveAnswers:
 
     def touch_all(self) -> None:
         """Solve every component again."""
+        if not self.all_dirty:
+            for batch in self.batches.values():
+                self.retire(batch)
         self.all_dirty = self.has_changed = True
+
+    def retire(self, batch: Batch) -> None:
+        """Keep a sampled batch that changes, in case that the change is taken back."""
+        if batch.atoms is not None:
+            self.retired = [(self.digest(batch.atoms), batch), *self.retired][:MAX_RETIRED]
+
+    def digest(self, atoms: np.ndarray) -> bytes:
+        """Return a hash of the clauses, weights and blocks over some components."""
+        part = self.network.build(atoms)
+        network = part.network
+        used = network.weights[np.unique(network.weight_id[network.weight_id >= 0])]
+        arrays = (
+            part.atom, network.clause_start, network.literal, network.weight_id,
+            network.coefficient, used, network.block_start, network.block_atom,
+        )  # fmt: skip
+        found = blake2b(digest_size=16)
+        for array in arrays:
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.digest()
+
+    def reuse(self, atoms: np.ndarray) -> np.ndarray:
+        """Take retired batches that are among these atoms as they were; return the other atoms."""
+        left = np.zeros(self.network.num_atoms, bool)
+        left[atoms] = True
+        for digest, batch in self.retired:
+            assert batch.atoms is not None
+            if left[batch.atoms].all() and self.digest(batch.atoms) == digest:
+                self.store(batch.atoms, batch.found)
+                left[batch.atoms] = False
+        return np.flatnonzero(left)
 
     def relabelled(self, labels: Iterable[int]) -> None:
         """Replace the labels of the changed components."""
@@ -139,12 +176,12 @@ class LiveAnswers:
     def solve_changed(self) -> SolvedCounts:
         network = self.network
         tiny = self.is_tiny()
+        self.extend_arrays()
         if self.all_dirty or tiny or self.was_tiny:
-            part = network.build_all()
-            part.network.constant_count[:] = 0.0
             self.batches, self.leaving = {}, []
+            part = network.build(self.reuse(network.open_atoms()))
         else:
-            part = network.build(network.atoms_with(sorted(self.dirty)))
+            part = network.build(self.reuse(network.atoms_with(sorted(self.dirty))))
             for batch, old in self.leaving:
                 self.take_out(batch, old)
             self.leaving = []
@@ -195,29 +232,33 @@ class LiveAnswers:
         if batch.log_partition is not None and found.log_partition is not None:
             batch.log_partition -= found.log_partition
 
+    def extend_arrays(self) -> None:
+        """Make room for new atoms and labels."""
+        for name in ("marginal", "log_odds", "stderr", "method_id"):
+            setattr(self, name, extend_array(getattr(self, name), self.network.num_atoms))
+        self.batch_of = extend_array(self.batch_of, self.network.num_labels, -1)
+
     def record(self, part: Subnetwork, found: PlanResult) -> None:
         """Store the answers of the steps of a plan, each as a batch."""
-        network = self.network
-        size = network.num_atoms
-        for name in ("marginal", "log_odds", "stderr", "method_id"):
-            setattr(self, name, extend_array(getattr(self, name), size))
-        self.batch_of = extend_array(self.batch_of, network.num_labels, -1)
         for atoms, own in found.parts:
             places = part.atom if atoms is None else part.atom[atoms]
-            places = places[: len(own.marginal)]
-            self.marginal[places], self.log_odds[places] = own.marginal, own.log_odds
-            self.stderr[places] = own.errors
-            keys = list(zip(own.methods, own.proven, strict=True))
-            self.methods = list(join_names([self.methods, keys]))
-            number = np.array([self.methods.index(key) for key in keys], np.int8)
-            self.method_id[places] = number[own.method_id]
-            labels = np.unique(network.label[places])
-            self.batch_of[labels] = self.next_batch
-            self.batches[self.next_batch] = Batch(
-                len(labels), drop_arrays(own) if own.exact else own,
-                None if own.exact else places, own.log_partition, own.expected_count,
-            )  # fmt: skip
-            self.next_batch += 1
+            self.store(places[: len(own.marginal)], own)
+
+    def store(self, atoms: np.ndarray, found: Marginals) -> None:
+        """Store the answer of a step about these atoms as a batch."""
+        self.marginal[atoms], self.log_odds[atoms] = found.marginal, found.log_odds
+        self.stderr[atoms] = found.errors
+        keys = list(zip(found.methods, found.proven, strict=True))
+        self.methods = list(join_names([self.methods, keys]))
+        number = np.array([self.methods.index(key) for key in keys], np.int8)
+        self.method_id[atoms] = number[found.method_id]
+        labels = np.unique(self.network.label[atoms])
+        self.batch_of[labels] = self.next_batch
+        self.batches[self.next_batch] = Batch(
+            len(labels), drop_arrays(found) if found.exact else found,
+            None if found.exact else atoms, found.log_partition, found.expected_count,
+        )  # fmt: skip
+        self.next_batch += 1
 
     def answer(self) -> tuple[Network, Marginals]:
         """Return the marginals of all unknown atoms, and their network without clauses."""

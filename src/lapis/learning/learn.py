@@ -20,19 +20,9 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.plan import MAX_ELEMENTS, reason_to_lift_first
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.resolve import with_statements
 from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
-from lapis.learning.em import (
-    SPREAD,
-    WIDE_SPREAD,
-    Completer,
-    ExpectedCounts,
-    fit_em,
-    pseudo_completions,
-    start_weights,
-)
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
 from lapis.learning.learning_run import (
@@ -45,7 +35,6 @@ from lapis.learning.learning_run import (
     choose_prior,
     ijgp_settings,
 )
-from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
 from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
@@ -64,6 +53,7 @@ from lapis.runtime.limits import LimitExceeded
 from lapis.runtime.progress import STOPPED, Report, Stop, work_clock
 
 if TYPE_CHECKING:
+    from lapis.learning.em import Completer
     from lapis.optimisation.history import Trajectory
     from lapis.optimisation.objective import Objective
 
@@ -199,8 +189,12 @@ def learn_by_objective(run: LearningRun) -> Fit:
         return learn_by_em(run, complete_by_sampling(run))
     with run.notes.phase("objective"):
         objective = build_or_refuse(run)
-    if run.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
-        return learn_by_em(run, ExpectedCounts(objective))
+    if run.has_hidden:
+        from lapis.learning.em import ExpectedCounts
+        from lapis.learning.objectives.conditional import ConditionalObjective
+
+        if isinstance(objective, ConditionalObjective) and objective.is_exact:
+            return learn_by_em(run, ExpectedCounts(objective))
     return learn_by_maximizing(run, objective)
 
 
@@ -247,6 +241,8 @@ def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
     A sampled likelihood is maximised directly instead: an M-step would use no more of the samples
     than its gradient, the difference of the expected counts with and without the answers.
     """
+    from lapis.learning.em import fit_em
+
     options, notes = run.options, run.notes
     start = initial_weights(run)
     objective = completer.complete(start).objective
@@ -434,12 +430,16 @@ def initial_weights(run: LearningRun) -> np.ndarray:
     """float64[num_parameters], the start of the search."""
     if not run.has_hidden:
         return run.parameters.initial
+    from lapis.learning.em import SPREAD, WIDE_SPREAD, start_weights
+
     spread = WIDE_SPREAD if run.is_pseudo else SPREAD
     return start_weights(run.parameters, run.examples, run.options.seed, spread)
 
 
 def complete_by_sampling(run: LearningRun) -> Completer:
     """Build the E-step of a pseudo-likelihood."""
+    from lapis.learning.em import pseudo_completions
+
     if run.options.counts == "ijgp":
         raise LapisError(
             "estimated counts need complete data; some atoms are unknown",
@@ -489,6 +489,8 @@ def lift_or_ground(run: LearningRun) -> Objective:
     """Lift the likelihood; ground it, with a warning, if it cannot be lifted."""
     if run.has_hidden:
         return build_conditional(run, run.expectation)
+    from lapis.inference.plan import MAX_ELEMENTS
+
     try:
         return build_lifted(run, MAX_ELEMENTS)
     except TooLarge as error:
@@ -503,6 +505,8 @@ def build_planned(run: LearningRun) -> Objective:
 
     With very many groundings, lifting is tried before grounding.
     """
+    from lapis.inference.plan import MAX_ELEMENTS, reason_to_lift_first
+
     refused: TooLarge | None = None
     grounded: Objective | None = None
     if not any(reason_to_lift_first(example.free) for example in run.examples):
@@ -594,6 +598,8 @@ def build_by_counts(run: LearningRun, expectation: str) -> Objective:
 
 
 def build_conditional(run: LearningRun, expectation: str) -> Objective:
+    from lapis.learning.objectives.conditional import conditional_objective
+
     options = run.options
     objective = conditional_objective(
         run.examples,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.grounding.cache import grounding_key
 from lapis.learning.examples import Example
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.learning.parameters import Parameters
@@ -127,6 +126,8 @@ def hash_world(problem: Problem) -> str:
     facts = problem.evidence.items()
     stored = {name: len(known.rows) for name, known in facts if isinstance(known, LazyEvidence)}
     if not stored:
+        from lapis.grounding.cache import grounding_key
+
         return grounding_key(problem)
     sizes = {name: len(domain) for name, domain in problem.domains.items()}
     return repr((problem.name, problem.normal_form, sizes, stored))

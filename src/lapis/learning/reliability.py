@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.errors import TooLarge
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Fit, UnboundedWeight, name_some
@@ -421,6 +420,8 @@ def measure_errors(
     examples: Sequence[Example], parameters: Parameters, settings: IjgpSettings
 ) -> np.ndarray:
     """float64[num_parameters], |M_i − N_i| in the data, added up over the examples."""
+    from lapis.counting.ijgp import count_ijgp
+
     errors = np.zeros(len(parameters))
     for number, example in enumerate(examples):
         problem = example.complete

@@ -56,6 +56,7 @@ class LiveNetwork:
         blocks: dict[str, LiveBlocks],
     ) -> None:
         self.first = network
+        self.domains = network.domains
         self.predicates = {name: place for place, name in enumerate(predicates)}
         self.blocks = blocks
         self.num_atoms = network.num_atoms
@@ -260,7 +261,7 @@ class LiveNetwork:
         ordered, table = self.tables(self.open_atoms())
         first = self.first
         return ordered, network_of_atoms(
-            table, self.weights, self.constant_count.copy(), first.domains, first.signatures
+            table, self.weights, self.constant_count.copy(), self.domains, first.signatures
         )
 
     def build(self, atoms: np.ndarray) -> Subnetwork:
@@ -311,7 +312,7 @@ class LiveNetwork:
             block_start=block_start,
             block_atom=block_atom,
             block_exact=block_exact,
-            domains=self.first.domains,
+            domains=self.domains,
             signatures=self.first.signatures,
         )
 

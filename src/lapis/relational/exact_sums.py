@@ -21,6 +21,7 @@ SAFE = 2.0**62  # float estimates below this leave room for their rounding
 _DENSE = 1 << 24  # largest dense table of sums, 128 MB
 _EMPTY = -1  # in hash tables; keys are not negative
 BLOCK = 1 << 24  # pairs of rows between two checks of the time, about 0.1 s
+FEW_PAIRS = 50_000  # are listed: numba, and the first of its kernels, take a second to load
 MAX_SUMS = 100_000_000  # of one join, about 6 GB while the hash table grows
 
 
@@ -202,13 +203,27 @@ def sum_dense(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarra
     return found, table[found]
 
 
+def sum_by_key(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys in increasing order and Σ value for each, without zeros; all sums must fit."""
+    if is_dense(space, len(key)):
+        return sum_dense(key, value, space)
+    found, place = np.unique(key, return_inverse=True)
+    total = np.zeros(len(found), np.int64)
+    np.add.at(total, place, value)
+    return found[total != 0], total[total != 0]
+
+
 def _sum_small(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed
-
     num_pairs = runs.num_pairs
     space = math.prod(radix)
+    if num_pairs <= FEW_PAIRS:
+        one, other = list_pairs(runs)
+        key, values = left.key[one] + right.key[other], left.value[one] * right.value[other]
+        return sum_by_key(key, values, space)
+    from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed
+
     if is_dense(space, num_pairs):
         table = np.zeros(space, np.int64)
         for rows in runs.blocks():

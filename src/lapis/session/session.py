@@ -324,11 +324,13 @@ class Session:
         self, live: LiveGrounding, changed: ChangedFacts, before: SessionChange
     ) -> SessionChange:
         """Ground a change; restore everything if it is refused."""
-        if changed.constants:
+        if changed.constants and not self._may_grow(live, changed):
             return self._reground(changed.database, before)
         journal: list[JournalEntry] = []
         self._database = changed.database
         try:
+            for type_name, constant in changed.constants:
+                live.grow(type_name, constant, self._answers.touch)
             self._state_evidence(live, changed.atoms)
             for name, rows in changed.atoms.items():
                 for row, kind in live.stated_kinds(name, rows).items():
@@ -336,9 +338,28 @@ class Session:
                     live.settle_atom(name, row, kind, self._answers.touch)
             self._divide(live, check=True)
         except LapisError:
-            self._restore(live, before.database, changed.atoms, journal)
+            if changed.constants:
+                self._database = before.database
+                self._prepare()
+            else:
+                self._restore(live, before.database, changed.atoms, journal)
             raise
-        return replace(before, journal=tuple(journal), predicates=tuple(changed.atoms))
+        return replace(
+            before,
+            journal=tuple(journal),
+            predicates=tuple(changed.atoms),
+            regrounds=bool(changed.constants),
+        )
+
+    def _may_grow(self, live: LiveGrounding, changed: ChangedFacts) -> bool:
+        """Return whether new constants change neither the rules nor the queries."""
+        rules = live.problem.model.rules[: len(self.model.rules)]
+        same_rules = all(one is other for one, other in zip(rules, self.model.rules, strict=False))
+        return (
+            same_rules
+            and len(self._world.queries) >= len(self._task.queries)
+            and all(live.may_grow(type_name) for type_name, _ in changed.constants)
+        )
 
     def _state_evidence(self, live: LiveGrounding, names: Iterable[str]) -> None:
         """Take the evidence on some predicates from the database."""
