@@ -26,6 +26,7 @@ function App() {
   const active = tab.value;
   const running = runs.value.filter((run) => !isOver(run)).length;
   useEffect(() => void start(), []);
+  useEffect(() => editor.view?.requestMeasure(), [active]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = (event.target as HTMLElement).closest("input, textarea, select, .cm-editor");
@@ -127,4 +128,6 @@ function Keys({ close }: { close: () => void }) {
 }
 
 followTheme();
-render(<App />, document.getElementById("app")!);
+const place = document.getElementById("app")!;
+place.replaceChildren();
+render(<App />, place);

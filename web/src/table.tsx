@@ -26,6 +26,7 @@ interface Props {
   onOpen?: (row: Cell[]) => void;
   label: string;
   marked?: (row: Cell[]) => string | null;
+  hidden?: string[]; // columns
 }
 
 const NUMERIC = ["probability", "stderr", "weight", "expected_count", "lower", "upper"];
@@ -153,7 +154,8 @@ export function Table(props: Props) {
     }
   }
 
-  const visible = useMemo(() => shownColumns(columns), [columns]);
+  const visible = useMemo(
+    () => shownColumns(columns).filter((name) => !props.hidden?.includes(name)), [columns]);
   const template = visible
     .map((name) => (name === "atom" || name === "formula" ? "minmax(150px, 2fr)"
       : name === "probability" ? "minmax(130px, 1fr)" : "minmax(80px, 0.6fr)"))

@@ -203,7 +203,7 @@ class JobState(TypedDict):
     seconds: float
     request: JobRequest
     progress: ProgressReport | None
-    curve: list[list[float]]  # seconds, value of a run that learns
+    curve: list[list[float]]  # iteration, value of a run that learns
     summary: str | None
     error: ErrorReply | None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from lapis.errors import LapisError
@@ -123,12 +123,13 @@ class Folder:
             raise LapisError(f"there is no file {path!r}", code="no-file")
         target.unlink()
 
-    def copy_tree(self, source: Path, path: str) -> None:
+    def copy_tree(self, source: Path, path: str, omitted: Sequence[str] = ()) -> None:
         """Copy the files of a folder of ours below the root; existing files are kept."""
         target = self.locate(path)
         target.mkdir(parents=True, exist_ok=True)
         for file in sorted(source.iterdir()):
-            if file.is_file() and not (target / file.name).exists():
+            is_new = file.is_file() and not (target / file.name).exists()
+            if is_new and file.name not in omitted:
                 shutil.copyfile(file, target / file.name)
 
     def listed(self) -> list[FileCard]:

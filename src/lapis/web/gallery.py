@@ -1,19 +1,22 @@
 """The gallery: worked problems, each a folder of ordinary files in `gallery/`.
 
-`problem.json` has the title, three sentences and the question. A problem with `data.py` makes its
-data when it is opened.
+`problem.json` has the title, three sentences and the question. The data of a problem with a
+`data.py` is made by its function `facts` when the problem is opened.
 """
 
 from __future__ import annotations
 
 import json
+import runpy
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lapis.errors import LapisError
 from lapis.web.contract import GalleryCard, WorkspaceState
+from lapis.web.files import Folder
 
+OWN_FILES = ("problem.json", "data.py")
 PROBLEMS = Path(__file__).parent / "gallery"
 
 
@@ -44,6 +47,17 @@ def problem_folder(name: str) -> Path:
     if name not in read_problems():
         raise LapisError("there is no such problem", code="no-file")
     return PROBLEMS / name
+
+
+def copy_problem(name: str, folder: Folder) -> None:
+    """Copy the files of a problem into the folder; those that exist are kept."""
+    source = problem_folder(name)
+    folder.copy_tree(source, name, OWN_FILES)
+    data = read_problems()[name]["data"]
+    target = data[0] if data else ""
+    if (source / "data.py").is_file() and not folder.locate(f"{name}/{target}").exists():
+        facts = runpy.run_path(str(source / "data.py"))["facts"]
+        folder.write_text(f"{name}/{target}", "".join(facts()))
 
 
 def open_problem(name: str, at: str = "") -> WorkspaceState:

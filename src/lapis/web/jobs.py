@@ -67,7 +67,7 @@ class Run:
         value = event["figures"].get("value")
         if value is not None:
             curve = self.state["curve"]
-            curve.append([event["seconds"], value])
+            curve.append([event["done"], value])
             if len(curve) > MAX_CURVE:
                 del curve[1::2]
         self.tell()

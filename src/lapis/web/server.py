@@ -383,8 +383,7 @@ class Workbench:
 
     async def open_gallery(self, request: Request) -> Any:  # noqa: ANN401
         name = request.path_params["name"]
-        source = gallery.problem_folder(name)
-        self.folder.copy_tree(source, name)
+        await asyncio.to_thread(gallery.copy_problem, name, self.folder)
         return gallery.open_problem(name, f"{name}/")
 
 

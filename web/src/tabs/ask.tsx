@@ -313,7 +313,7 @@ function ResultView({ run, result }: { run: JobState; result: JobResult }) {
         <Table source={run.id} fetch={fetch} columns={result.columns} predicates={result.predicates} view={view}
           onView={setView} selected={atom} onSelect={setRow} label="Answer"
           onOpen={hasP ? (found) => explain(String(found[0])) : undefined}
-          marked={(found) => observed(String(found[0]))} />
+          hidden={document_.exact ? ["stderr"] : []} marked={(found) => observed(String(found[0]))} />
         {atom && hasP && (
           <footer class="selection" aria-label={`Selected: ${atom}`}>
             <b class="ellipsis">{atom}</b>

@@ -135,7 +135,7 @@ function Lesson({ run }: { run: JobState }) {
   if (isOver(run) && !result && run.summary !== null) void loadResult(run).catch(fail);
   const document_ = result?.document as any;
   const points: [number, number][] = document_?.curve?.length
-    ? document_.curve.filter((p: any) => (p.value ?? p.gradient_norm) !== null).map((p: any) => [p.seconds, p.value ?? p.gradient_norm])
+    ? document_.curve.filter((p: any) => (p.value ?? p.gradient_norm) !== null).map((p: any) => [p.iteration, p.value ?? p.gradient_norm])
     : (run.curve as [number, number][]);
   const x = useMemo(() => points.map((p) => p[0]), [points.length, result]);
   const lines = useMemo(() => [{ label: "objective", values: points.map((p) => p[1]) }], [points.length, result]);
@@ -146,7 +146,7 @@ function Lesson({ run }: { run: JobState }) {
       {points.length > 1 && (
         <section class="card" aria-label="Learning curve">
           <header class="card-head"><h2>{isOver(run) ? "Curve" : "Learning…"}</h2></header>
-          <div class="pad"><Curve x={x} lines={lines} xlabel="seconds" ylabel={document_?.objective ?? "objective"} /></div>
+          <div class="pad"><Curve x={x} lines={lines} xlabel="iterations" ylabel={document_?.objective ?? "objective"} /></div>
         </section>
       )}
       {result && run.command === "structure" && <Rules result={result} />}
