@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import duckdb
 import numpy as np
 import pytest
 
@@ -93,3 +96,50 @@ def test_sampled_answers() -> None:
     session.ask()
     session.undo()
     assert np.array_equal(session.ask().probability, first.probability)
+
+
+def test_facts_in_tables_of_a_database(tmp_path: Path) -> None:
+    """Facts in a store are read once; changes are made beside them, and the file stays."""
+    path = tmp_path / "facts.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE Friends AS SELECT 'A' AS a, 'B' AS b UNION SELECT 'C', 'D'"
+        )
+        connection.execute("CREATE TABLE Other AS SELECT 'X' AS a")
+    model = lapis.parse(
+        "Smokes(person)\nFriends(person, person)\n0.9 Smokes(x) ^ Friends(x, y) => Smokes(y)\n"
+    )
+    with lapis.Session(model, query="Smokes", engine=f"duckdb:{path}", tables="main") as session:
+        first = session.ask()
+        plain = lapis.Database.parse("Friends(A, B) Friends(C, D)")
+        assert first.marginals == lapis.infer(model, plain, "Smokes").marginals
+        session.add("Friends(B, C) Smokes(A)")
+        changed = lapis.Database.parse("Friends(A, B) Friends(C, D) Friends(B, C) Smokes(A)")
+        assert session.ask().marginals == pytest.approx(
+            lapis.infer(model, changed, "Smokes").marginals, abs=1e-12
+        )
+        session.remove("Friends(A, B)")
+        session.add("Smokes(Emil)")
+        session.undo()
+        session.undo()
+        session.undo()
+        assert session.ask().marginals == first.marginals
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM Friends").fetchall() == [(2,)]
+
+
+def test_models_that_are_ground_as_a_whole() -> None:
+    """Quantifiers, Bayesian networks and methods without a network are answered anew."""
+    model = lapis.parse(
+        "person = {A, B, C}\nP(person)\nR(person, person)\n0.7 P(x) => Exists y R(x, y) ^ P(y)\n"
+    )
+    session = lapis.Session(model, None, ["P", "R"])
+    before = session.ask()
+    session.add("P(A) R(A, B)")
+    session.set_weight(0, 2.0)
+    answer = session.ask()
+    assert answer.marginals == lapis.infer(session.model, session.data, ["P", "R"]).marginals
+    assert answer.diagnostics["session"]["kept"] is False
+    session.undo()
+    session.undo()
+    assert session.ask().marginals == before.marginals

@@ -155,9 +155,10 @@ class FactEditor:
         known = [delete_row(rows, row) for _, rows in relation.stated()]
         if truth is not None:
             known[truth] = insert_row(known[truth], row)
-        self.relations[relation.predicate] = replace(
-            relation, true=known[TRUE], false=known[FALSE], unknown=known[UNKNOWN]
-        )
+        self.relations[relation.predicate] = Relation(  # in memory, also if it was in a store
+            relation.predicate, relation.types, known[TRUE], known[FALSE], known[UNKNOWN],
+            relation.function,
+        )  # fmt: skip
         self.atoms.setdefault(relation.predicate, []).append(row)
 
     def find_row(self, fact: StatedFact) -> AtomRow:

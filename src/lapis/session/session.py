@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from numbers import Real
@@ -19,6 +19,7 @@ import numpy as np
 
 from lapis import operations
 from lapis.data.database import Database, Domain
+from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, suggestion
 from lapis.grounding.bottom_up import ground
 from lapis.grounding.live_grounding import LiveGrounding, is_live
@@ -30,7 +31,15 @@ from lapis.network.csr import row_starts
 from lapis.problem.problem import count_weights, predicate_evidence, weights_of_rule
 from lapis.problem.query import Query, read_queries, resolve_queries
 from lapis.problem.state_names import StatesLike, list_states
-from lapis.problem.task import DataLike, ModelLike, World, WorldLike, bind_known, open_inputs
+from lapis.problem.task import (
+    DataLike,
+    Inputs,
+    ModelLike,
+    World,
+    WorldLike,
+    bind_known,
+    open_inputs,
+)
 from lapis.registry.method_table import check_options, find_method, seed_of
 from lapis.registry.options import InferOptions, MapOptions, SoftAs
 from lapis.results.answer import Answer, MostLikelyWorld
@@ -109,6 +118,11 @@ class Session:
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
+    engine
+        A database ("duckdb:FILE", "postgresql://…") with the facts in tables. Facts of predicates
+        of the model are read once; changes stay in the session.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
     progress
         True for a display on a terminal or in a notebook, once the work takes a second; a
         function that is called with `lapis.runtime.progress.Progress` events; None for neither.
@@ -158,6 +172,8 @@ class Session:
         bounds: bool = False,
         strict: bool = False,
         relax: bool = False,
+        engine: str | None = None,
+        tables: str | None = None,
         progress: ProgressOption = True,
     ) -> None:
         self._options = InferOptions(
@@ -178,8 +194,11 @@ class Session:
             bounds=bounds,
             strict=strict,
             relax=relax,
+            engine=engine,
+            tables=tables,
         )
         check_options(self._options)
+        self._stack = ExitStack()
         self._report = as_report(progress)
         self._history: list[SessionChange] = []
         self._is_open = True
@@ -191,9 +210,7 @@ class Session:
         """Read the model and the data, and ground them."""
         opened, data, observed = operations.open_evidence(model, data)
         given = [*observed, *self._options.evidence]
-        inputs = open_inputs(
-            opened, data, strict=self._options.strict, fits=True, tables=True, constraints=True
-        )
+        inputs = self._open_inputs(opened, data)
         if len(inputs.databases) != 1:
             raise LapisError(
                 f"a session has one world, not {len(inputs.databases)}",
@@ -201,13 +218,33 @@ class Session:
                 hint="merge the databases, or open a session for each",
             )
         self.model = inputs.model
-        self._options = replace(self._options, evidence=given if self.model.has_variables else ())
-        self._database = bind_known(inputs.databases[0], self.model, given)
-        self._prepare()
+        evidence = given if self.model.has_variables else ()
+        self._options = replace(self._options, evidence=evidence, engine=None, tables=None)
+        [source] = inputs.databases
+        self._database = bind_known(source, self.model, given)
+        self._prepare(source if isinstance(source, LazyDatabase) else None)
 
-    def _prepare(self) -> None:
-        """Build the problem of the present data, and ground it if its network can be kept."""
-        task = operations.open_task(self.model, self._database, self._options)
+    def _open_inputs(self, model: ModelLike, data: DataLike) -> Inputs:
+        """Read the model and its data, from files or from tables of an engine."""
+        options = self._options
+        if options.engine is None and options.tables is None:
+            return open_inputs(
+                model, data, strict=options.strict, fits=True, tables=True, constraints=True
+            )
+        from lapis.stores.mapped_tables import open_on_engine
+
+        opened = open_on_engine(
+            model, data, options.engine, options.tables, strict=options.strict,
+            max_memory=options.max_memory,
+        )  # fmt: skip
+        return self._stack.enter_context(opened)[0]
+
+    def _prepare(self, source: Database | None = None) -> None:
+        """Build the problem of the present data, and ground it if its network can be kept.
+
+        `source` has the same facts, in a store.
+        """
+        task = operations.open_task(self.model, source or self._database, self._options)
         [world] = task.worlds
         live = None
         if self._may_be_live(world):
@@ -581,6 +618,7 @@ class Session:
     def close(self) -> None:
         """Free the memory of the session; it cannot be used any more."""
         self._is_open = False
+        self._stack.close()
         self._live, self._history = None, []
 
     def __enter__(self) -> Session:
