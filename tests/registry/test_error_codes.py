@@ -20,6 +20,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rg
 RAISED_BY = ("LapisError", "TooLarge", "Warning", "check_word")  # called with a keyword `code`
 BY_PLACE = ("Warning", "fail", "warn")  # called with (message, code, …)
 KINDS = ("checkpoint", "posterior")
+GIVES_CODE = (ast.Constant, ast.IfExp, ast.Name, ast.JoinedStr)
 FORMATTED = {  # code=f"…"
     "unknown-{what}": {f"unknown-{what}" for what in {"method", *OPTION_OF_TASK.values()}},
     "damaged-{kind}": {f"damaged-{kind}" for kind in KINDS},
@@ -72,7 +73,7 @@ def expressions(tree: ast.Module) -> Iterator[ast.AST]:
         given = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
         if given and (name in RAISED_BY or is_text(given[0])):
             yield from given
-        elif name in BY_PLACE and len(node.args) > 1 and not isinstance(node.args[1], ast.Starred):
+        elif name in BY_PLACE and len(node.args) > 1 and isinstance(node.args[1], GIVES_CODE):
             yield node.args[1]
 
 
