@@ -204,7 +204,16 @@ def explain(
     request = {
         "world": world, "change_to": options.change_to, "facts": options.facts, "fit": fit
     }  # fmt: skip
-    return AnsweredTask(task, options.seed).explain(atom, None, request)
+    source = AnsweredTask(task, options.seed)
+    found = source.explain(atom, None, request)
+    if found.whole:
+        return found
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.worlds import infer_task
+
+    # The component is too large to be explained alone: its boundary needs an answer.
+    limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed)
+    return source.explain(atom, infer_task(task, "auto", limits), request)
 
 
 def infer_to_store(

@@ -28,13 +28,13 @@ from lapis.errors import LapisError, TooLarge
 from lapis.explanation.ground_truth import FormulaInstance, GroundAtom
 from lapis.explanation.local_network import LocalNetwork
 from lapis.explanation.neighbourhood import OPEN
-from lapis.language.instances import substitute
+from lapis.language.instances import put_constants, substitute
 from lapis.language.model import Rule
 from lapis.language.names import format_atom, format_constant, format_state
 from lapis.language.parser import parse_formula
-from lapis.language.printer import print_formula
+from lapis.language.printer import print_product
 from lapis.language.sugar import without_plus
-from lapis.language.syntax import Formula
+from lapis.language.syntax import Formula, NumberFactor
 from lapis.results.explanation import Contribution
 
 MAX_ASSIGNMENTS = 4096  # of the atoms of an explained formula
@@ -77,7 +77,7 @@ def choose_worlds(local: LocalNetwork, world: np.ndarray, atoms: Sequence[int]) 
 
 def weigh(local: LocalNetwork, world: np.ndarray) -> tuple[int, float]:
     """Return the number of violated hard formulas, and the score of the others."""
-    counts = local.network.counts(world)
+    counts = local.network.counts(world)[: local.num_instances]
     broken = local.is_hard & (counts < local.total)
     return int(broken.sum()), float(local.weight @ counts)
 
@@ -155,7 +155,7 @@ def find_contributions(local: LocalNetwork, worlds: TwoWorlds, here: np.ndarray)
 
     `here` is the world that reasons are told of, the one of `worlds` that holds in it.
     """
-    true, false = (local.network.counts(world) for world in worlds[:2])
+    true, false = (local.network.counts(world)[: local.num_instances] for world in worlds[:2])
     difference = true - false
     is_held = [(counts >= local.total).astype(float) for counts in (true, false)]
     broken = is_held[0] - is_held[1]
@@ -243,6 +243,8 @@ class Reasons:
         return number_atoms(self.local)
 
     def truth(self, atom: GroundAtom, world: np.ndarray) -> bool:
+        if self.local.known.problem.model.predicates[atom[0]].is_number:
+            return self.local.known.holds(*atom)
         number = self.number.get(atom)
         return number is not None and bool(world[number])
 
@@ -333,16 +335,26 @@ def joint_row(
 
 
 def weight_of(local: LocalNetwork, number: int) -> float | None:
-    return None if local.is_hard[number] else float(local.weight[number])
+    """Return the weight of a ground formula's rule; None if it is hard."""
+    weight_id = int(local.weight_id[number])
+    return None if weight_id < 0 else float(local.known.problem.weight_table.value[weight_id])
 
 
 def instance_text(rule: Rule, values: Mapping[str, str]) -> str:
     """Print a rule with constants for its variables."""
-    return print_formula(substitute(written_formula(rule), values))
+    numbers = [
+        NumberFactor(
+            each.function, tuple(put_constants(t, values) for t in each.terms), each.logarithm
+        )
+        for each in rule.numbers
+    ]
+    return print_product(numbers, substitute(written_formula(rule), values))
 
 
 def written_formula(rule: Rule) -> Formula:
     """Return the formula as it is written, with functions and without resolved names."""
+    if rule.numbers:
+        return rule.formula
     try:
         return without_plus(parse_formula(rule.text))
     except LapisError:  # names of a network's variables may be any text

@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.explanation.absences import AbsenceFinder, AbsenceSearch
+from lapis.explanation.changes import ChangeSearch
 from lapis.explanation.contributions import (
     MAX_ASSIGNMENTS,
     changed_atoms,
@@ -20,6 +22,7 @@ from lapis.explanation.contributions import (
     number_atoms,
 )
 from lapis.explanation.ground_truth import FormulaInstance, GroundAtom
+from lapis.explanation.importance import DrawnWorlds, draw_worlds
 from lapis.explanation.known_atoms import (
     FALSE,
     SILENT,
@@ -27,14 +30,21 @@ from lapis.explanation.known_atoms import (
     KnownAtoms,
 )
 from lapis.explanation.local_network import (
+    ConditionedPart,
     Impossible,
     LocalNetwork,
     add_units,
     build_local_network,
     refuse_false,
 )
+from lapis.explanation.nearby_graph import draw_nearby
 from lapis.explanation.neighbourhood import OPEN, GrowthLimits, Neighbourhood
 from lapis.explanation.probabilities import LocalSolver
+from lapis.explanation.sensitivity import (
+    find_derivatives,
+    rule_sensitivities,
+    with_weight_errors,
+)
 from lapis.inference.map.solver import most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.language.instances import ground_name
@@ -45,11 +55,13 @@ from lapis.network.components import fix_atoms
 from lapis.problem.query import Query, read_queries, resolve_queries
 from lapis.registry.options import FactsWithout
 from lapis.results.answer import Answer, LearnedWeights, MostLikelyWorld, WorldValues
-from lapis.results.explanation import Explanation, GivenWorld
+from lapis.results.explanation import Absence, Explanation, GivenWorld
+from lapis.runtime.views import count_noun
 
 WorldName = Literal["most likely", "best found", "given"]
 
 MAP_SECONDS = 5.0
+LEAST_PROBABILITY = 1e-9
 MAX_TOLD = 1000  # atoms of a world that are listed
 
 
@@ -154,30 +166,119 @@ class Explainer:
         start = self.start_atoms()
         near = Neighbourhood(self.known, GrowthLimits())
         certain = self.certain(near, start)
-        if certain is not None:
+        if certain is not None and not near.atoms:
             return certain
+        self.why_known = "" if certain is None else certain.known
         near.grow(start)
         self.local = build_local_network(near, self.explained.formula)
-        self.solver = LocalSolver(self.local, self.options.seed)
         try:
-            self.part = self.local.conditioned(self.local.value)
-            self.base = self.solver.solve(self.part)
+            self.solve()
+            return self.describe()
         except Impossible:
             raise LapisError(
                 "no world satisfies the hard formulas around the atom",
                 code="unsatisfiable",
-                hint="lapis check and lapis infer name the contradiction",
+                hint="lapis infer names the contradiction",
             ) from None
+
+    def solve(self) -> None:
+        """Solve the component of the explained atom."""
+        self.part = self.local.conditioned(self.local.value)
+        if not self.local.is_closed(self.part) and isinstance(self.answer, Answer):
+            self.local = with_boundary(self.local, self.part, self.answer, self.data)
+            self.part = self.local.conditioned(self.local.value)
+        self.solver = LocalSolver(self.local, self.options.seed)
+        self.marginals = self.solver.marginals(self.part)
+        self.base = self.solver.estimate(self.part, self.marginals)
+        self.drawn: DrawnWorlds | None = None
+        if self.base.exact:
+            self.derivative = find_derivatives(self.solver, self.part, self.base)
+        else:
+            self.drawn = draw_worlds(self.local, self.part, self.options.seed)
+            self.base = self.base._replace(probability=self.drawn.probability)
+            self.derivative = self.drawn.derivatives()
+
+    def describe(self) -> Explanation:
+        """Return the explanation of the solved component."""
         found = Explanation(
             self.explained.name, self.data, self.base.probability, self.base.stderr,
-            self.base.exact and self.base.closed, self.base.method, notes=tuple(self.notes()),
+            self.base.exact and self.base.closed, "" if self.why_known else self.base.method,
+            self.why_known, whole=self.base.closed,
         )  # fmt: skip
-        return self.with_contributions(found)
+        if not self.why_known:
+            found = self.with_contributions(found)
+        finder = AbsenceFinder(self.solver, self.part, self.base, self.drawn, self.derivative)
+        without = finder.find(self.options.facts)
+        found = replace(found, without=without.rows)
+        if self.derivative is not None:
+            found = self.with_sensitivity(found, self.derivative)
+        if self.options.change_to is not None:
+            search = ChangeSearch(self.solver, self.base, without.facts, self.options.change_to)
+            found = replace(found, changes=search.find())
+        found = self.with_graph(found)
+        return self.as_answered(replace(found, notes=tuple(self.notes(without))))
 
-    def notes(self) -> list[str]:
-        if self.base.closed:
-            return []
-        return ["the atom's component is too large: only the atoms near it are considered"]
+    def notes(self, without: AbsenceSearch) -> list[str]:
+        """Return caveats."""
+        found = []
+        if not self.base.closed:
+            size = len(self.part.atom)
+            found.append(
+                f"the atom's component is too large: the {size:,} atoms nearest to it were "
+                "considered, the others only by their probabilities"
+                if len(self.local.field)
+                else f"the atom's component is too large: only the {size:,} atoms nearest to it "
+                "were considered"
+            )
+        if without.untried:
+            number = count_noun(without.untried, "fact, rule or ground formula")
+            found.append(f"{number} farther away not tried")
+        if self.derivative is None:
+            found.append("derivatives by weights are too expensive here")
+        return found
+
+    def with_sensitivity(self, found: Explanation, derivative: np.ndarray) -> Explanation:
+        """Add the derivatives by weights and the error that those of the weights imply."""
+        errors = None
+        if self.drawn is not None:
+            ids = np.unique(self.local.weight_id, return_inverse=True)[1].reshape(-1)
+            errors = self.drawn.derivative_errors(ids)
+        rows = rule_sensitivities(self.local, derivative, errors)
+        with_errors, implied = with_weight_errors(rows, self.options.fit)
+        return replace(
+            found, sensitivity=with_errors, weights_stderr=implied.stderr, weights_note=implied.note
+        )
+
+    def with_graph(self, found: Explanation) -> Explanation:
+        """Add the graph of what is near."""
+        local = self.local
+        probability = np.full(local.network.num_base_atoms, np.nan)
+        base = self.part.atom < local.network.num_base_atoms
+        known = self.marginals.marginal[: len(self.part.atom)][base[: len(self.marginals.marginal)]]
+        probability[self.part.atom[base][: len(known)]] = known
+        importance = np.abs(local.weight)
+        if self.derivative is not None:
+            importance = importance * np.abs(self.derivative) + 1e-12 * importance
+        nodes, edges = draw_nearby(local, found.atom, probability, importance)
+        return replace(found, nodes=nodes, edges=edges)
+
+    def as_answered(self, found: Explanation) -> Explanation:
+        """Move a local result to the probability that the whole network's answer has."""
+        if found.whole or not isinstance(self.answer, Answer):
+            return found
+        key = found.atom if self.data is None else (self.data, found.atom)
+        try:
+            place = self.answer.asked.find(key)
+        except LapisError:
+            return found
+        answered = float(self.answer.probability[place])
+        error = None if self.answer.stderr is None else float(self.answer.stderr[place])
+        rows = tuple(shift_absence(row, found.probability, answered) for row in found.without)
+        note = f"the atoms nearest to it alone give {found.probability:.4f}"
+        return replace(
+            found, probability=answered, stderr=error, exact=False, without=rows,
+            method=self.answer.method_of(place), notes=(*found.notes, note),
+        )  # fmt: skip
 
     def start_atoms(self) -> dict[str, np.ndarray]:
         """Return the atoms of the explained formula, int32[num_atoms, arity] by predicate."""
@@ -196,7 +297,8 @@ class Explainer:
 
     def certain(self, near: Neighbourhood, start: Mapping[str, np.ndarray]) -> Explanation | None:
         """Return the explanation of a formula whose atoms the data decides."""
-        near.add_atoms(start)
+        found = near.add_atoms(start)
+        near.atoms = {name: rows for name, rows in found.items() if len(rows)}
         truth: dict[GroundAtom, bool] = {}
         reasons: list[str] = []
         domains = self.known.problem.domains
@@ -207,7 +309,6 @@ class Explainer:
             state = int(self.known.states(atom[0], row)[0])
             value = int(self.value_of(near, atom[0], row))
             if value == OPEN:
-                near.atoms.clear()
                 return None
             truth[atom] = bool(value)
             reasons.append(tell_known(state, bool(value)))
@@ -317,6 +418,44 @@ def answered_values(
             if row is not None:
                 value[place] = bool(answer.value[int(asked.offset[number]) + row])
     return value
+
+
+def shift_absence(row: Absence, local: float, answered: float) -> Absence:
+    """Move a probability near the atom by the difference of log-odds to the whole answer."""
+    if row.probability is None:
+        return row
+    moved = logistic(log_odds_of(row.probability) - log_odds_of(local) + log_odds_of(answered))
+    return row._replace(probability=moved, change=moved - answered)
+
+
+def log_odds_of(probability: float) -> float:
+    """Return log-odds, bounded."""
+    bounded = min(max(probability, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+    return math.log(bounded) - math.log1p(-bounded)
+
+
+def with_boundary(
+    local: LocalNetwork, part: ConditionedPart, answer: Answer, data: str | None
+) -> LocalNetwork:
+    """Give atoms that were not grown from the log-odds that they have in the answer."""
+    atoms, weights = [], []
+    asked = answer.asked
+    for (predicate, constants), number in number_atoms(local).items():
+        if local.grown[number] or local.value[number] != OPEN:
+            continue
+        for place, group in enumerate(asked.groups):
+            if group.predicate != predicate or not group.is_atom:
+                continue
+            if data is not None and group.world != data:
+                continue
+            row = group.find(constants)
+            if row is not None:
+                p = float(answer.probability[int(asked.offset[place]) + row])
+                is_block = local.block_number[number] >= 0
+                bounded = max(p, LEAST_PROBABILITY)
+                atoms.append(number)
+                weights.append(math.log(bounded) if is_block else log_odds_of(p))
+    return local.with_fields(np.array(atoms, np.int64), np.array(weights))
 
 
 def tell_known(state: int, value: bool) -> str:

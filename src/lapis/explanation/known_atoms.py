@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -82,10 +82,16 @@ class KnownAtoms:
             found[name] = Extension(known.predicate.types, rows)
         return found
 
+    def may_be_unknown(self, predicate: str) -> bool:
+        """Return whether an atom is unknown if its fact is taken away: otherwise it is false."""
+        found = self.problem.model.predicates[predicate]
+        return self.evidence(predicate).open or bool(found.block and found.exactly_one)
+
     def block(self, predicate: str) -> BlockShape | None:
         """Return the shape of the blocks of a predicate; None if it has none."""
         found = self.problem.model.predicates[predicate]
-        return block_shape(found, self.problem.domains) if found.block else None
+        has_blocks = found.block and not found.is_number
+        return block_shape(found, self.problem.domains) if has_blocks else None
 
     def states(self, predicate: str, rows: np.ndarray) -> np.ndarray:
         """Return int8[num_rows]: FALSE, TRUE, UNKNOWN or SILENT, as the data says it."""
@@ -98,6 +104,16 @@ class KnownAtoms:
             marked = self._among(predicate, "unknown", rows)
             found[marked] = UNKNOWN
         return found
+
+    def holds(self, predicate: str, constants: Sequence[str]) -> bool:
+        """Return whether the data states an atom."""
+        types = self.problem.model.predicates[predicate].types
+        codes = [
+            self.problem.domains[kind].index[constant]
+            for kind, constant in zip(types, constants, strict=True)
+        ]
+        row = np.array([codes], np.int32).reshape(1, len(codes))
+        return bool(self.states(predicate, row)[0] == TRUE)
 
     def _among(self, predicate: str, kind: str, rows: np.ndarray) -> np.ndarray:
         """Return bool[num_rows], which rows are in one list of the evidence."""

@@ -23,12 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.database import Domain, empty_tuples
+from lapis.data.keys import share_keys
 from lapis.explanation.known_atoms import UNKNOWN, KnownAtoms
 from lapis.explanation.neighbourhood import OPEN, Neighbourhood
 from lapis.grounding.assembly import HARD
 from lapis.grounding.bottom_up import ground
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.syntax import Atom, Formula, Iff, Implies, Variable
+from lapis.logic.clauses import simple_term
 from lapis.logic.normalize import normalize
 from lapis.network.components import Subnetwork, fix_atoms, keep_part
 from lapis.network.csr import row_starts, row_sums, take_rows
@@ -62,32 +64,47 @@ class LocalNetwork:
     network: Network
     groups: tuple[InstanceGroup, ...]
     is_hard: np.ndarray  # bool[num_instances]
-    weight: np.ndarray  # float64[num_instances], 0 if hard
+    weight: np.ndarray  # float64[num_instances], times the numbers of the formula; 0 if hard
+    factor: np.ndarray  # float64[num_instances], the numbers that multiply it, else 1
     weight_id: np.ndarray  # int64[num_instances], in the problem's weight table; −1 if hard
     value: np.ndarray  # int8[num_atoms], what the evidence decides; OPEN elsewhere
     state: np.ndarray  # int8[num_atoms], as `KnownAtoms.states`; UNKNOWN for others
     grown: np.ndarray  # bool[num_atoms]
     explained: int  # the atom that stands for the explained formula
+    # float64[num_fields], weights of unit clauses on atoms that were not grown from: what the rest
+    # of the network adds to their log-odds
+    field: np.ndarray
 
     @property
     def num_instances(self) -> int:
         return len(self.weight)
 
+    @property
+    def all_weights(self) -> np.ndarray:
+        """float64[num_weights], the weights of ground formulas, then those of the boundary."""
+        return np.concatenate((self.weight, self.field))
+
+    @property
+    def hard_ids(self) -> np.ndarray:
+        """bool[num_weights], the weights that stand for hard formulas."""
+        return np.concatenate((self.is_hard, np.zeros(len(self.field), bool)))
+
     @cached_property
     def total(self) -> np.ndarray:
         """float64[num_instances], the count at which all clauses of a formula are true."""
-        found = self.network.constant_count.copy()
+        found = np.zeros(len(self.network.weights))
         own = self.network.weight_id >= 0
         np.add.at(found, self.network.weight_id[own], self.network.coefficient[own])
-        return found
+        return found[: self.num_instances]
 
     def hard_network(self, weight: np.ndarray, is_hard: np.ndarray) -> Network:
         """Return the network with these weights, float64[num_instances], and hard formulas."""
         ids = self.network.weight_id
-        own = (ids >= 0) & is_hard[np.maximum(ids, 0)] if len(is_hard) else ids < -1
+        hard = np.concatenate((is_hard, np.zeros(len(self.field), bool)))
+        own = (ids >= 0) & hard[np.maximum(ids, 0)] if len(hard) else ids < -1
         return replace(
             self.network,
-            weights=weight,
+            weights=np.concatenate((weight, self.field)),
             weight_id=np.where(own, HARD, ids).astype(np.int32),
             coefficient=np.where(own, 1.0, self.network.coefficient),
         )
@@ -96,6 +113,20 @@ class LocalNetwork:
     def whole(self) -> Network:
         """The network with its weights and hard formulas."""
         return self.hard_network(self.weight, self.is_hard)
+
+    def with_fields(self, atoms: np.ndarray, field: np.ndarray) -> LocalNetwork:
+        """Add unit clauses of these weights on some atoms, int64[num_fields]."""
+        network, first = self.network, self.num_instances
+        added = add_units(network, (atoms + 1).astype(np.int32))
+        ids = first + np.arange(len(atoms), dtype=np.int32)
+        more = np.zeros(first + len(atoms))
+        added = replace(
+            added,
+            weight_id=np.concatenate((network.weight_id, ids)).astype(np.int32),
+            weights=more,
+            constant_count=more,
+        )
+        return replace(self, network=added, field=field)
 
     def conditioned(self, value: np.ndarray, network: Network | None = None) -> ConditionedPart:
         """Return the component of the explained atom, given values int8[num_atoms]."""
@@ -136,14 +167,84 @@ class LocalNetwork:
         base = part.atom[part.atom < self.network.num_base_atoms]
         return bool(self.grown[base[base != self.explained]].all())
 
+    def predicate_of(self, atom: int) -> str:
+        table = self.network.atoms
+        return table.predicates[int(table.predicate_of(np.array([atom]))[0])]
+
+    @cached_property
+    def block_number(self) -> np.ndarray:
+        """int64[num_atoms], the block of each atom; −1 if it has none."""
+        found = np.full(self.network.num_atoms, -1, np.int64)
+        size = np.diff(self.network.block_start)
+        found[self.network.block_atom] = np.repeat(np.arange(len(size)), size)
+        return found
+
+    def block_of(self, atom: int) -> np.ndarray:
+        """Return the atoms of an atom's block, itself among them, int64[num_members]."""
+        number = int(self.block_number[atom])
+        if number < 0:
+            return np.array([atom])
+        first, last = self.network.block_start[number : number + 2]
+        return self.network.block_atom[first:last].astype(np.int64)
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """int64[num_base_atoms], ground formulas between each atom and the explained one.
+
+        Facts lead no further. Atoms of a block are equally far. −1 where nothing leads.
+        """
+        size = self.network.num_base_atoms
+        steps = np.full(size, -1, np.int64)
+        formula, atom = self.incidence
+        start = np.unique(self.target)
+        level, reached = 0, start
+        seen = np.zeros(self.num_instances, bool)
+        while len(reached):
+            steps[reached] = level
+            passing = reached if level == 0 else reached[self.value[reached] == OPEN]
+            found = np.unique(formula[np.isin(atom, passing)])
+            found = found[~seen[found]]
+            seen[found] = True
+            level += 1
+            new = np.unique(atom[np.isin(formula, found)])
+            new = self.with_blocks_of(new)
+            reached = new[steps[new] < 0]
+        return steps
+
+    def with_blocks_of(self, atoms: np.ndarray) -> np.ndarray:
+        """Add the blocks of atoms, int64[num_atoms]."""
+        blocks = np.unique(self.block_number[atoms])
+        inside = np.isin(self.block_number, blocks[blocks >= 0])
+        return np.union1d(atoms, np.flatnonzero(inside))
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """The atoms of the explained formula with their blocks, int64[num_atoms]."""
+        network = self.network
+        hard = np.flatnonzero(network.weight_id < 0)
+        start, literal = take_rows(network.clause_start, network.literal, hard)
+        atom = np.abs(literal) - 1
+        owner = np.repeat(np.arange(len(hard)), np.diff(start))
+        own = np.isin(owner, owner[atom == self.explained])
+        found = np.unique(atom[own])
+        while (found >= network.num_base_atoms).any():
+            inner = found[found >= network.num_base_atoms] - network.num_base_atoms
+            more = take_rows(network.definition_start, network.definition_literal, inner)[1]
+            found = np.union1d(found[found < network.num_base_atoms], np.abs(more) - 1)
+        return self.with_blocks_of(found[found != self.explained])
+
     def names(self, atoms: np.ndarray) -> list[str]:
         return self.network.atom_names(atoms)
 
     def instance(self, number: int) -> tuple[Rule, dict[str, str]]:
         """Return the rule of a ground formula, and its constants by variable."""
-        group = next(g for g in reversed(self.groups) if g.first <= number)
+        group = self.group_of(number)
         rule = self.known.rules[group.rule]
         return rule, self.constants(rule, group.rows[number - group.first])
+
+    def group_of(self, number: int) -> InstanceGroup:
+        """Return the group that a ground formula is in."""
+        return next(group for group in reversed(self.groups) if group.first <= number)
 
     def constants(self, rule: Rule, row: np.ndarray) -> dict[str, str]:
         domains = self.known.problem.domains
@@ -167,7 +268,7 @@ class LocalNetwork:
             )
             ids = np.concatenate((ids[~derived], np.repeat(ids[derived], np.diff(start))))
             atom = np.concatenate((atom[~derived], np.abs(literal) - 1))
-        kept = ids >= 0
+        kept = (ids >= 0) & (ids < self.num_instances)
         code = np.unique(ids[kept] * network.num_atoms + atom[kept])
         return code // max(1, network.num_atoms), code % max(1, network.num_atoms)
 
@@ -213,22 +314,24 @@ def build_local_network(near: Neighbourhood, target: Formula) -> LocalNetwork:
         [np.empty(0, np.int64), *(find_weights(near.known, group) for group in groups)]
     )
     table = problem.weight_table.value
+    factor = np.concatenate([np.empty(0), *(find_factors(near.known, group) for group in groups)])
     weight = np.where(weight_id >= 0, table[np.maximum(weight_id, 0)] if len(table) else 0.0, 0.0)
+    weight = weight * factor
     zero = np.zeros(len(weight))
     network = replace(network, weights=zero, constant_count=network.constant_count[: len(zero)] * 0)
     network = with_blocks(network, near)
     value = np.full(network.num_atoms, OPEN, np.int8)
     state = np.full(network.num_atoms, UNKNOWN, np.int8)
     grown = np.zeros(network.num_atoms, bool)
-    for predicate, rows in near.atoms.items():
+    for predicate, rows in near.uncertain().items():
         atom = network.atom_index(predicate, rows)
         value[atom] = near.values(predicate, rows)
         state[atom] = near.known.states(predicate, rows)
         grown[network.atom_index(predicate, near.grown.get(predicate, rows[:0]))] = True
     explained = int(network.atom_index(EXPLAINED, np.empty((1, 0), np.int32))[0])
     return LocalNetwork(
-        near.known, network, tuple(groups), is_hard, weight, weight_id, value, state, grown,
-        explained,
+        near.known, network, tuple(groups), is_hard, weight, factor, weight_id, value, state, grown,
+        explained, np.empty(0),
     )  # fmt: skip
 
 
@@ -244,10 +347,34 @@ def find_weights(known: KnownAtoms, group: InstanceGroup) -> np.ndarray:
     return table.offset[group.rule] + code
 
 
+def find_factors(known: KnownAtoms, group: InstanceGroup) -> np.ndarray:
+    """Return float64[num_instances], the product of the numbers that multiply each formula."""
+    rule, problem = known.rules[group.rule], known.problem
+    factor = np.ones(len(group.rows))
+    names = [name for name, _ in rule.variables]
+    for number in rule.numbers:
+        listed = problem.evidence[number.function].true
+        types = problem.model.predicates[number.function].types
+        columns = [
+            group.rows[:, names.index(term.name)]
+            if isinstance(term, Variable)
+            else np.full(len(factor), problem.domains[kind].index[simple_term(term).name])
+            for term, kind in zip(number.terms, types, strict=False)
+        ]
+        keys, wanted = share_keys(listed.T[:-1], columns).parts
+        place = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+        found = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
+        value = problem.domains[types[-1]].numeric[listed[place, -1]] if len(keys) else wanted
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.log(value) if number.logarithm else value
+        factor *= np.where(found, own, 0.0)  # a formula without its number is skipped
+    return factor
+
+
 def with_blocks(network: Network, near: Neighbourhood) -> Network:
     """Add the blocks of the neighbourhood's atoms."""
     lengths, members, exact = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0, bool)]
-    for predicate, rows in near.atoms.items():
+    for predicate, rows in near.uncertain().items():
         shape = near.known.block(predicate)
         if shape is None or not len(rows):
             continue
@@ -276,7 +403,9 @@ def local_problem(near: Neighbourhood, groups: Sequence[InstanceGroup], target: 
         name: replace(problem.model.predicates[name], block=(), factors=None) for name in used(near)
     }
     evidence = {
-        name: closed_evidence(found, unknown=near.atoms.get(name))
+        name: closed_evidence(found, true=near.atoms.get(name))
+        if found.is_number
+        else closed_evidence(found, unknown=near.atoms.get(name))
         for name, found in predicates.items()
     }
     domains = dict(problem.domains)

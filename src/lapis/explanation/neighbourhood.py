@@ -61,8 +61,8 @@ class Neighbourhood:
 
     def grow(self, start: AtomRows) -> None:
         """Grow from atoms: first through unknown atoms, then through facts that can be unknown."""
-        new = self.add_atoms(start)
-        frontier = self.choose(new, facts=False)
+        self.add_atoms(start)
+        frontier = self.choose(self.atoms, facts=False)
         first = True
         for _ in range(self.limits.waves):
             if not frontier or not (first or self.has_room(frontier)):
@@ -236,16 +236,19 @@ class Neighbourhood:
             value[decided & (state != TRUE)] = 0
         return value
 
-    def may_be_unknown(self, predicate: str) -> bool:
-        """Return whether an atom is unknown if its fact is taken away: otherwise it is false."""
-        found = self.known.problem.model.predicates[predicate]
-        return self.known.evidence(predicate).open or bool(found.block and found.exactly_one)
+    def uncertain(self) -> AtomRows:
+        """Return the atoms found so far without those of functions of numbers."""
+        model = self.known.problem.model
+        return {n: rows for n, rows in self.atoms.items() if not model.predicates[n].is_number}
 
     def choose(self, found: AtomRows, *, facts: bool) -> AtomRows:
         """Select the atoms to grow from next: unknown ones, and with `facts` those that can be."""
         chosen: dict[str, np.ndarray] = {}
+        uncertain = self.uncertain()
         for predicate, rows in found.items():
-            if facts and self.may_be_unknown(predicate):
+            if predicate not in uncertain:
+                continue
+            if facts and self.known.may_be_unknown(predicate):
                 kept = rows
             else:
                 whole = self.atoms[predicate]

@@ -39,10 +39,18 @@ class LocalSolver:
 
     def solve(self, part: ConditionedPart) -> ProbabilityEstimate:
         """Return the probability of the explained atom in its component."""
+        return self.estimate(part, self.marginals(part))
+
+    def marginals(self, part: ConditionedPart) -> Marginals:
+        """Return the marginals of a component: exact if they can be, else sampled."""
         found = self.exact(part.network)
-        if found is None:
-            options = InferenceOptions(time_limit=SAMPLING_SECONDS, seed=self.seed)
-            found = infer_network(part.network, "auto", options)
+        if found is not None:
+            return found
+        options = InferenceOptions(time_limit=SAMPLING_SECONDS, seed=self.seed)
+        return infer_network(part.network, "auto", options)
+
+    def estimate(self, part: ConditionedPart, found: Marginals) -> ProbabilityEstimate:
+        """Return the probability of the explained atom among the marginals of its component."""
         at = part.explained
         error = None if found.exact else float(found.errors[at])
         return ProbabilityEstimate(
@@ -78,4 +86,4 @@ class LocalSolver:
         """Return E[n | the explained atom has a value], float64[num_instances]; None if costly."""
         unit = np.array([(part.explained + 1) * (1 if value else -1)], np.int32)
         found = self.exact(add_units(replace(part.network), unit))
-        return None if found is None else found.expected_count
+        return None if found is None else found.expected_count[: self.local.num_instances]

@@ -334,6 +334,18 @@ class Fit(Result):
         """The weight of a formula, as it is printed."""
         return self.by_formula[formula]
 
+    def weight_covariance(self) -> np.ndarray | None:
+        """Return the covariance of the weights, if their posterior is known.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            float64[num_weights, num_weights], in the order of the weights; 0 where they are fixed.
+        """
+        if self.posterior is None:
+            return None
+        return self.posterior.covariance()
+
     def document(self) -> dict[str, Any]:
         """Return the JSON of `lapis learn --json`."""
         names = ("formula", "weight", "stderr", "fixed", "bounded")

@@ -74,6 +74,16 @@ class WeightPosterior(Result):
         """Number of draws of each chain."""
         return int(self.draws.shape[1])
 
+    def covariance(self) -> np.ndarray:
+        """Return the covariance of the draws.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[num_weights, num_weights], 0 where a weight is fixed.
+        """
+        return np.atleast_2d(np.cov(self.draws.reshape(-1, len(self)).T))
+
     @cached_property
     def free(self) -> np.ndarray:
         """int64[num_free], the weights that vary."""

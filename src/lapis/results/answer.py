@@ -36,6 +36,9 @@ class LearnedWeights(Protocol):
     def entries(self) -> list[tuple[str, float, float | None, bool, bool]]:
         """Return (formula, weight, standard error, fixed, bounded) for each weight."""
 
+    def weight_covariance(self) -> np.ndarray | None:
+        """Return float64[num_weights, num_weights]; None if only standard errors are known."""
+
 
 class AnswerSource(Protocol):
     """What an answer was found from, kept so that it can be explained."""

@@ -12,6 +12,7 @@ Three views of one atom (or ground formula) a:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -34,7 +35,7 @@ TRUE_FILL, FALSE_FILL, OPEN_FILL, RULE_FILL, ASKED_FILL = (
     "#d9efe0", "#eceff1", "#ffffff", "#fff6dd", "#cfe0f5",
 )  # fmt: skip
 MAX_LITERALS = 4  # of a reason in words
-MAX_BOX = 34  # characters of a line in a node
+MAX_BOX, MAX_LINES = 40, 3  # characters of a line in a node, and lines
 
 
 class Contribution(NamedTuple):
@@ -154,6 +155,7 @@ class Explanation(Result):
     nodes: tuple[NearbyNode, ...] = ()
     edges: tuple[NearbyEdge, ...] = ()
     notes: tuple[str, ...] = ()
+    whole: bool = True  # the whole component of the atom was considered
 
     def __getitem__(self, text: str) -> Absence:
         """Return what holds without a fact, a rule or a ground formula, given by its text."""
@@ -233,6 +235,7 @@ class Explanation(Result):
                 "edges": [edge._asdict() for edge in self.edges],
             },
             "notes": list(self.notes),
+            "whole": self.whole,
         }
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -453,7 +456,7 @@ def tell_changes(atom: str, changes: FactChanges) -> str:
 
 def draw_node(node: NearbyNode) -> GraphNode:
     """Return the box of an atom or a ground formula."""
-    label = shorten(node.label, MAX_BOX)
+    label = "\n".join(shorten(line, MAX_BOX) for line in fold_label(node.label))
     if node.kind != "atom":
         amount = "hard" if node.weight is None else f"{node.weight:+.3g}"
         text = label if node.kind == "block" else f"{amount}  {label}"
@@ -464,6 +467,22 @@ def draw_node(node: NearbyNode) -> GraphNode:
         return GraphNode(text, fill, layer=node.distance)
     given = "" if node.probability is None else f"\n{format_probability(node.probability)}"
     return GraphNode(label + given, OPEN_FILL if node.distance else ASKED_FILL, layer=node.distance)
+
+
+def fold_label(label: str) -> list[str]:
+    """Break the label of a formula into at most three lines at its connectives.
+
+    >>> fold_label("Friends(Anna, Frank) ^ Smokes(Anna) => Smokes(Frank)")
+    ['Friends(Anna, Frank) ^ Smokes(Anna)', '=> Smokes(Frank)']
+    """
+    words = re.split(r" (?=(?:=>|<=>|\^|v) )", label)
+    lines = words[:1]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 1 <= MAX_BOX or len(lines) == MAX_LINES:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def plot_waterfall(found: Explanation, axes: Axes | None) -> Axes:
