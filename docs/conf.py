@@ -2,7 +2,8 @@
 
 The pages are those of this folder, in the order of `index.md`. The API is generated from
 docstrings. Pages outside this folder (changelog, architecture) are included by pages of `project/`,
-and links to them are rewritten. `figures.py` draws the charts before the pages are read.
+and links to them are rewritten. `figures.py` draws the charts and `gallery.py` runs the
+notebooks before the pages are read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import lapis
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 from figures import draw_all  # noqa: E402
+from gallery import write_gallery  # noqa: E402
 
 OUTSIDE = {  # files outside this folder, and the pages that include them
     "ARCHITECTURE.md": "project/architecture.md",
@@ -101,6 +103,7 @@ def include_outside(app: Sphinx, name: str, text: list[str]) -> None:
 
 def setup(app: Sphinx) -> None:
     draw_all(DOCS / "_drawn")
+    write_gallery(DOCS / "_gallery")
     app.connect("source-read", drop_missing, priority=50)
     app.connect("source-read", list_decisions, priority=60)
     app.connect("source-read", include_outside, priority=100)

@@ -33,7 +33,8 @@ ENDINGS = (("'s", ""), ("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "
 def pages() -> list[Path]:
     named = (DOCS.parent / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md",
                                              "ARCHITECTURE.md", "SECURITY.md"))  # fmt: skip
-    return [*(path for path in named if path.exists()), *sorted(DOCS.rglob("*.md"))]
+    written = (path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).parts[0][0] != "_")
+    return [*(path for path in named if path.exists()), *sorted(written)]
 
 
 def words_of(text: str) -> Iterator[tuple[int, str]]:

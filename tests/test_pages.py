@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {
     "README.md": ROOT / "README.md",
-    **{path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))},
+    **{
+        path.relative_to(DOCS).as_posix(): path
+        for path in sorted(DOCS.rglob("*.md"))
+        if not path.relative_to(DOCS).parts[0].startswith("_")  # written by make site
+    },
 }
 BLOCK = re.compile(r"(?:^(?: {4}.*)?\n)*^ {4}.*\n", re.MULTILINE)
 NAMED_FILE = re.compile(r"^`([\w./-]+\.\w+)`[^`]*:$")  # "`smoking.db` holds the known facts:"

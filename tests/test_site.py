@@ -13,7 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+PAGES = sorted(
+    page
+    for page in (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+    if not page.startswith("_")
+)
 NEW = [page for page in PAGES if page.partition("/")[0] in ("tutorials", "howto", "understanding")]
 MAX_LINES = 300
 LINK = re.compile(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)")
