@@ -26,7 +26,10 @@ def run_notebook(path: Path) -> Any:
     """Return a notebook with its outputs; raise if a cell fails."""
     notebook = nbformat.read(path, as_version=4)
     folder = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=folder).execute()
+    quiet = ["--log-level=ERROR"]  # of the kernel's own notes
+    NotebookClient(
+        notebook, timeout=SECONDS, kernel_name="python3", resources=folder, extra_arguments=quiet
+    ).execute()
     return notebook
 
 
