@@ -10,7 +10,7 @@ LAPIS_DATA ?= ../shared/data
 SECONDS ?= 60
 export LAPIS_DATA
 
-.PHONY: demo test test-all test-spark test-web web chromium site java lint format bench papers papers-page docs fuzz clean
+.PHONY: demo test test-all test-spark test-web web chromium site locks java lint format bench papers papers-page docs fuzz clean
 
 demo: $(RUN)
 	$(BIN)/lapis demo
@@ -77,6 +77,17 @@ site: $(DEV)
 	$(BIN)/python docs/spelling.py
 	$(BIN)/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/site
 	$(BIN)/python docs/check_site.py build/site
+
+# Versions of dependencies that the tests run with, by uv (pip install uv).
+locks: pyproject.toml requirements/test.in
+	for pair in oldest:lowest-direct newest:highest; do \
+	  name=$${pair%:*}; \
+	  uv pip compile --no-header --no-annotate --universal --python-version 3.11 \
+	    --resolution $${pair#*:} --extra frames --extra graph --extra plot --extra rdf --extra sklearn \
+	    pyproject.toml requirements/test.in -o requirements/$$name.txt || exit 1; \
+	  printf '# The %s versions that the tests run with; written by make locks.\n' $$name \
+	    | cat - requirements/$$name.txt > requirements/.$$name && mv requirements/.$$name requirements/$$name.txt; \
+	done
 
 docs: $(DEV)
 	$(BIN)/python docs/tables.py

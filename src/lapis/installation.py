@@ -22,7 +22,7 @@ from lapis.runtime.views import View, new_view
 DISTRIBUTION = "lapis-mln"
 REQUIREMENT = re.compile(r"([\w.-]+)[^;]*(?:;.*\bextra == ['\"]([\w-]+)['\"])?")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-HIDDEN_EXTRAS = ("dev", "docs", "all")  # for developers; the sum of the others
+HIDDEN_EXTRAS = ("dev", "docs", "test-web", "all")  # for developers; the sum of the others
 
 
 @dataclass(frozen=True, slots=True)

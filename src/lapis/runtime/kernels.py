@@ -36,15 +36,17 @@ from numba.core import event
 import lapis
 from lapis.runtime.progress import Progress, compilations, work_clock
 
+TEMPORARY = "lapis-kernels-"  # begins the name of a folder for kernels that have no other
+
 
 def private_folder(parent: Path) -> Path:
     """Return a folder that only the user can write to; later runs use the same one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
-    folder = parent / f"lapis-kernels-{user}"
+    folder = parent / f"{TEMPORARY}{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
-    return folder if is_ours else Path(tempfile.mkdtemp(prefix="lapis-kernels-", dir=parent))
+    return folder if is_ours else Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
 
 
 Kernel = Callable[..., Any]
@@ -119,14 +121,14 @@ def choose_cache_folder() -> None:
 
 
 def stored_kernels() -> tuple[int, bool]:
-    """Return how many compiled kernels are on disk, and whether their folder outlives a reboot."""
+    """Return how many compiled kernels are on disk, and whether their folder is a lasting one."""
     folder = Path(njit(cache=True)(stored_kernels).stats.cache_path)
     if folder.name == "__pycache__":
         folders = {path.parent for path in PACKAGE.rglob("*.nbi")}
     else:  # one folder for each folder of sources, beside those of other packages
         folders = {path.parent for path in folder.parent.glob(f"*/{VERSION_FILE}")}
     number = sum(1 for each in folders for _ in each.glob("*.nbi"))
-    return number, not folder.is_relative_to(tempfile.gettempdir())
+    return number, not any(part.startswith(TEMPORARY) for part in folder.parts)
 
 
 class Compilations(event.Listener):  # type: ignore[misc]
