@@ -152,7 +152,11 @@ def test_unknown_predicates_are_told_where_they_were_typed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("n.txt", "n.txt: unknown file format\n    write to a .wcnf, .uai or .json file"),
+        (
+            "n.txt",
+            "n.txt: unknown file format\n    "
+            "write to a .wcnf, .uai, .json, .dot, .graphml or .svg file",
+        ),
         ("nowhere/n.json", "nowhere/n.json: cannot be written: no folder nowhere"),
         ("taken.json", "taken.json: cannot be written: it is a folder"),
     ],

@@ -37,6 +37,7 @@ CALLS: Mapping[str, Sequence[str]] = {
         "m.mln d.db -q Smokes,Cancer --posterior p.npz --num-draws 4",
         "hard.mln d.db -q Smokes --relax",
         "m.mln d.db -q Smokes --engine duckdb -o a.parquet",
+        "m.mln d.db -q Smokes --why Smokes(Bob) --change-to 0.5",
     ],
     "plan": ["m.mln d.db -q Smokes"],
     "map": [

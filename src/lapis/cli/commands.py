@@ -157,7 +157,7 @@ def print_count_plans(model: Path, worlds: Worlds, options: CountOptions) -> Non
 
 @command("ground", GroundOptions, OPEN_MODEL, WORLDS, bar="grounding")
 def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report | None) -> Result:
-    """Ground a model: the size of the network, and a file of it (.wcnf, .uai or .json)."""
+    """Ground a model: the size of the network, and a file of it (.wcnf, .uai, .json, .svg)."""
     from lapis import operations
 
     return operations.ground_network(model, worlds, options, progress)

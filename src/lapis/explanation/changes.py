@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from lapis.explanation.fact_values import ChangedFact, apply_changes, reverse
 from lapis.explanation.local_network import Impossible
@@ -119,7 +120,9 @@ class ChangeSearch:
                 return self.drop_superfluous(fewer)
         return chosen
 
-    def result(self, chosen: tuple[int, ...], reached: bool, search: str) -> FactChanges:
+    def result(
+        self, chosen: tuple[int, ...], reached: bool, search: Literal["exact", "greedy"]
+    ) -> FactChanges:
         texts = tuple(self.changes[number].text for number in chosen)
         probability = self.probability(chosen) if chosen else None
         return FactChanges(
@@ -128,5 +131,5 @@ class ChangeSearch:
             texts,
             probability,
             search,
-            len(self.changes),  # type: ignore[arg-type]
+            len(self.changes),
         )

@@ -1,4 +1,4 @@
-"""Write networks as .wcnf (MaxSAT), .uai (graphical models) or .json files.
+"""Write networks as .wcnf (MaxSAT), .uai (graphical models) or .json files, or draw them.
 
 UAI. Every atom is a variable with values 0 and 1. A soft clause is a factor with exp(weight ·
 coefficient) where it is true and 1 where it is false; a hard clause and a block are factors of
@@ -31,15 +31,20 @@ import numpy as np
 from lapis.data.atomic_write import replace_path, require_writable
 from lapis.errors import LapisError, TooLarge
 from lapis.network.network import Network
+from lapis.results.graph import check_drawing
+
+DRAWINGS = (".dot", ".graphml", ".svg")
 
 
 def check_network_file(path: Path) -> None:
     """Refuse a file that a network cannot be written to, before grounding."""
+    if path.suffix in DRAWINGS:
+        return check_drawing(path)
     if path.suffix not in (".wcnf", ".uai", ".json"):
         raise LapisError(
             f"{path}: unknown file format",
             code="unknown-format",
-            hint="write to a .wcnf, .uai or .json file",
+            hint="write to a .wcnf, .uai, .json, .dot, .graphml or .svg file",
         )
     require_writable(path)
 
@@ -48,6 +53,8 @@ def write_network(network: Network, path: str | Path) -> None:
     """Write a network atomically, in the format given by the file's suffix."""
     path = Path(path)
     check_network_file(path)
+    if path.suffix in DRAWINGS:
+        return network.draw().save(path)
     writers = {".wcnf": wcnf_lines, ".uai": uai_lines, ".json": json_lines}
 
     def write(place: Path) -> None:

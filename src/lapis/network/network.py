@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
 from lapis.results.atom_groups import AtomGroup, Atoms, predicate_group, variable_group
 from lapis.runtime.views import REPR_ROWS, count_noun, draw_html, new_view, short_repr
+
+if TYPE_CHECKING:
+    from lapis.results.graph import Picture
 
 no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 
@@ -97,6 +101,23 @@ class Network:
             count_noun(len(self.weights), "weight"),
             count_noun(self.num_components, "component"),
         ]
+
+    def draw(self) -> Picture:
+        """Draw the network: a box for each atom, clause and block.
+
+        Returns
+        -------
+        Picture
+            A graph; `save` writes it as .dot, .graphml, .svg or .png.
+
+        Raises
+        ------
+        TooLarge
+            If there are too many boxes.
+        """
+        from lapis.network.drawing import draw_network
+
+        return draw_network(self)
 
     @property
     def num_atoms(self) -> int:

@@ -441,7 +441,11 @@ class GroundOptions(
     """Options."""
 
     output: Path | None = option(
-        None, "Write the network: .wcnf, .uai or .json.", flag="-o", cli_only=True, is_output=True
+        None,
+        "Write the network: .wcnf, .uai or .json, or draw it: .dot, .graphml or .svg.",
+        flag="-o",
+        cli_only=True,
+        is_output=True,
     )
     cache: Path | None = option(None, "Keep and reuse groundings in this folder.", cli_only=True)
 

@@ -128,13 +128,40 @@ class Picture:
             out.append(draw_text(x, y, node.label, node.ink))
         return "\n".join([*out, "</svg>", ""])
 
+    def graphml(self) -> str:
+        """Return the graph in GraphML, with labels, which yEd, Gephi and NetworkX read.
+
+        Examples
+        --------
+        >>> nodes = GraphNode("a"), GraphNode("b")
+        >>> print(Picture(nodes, (GraphEdge(0, 1, "2"),)).graphml().splitlines()[5])
+          <node id="n0"><data key="label">a</data></node>
+        """
+        lines = [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+            '<key id="label" for="node" attr.name="label" attr.type="string"/>',
+            '<key id="text" for="edge" attr.name="label" attr.type="string"/>',
+            '<graph edgedefault="undirected">',
+        ]
+        lines += (
+            f'  <node id="n{number}"><data key="label">{escape(node.label, "html")}</data></node>'
+            for number, node in enumerate(self.nodes)
+        )
+        lines += (
+            f'  <edge source="n{edge.source}" target="n{edge.target}">'
+            f'<data key="text">{escape(edge.label, "html")}</data></edge>'
+            for edge in self.edges
+        )
+        return "\n".join([*lines, "</graph>", "</graphml>", ""])
+
     def save(self, path: str | Path) -> None:
         """Write the graph.
 
         Parameters
         ----------
         path
-            `.dot` or `.svg`, or a format of matplotlib such as `.png` and `.pdf`.
+            `.dot`, `.graphml` or `.svg`, or a format of matplotlib such as `.png` and `.pdf`.
 
         Raises
         ------
@@ -145,6 +172,8 @@ class Picture:
         check_drawing(path)
         if path.suffix == ".dot":
             write_whole(path, self.dot())
+        elif path.suffix == ".graphml":
+            write_whole(path, self.graphml())
         elif path.suffix == ".svg":
             write_whole(path, self.svg())
         else:
@@ -157,7 +186,7 @@ class Picture:
 def check_drawing(path: Path) -> None:
     """Raise if a drawing cannot be written, before the work that it shows."""
     require_writable(path)
-    if path.suffix not in (".dot", ".svg"):
+    if path.suffix not in (".dot", ".graphml", ".svg"):
         check_picture(path)
 
 
@@ -232,7 +261,7 @@ def place_graph(graph: Picture) -> tuple[list[NodeBox], list[list[CurvePoint]]]:
         raise TooLarge(
             f"{len(graph.nodes):,} nodes are too many to draw",
             code="too-large",
-            hint=f"pictures have at most {MAX_NODES:,}; write .dot and use Graphviz",
+            hint=f"pictures have at most {MAX_NODES:,}; write .dot and use Graphviz, or .graphml",
         )
     if not graph.nodes:
         return [], []
