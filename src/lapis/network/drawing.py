@@ -42,8 +42,8 @@ def draw_network(network: Network) -> Picture:
         nodes.append(GraphNode(clause_text(network, clause), CLAUSE_FILL, layer=int(layer[place])))
         first, last = network.clause_start[clause : clause + 2]
         for literal in network.literal[first:last].tolist():
-            colour = {} if literal > 0 else {"label": "¬", "colour": NEGATED}
-            edges.append(directed(place, abs(literal) - 1, layer, **colour))
+            edge = directed(place, abs(literal) - 1, layer)
+            edges.append(edge if literal > 0 else edge._replace(label="¬", colour=NEGATED))
     for block in range(network.num_blocks):
         place = network.num_atoms + len(drawn) + block
         text = "exactly one" if network.block_exact[block] else "at most one"
@@ -53,10 +53,10 @@ def draw_network(network: Network) -> Picture:
     return Picture(tuple(nodes), tuple(edges), "right")
 
 
-def directed(one: int, other: int, layer: np.ndarray, **style: str) -> GraphEdge:
+def directed(one: int, other: int, layer: np.ndarray) -> GraphEdge:
     """Return an edge from the lower layer to the higher one."""
     source, target = (one, other) if layer[one] < layer[other] else (other, one)
-    return GraphEdge(source, target, **style)
+    return GraphEdge(source, target)
 
 
 def clause_text(network: Network, clause: int) -> str:
