@@ -32,7 +32,7 @@ from lapis.counting.differences.signed_conjunctions import (
     clause_difference,
     cube_difference,
 )
-from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
+from lapis.counting.differences.sparse_vectors import SparseVectors
 from lapis.counting.flips_kernel import (
     DRAW,
     FLIP,
@@ -66,6 +66,7 @@ from lapis.counting.nested_loops_kernel import (
 from lapis.counting.totals import (
     count_columns,
     count_violations,
+    fold_columns,
     number_weights,
     separate_numbers,
 )
@@ -128,8 +129,10 @@ class FlippingWorld:
         self._keys = self._numbers.keys
         self._has_numbers = any(feature.numbers for feature in self._features)
         self._given: tuple[np.ndarray, np.ndarray] | None = None  # weights, and of columns
-        require_numbers(problem)
         interpretation = base_world(problem, world)
+        evidence = problem.evidence.items()
+        uncertain = [name for name, each in evidence if each.open or len(each.unknown)]
+        require_numbers(problem, interpretation, uncertain)
         self._predicates = dict(problem.model.predicates)
         witnesses = {}
         for definition in self._definitions:
@@ -215,13 +218,8 @@ class FlippingWorld:
 
     def vectors(self, visits: AtomVisits) -> SparseVectors:
         """Return the differences of visited atoms; column num_weights counts all hard rules."""
-        value = narrow_integers(visits.value)
-        if not self._has_numbers:
-            return SparseVectors(visits.start, visits.column, value)
-        weighed = value.astype(np.float64) * self._numbers.factor[visits.column]
-        owner = np.repeat(np.arange(len(visits.start) - 1), np.diff(visits.start))
-        column = self._numbers.weight[visits.column]
-        return add_entries(len(visits.start) - 1, owner, column, weighed)
+        found = SparseVectors(visits.start, visits.column, narrow_integers(visits.value))
+        return fold_columns(self._numbers, found) if self._has_numbers else found
 
     def _spread_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the weight of each column."""

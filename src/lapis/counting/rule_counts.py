@@ -77,10 +77,7 @@ def make_rules_soft(model: Model) -> Model:
 def build_complete_problem(model: Model, world: Database, place: Place | None = None) -> Problem:
     problem = build_problem(model, world)
     problem.require_complete()
-    if place is None:
-        require_numbers(problem)
-        return problem
-    return place(problem)
+    return problem if place is None else place(problem)
 
 
 def add_rule_counts(one: RuleCount, other: RuleCount) -> RuleCount:
@@ -162,4 +159,6 @@ def explain_counts(model: Model, worlds: Sequence[Database], place: Place | None
 
 def build_closed_world(problem: Problem) -> Interpretation:
     """Build the extensions of all base and derived predicates from the evidence."""
-    return add_derived(closed_world(problem), problem.normal_form.definitions)
+    world = closed_world(problem)
+    require_numbers(problem, world)
+    return add_derived(world, problem.normal_form.definitions)

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.complete_world import add_derived
+from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Model
@@ -235,7 +236,10 @@ MAX_COLUMNS = 50_000_000
 
 
 class SeparateNumbers(NamedTuple):
-    """Keys with a column for each weight and combination of numbers, to count in integers."""
+    """Keys with a column for each weight and combination of numbers, to count in integers.
+
+    Without numbers each weight is one column.
+    """
 
     keys: WeightKeys  # of the columns; no key has numbers
     weight: np.ndarray  # int64[num_columns + 1], the weight of each; the last is that of hard rules
@@ -278,6 +282,12 @@ def separate_numbers(keys: WeightKeys) -> SeparateNumbers:
         np.concatenate([*weights, [keys.hard]]).astype(np.int64),
         np.concatenate([*factors, [1.0]]),
     )
+
+
+def fold_columns(numbers: SeparateNumbers, vectors: SparseVectors) -> SparseVectors:
+    """Multiply the entries of columns by their numbers and add those of the same weight."""
+    value = vectors.value.astype(np.float64) * numbers.factor[vectors.column]
+    return add_entries(len(vectors.start) - 1, vectors.row, numbers.weight[vectors.column], value)
 
 
 def count_columns(

@@ -29,6 +29,7 @@ from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows, sort_rows
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
+from lapis.relational.interpretation import Interpretation
 from lapis.relational.numbers import number_world, sum_numbers
 
 HARD = -1
@@ -77,10 +78,11 @@ def sum_multiplicities(
     return sums.astype(np.float64, copy=False)  # bincount of an empty array is an integer array
 
 
-def count_all_groundings(problem: Problem) -> np.ndarray:
+def count_all_groundings(problem: Problem, world: Interpretation | None = None) -> np.ndarray:
     """Return float64[num_weights], the count of each weight if every clause were true.
 
-    J clauses come with a constant 1 − J, so this is the number of groundings of the formula.
+    J clauses come with a constant 1 − J, so this is the number of groundings of the formula, or the
+    sum of its numbers over them. `world` has the relations of numbers (`number_world`).
     """
     table = problem.weight_table
     total = np.zeros(len(table.value))
@@ -90,7 +92,7 @@ def count_all_groundings(problem: Problem) -> np.ndarray:
         if last > first:
             always = feature.constant + len(feature.clauses)
             if feature.numbers:
-                total[first:last] += always * sum_numbers(feature, number_world(problem))
+                total[first:last] += always * sum_numbers(feature, world or number_world(problem))
             else:
                 groundings = problem.num_groundings(feature.variables) // (last - first)
                 total[first:last] += always * groundings

@@ -11,8 +11,7 @@ and disjunction above the number, the other parts that the data decide (`find_ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -130,10 +129,13 @@ def has_numbers(model: Model) -> bool:
     )
 
 
-def require_numbers(problem: Problem, world: Interpretation | None = None) -> None:
+def require_numbers(
+    problem: Problem, world: Interpretation | None = None, uncertain: Collection[str] = ()
+) -> None:
     """Raise if a number that a formula needs is missing, or has no logarithm.
 
-    `world` has the relations that are known; it is built from the evidence if absent.
+    `world` has the relations that are known; it is built from the evidence if absent. Atoms of
+    `uncertain` predicates may change: they decide nothing.
     """
     model = problem.model
     if not has_numbers(model):
@@ -144,7 +146,7 @@ def require_numbers(problem: Problem, world: Interpretation | None = None) -> No
             if number.logarithm:
                 _require_positive(rule, number.function, world)
         if model.missing == "error":
-            for need in find_needs(rule, model, world):
+            for need in find_needs(rule, model, world.relations.keys() - set(uncertain)):
                 _require_known(rule, need, model, world)
 
 
@@ -172,18 +174,22 @@ class Need(NamedTuple):
     variables: tuple[TypedVariable, ...]  # of the terms and conditions
 
 
-def find_needs(rule: Rule, model: Model, world: Interpretation) -> Iterator[Need]:
-    """Yield the numbers of a rule, and those that its comparisons need."""
-    return NeedFinder(rule, model, world).needs()
+def find_needs(rule: Rule, model: Model, known: Collection[str]) -> Iterator[Need]:
+    """Yield the numbers of a rule, and those that its comparisons need.
+
+    `known` are the predicates whose atoms the data decide.
+    """
+    return NeedFinder(rule, model, known).needs()
 
 
 class NeedFinder:
     """Finds the numbers of a rule with the conditions that the data decide."""
 
-    def __init__(self, rule: Rule, model: Model, world: Interpretation) -> None:
-        self.rule, self.world = rule, world
+    def __init__(self, rule: Rule, model: Model, known: Collection[str]) -> None:
+        self.rule = rule
         self.types = dict(rule.variables + rule.bound)
         self.numbers = {name for name, each in model.predicates.items() if each.is_number}
+        self.known = set(known) - self.numbers
         last = [
             node.terms[-1]
             for node in subformulas(rule.formula)
@@ -233,7 +239,7 @@ class NeedFinder:
         leaf = part.body if isinstance(part, Not) else part
         if isinstance(leaf, Comparison):
             return require_conditions([make_condition(leaf, positive)], True)
-        if isinstance(leaf, Atom) and leaf.predicate in self.world.relations.keys() - self.numbers:
+        if isinstance(leaf, Atom) and leaf.predicate in self.known:
             terms = tuple(map(simple_term, leaf.terms))
             return require_literals([Literal(leaf.predicate, terms, positive)])
         return None
@@ -308,14 +314,10 @@ def _count_by(
     """Return the number of groundings for each constant of a variable, others fixed."""
     types = dict(variables)
     atoms = require_literals(Literal(f"$at {other}", (Variable(other),), True) for other in fixed)
-    relations = {
-        **world.relations,
-        **{
-            f"$at {other}": Extension((types[other],), np.array([[code]], np.int32))
-            for other, code in fixed.items()
-        },
-    }
-    own = replace(world, relations=relations)
+    own: Interpretation = world
+    for other, code in fixed.items():
+        extension = Extension((types[other],), np.array([[code]], np.int32))
+        own = own.with_relation(f"$at {other}", extension)
     plan = compile_plan([conjoin(conjunction, atoms)], variables, own, PlanOutput((name,)))
     return own.count_table(plan)
 

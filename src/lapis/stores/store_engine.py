@@ -235,6 +235,17 @@ def open_world(problem: Problem, store: Store) -> StoredWorld:
     return StoredWorld(problem.domains, relations, store)
 
 
+def known_world(problem: Problem, store: Store) -> StoredWorld:
+    """Return the world of the predicates whose atoms are all known."""
+    whole = open_world(problem, store)
+    known = {
+        name: whole.relations[name]
+        for name, evidence in problem.evidence.items()
+        if not evidence.open and not len(evidence.unknown)
+    }
+    return replace(whole, relations=known)
+
+
 def find_positive(plan: QueryPlan, types: tuple[str, ...], world: StoredWorld) -> StoredExtension:
     """Create the relation of the tuples for which the plan's terms sum to more than 0."""
     engine = StoreEngine(world, world.store)

@@ -28,6 +28,7 @@ from lapis.data.formats.table_files import TYPE_MARK, TableName
 from lapis.data.lazy_database import LazyDatabase, LazyDomain, LazyRelation, LazyRows
 from lapis.errors import LapisError, suggestion
 from lapis.language.model import Model, Predicate
+from lapis.language.names import format_atom, format_constant
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import LoadedNames, LoadedRows, TableNames, TableRows
 from lapis.stores.store import ScratchTables, Store, fetch_all, fetch_number, new_table_name
@@ -174,6 +175,9 @@ class _Binding:
             for name, predicate in self.model.predicates.items()
         }
         domains = {name: each.domain for name, each in numbered.items()}
+        for predicate in self.model.predicates.values():
+            if predicate.is_number and predicate.name in self.database.sources:
+                self._check_numbers(predicate, relations[predicate.name], numbered)
         return Database(domains, relations, self.database.name)
 
     def _check_arity(self, predicate: Predicate, source: TableSource) -> None:
@@ -184,6 +188,35 @@ class _Binding:
                 code="data-arity",
                 span=predicate.span,
                 hint="give a query that selects one named column for each argument",
+            )
+
+    def _check_numbers(
+        self, predicate: Predicate, relation: Relation, numbered: Mapping[str, _StoredConstants]
+    ) -> None:
+        """Raise if a value is not a finite number, or if there are two for the same arguments."""
+        assert isinstance(relation, LazyRelation)
+        assert isinstance(relation.rows, TableRows)
+        last = predicate.arity - 1
+        key = ", ".join(f"c{place}" for place in range(last))
+        values = numbered[predicate.types[-1]].table
+        wrong = f"SELECT t.* FROM {relation.rows.table} t JOIN {values} d ON d.code = t.c{last} "
+        twice = f"SELECT {key}, max(c{last}) AS c{last} FROM {relation.rows.table} t GROUP BY {key}"
+        for query, problem in (
+            (f"{wrong} WHERE d.value IS NULL LIMIT 1", "is not a finite number"),
+            (f"{twice} HAVING count(*) > 1 LIMIT 1", "is one of several values"),
+        ):
+            found = fetch_all(self.store, query)
+            if not len(found[f"c{last}"]):
+                continue
+            names = [
+                numbered[type_name].domain.names[int(found[f"c{place}"][0])]
+                for place, type_name in enumerate(predicate.types)
+            ]
+            raise LapisError(
+                f"{format_atom(predicate.name, names, function=True)}: "
+                f"{format_constant(names[-1])} {problem}",
+                code="data-number",
+                hint="give a query that leaves such rows out",
             )
 
     def _check_type(self, type_name: str, source: TableSource) -> None:

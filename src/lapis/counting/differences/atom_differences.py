@@ -140,7 +140,6 @@ def open_differences(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> AtomDifferences | ListedDifferences | CountedDifferences:
     """Return the differences of one predicate's atoms."""
-    require_numbers(problem)
     target = build_flip_target(problem, predicate)
     features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
@@ -154,9 +153,9 @@ def evaluate_differences(
 ) -> AtomDifferences | CountedDifferences:
     """Evaluate the difference terms of features that all are direct."""
     features = problem.normal_form.features
-    interpretation = add_derived(
-        base_world(problem, world), problem.normal_form.definitions, num_levels(target)
-    )
+    known = base_world(problem, world)
+    require_numbers(problem, known, [target.predicate.name])
+    interpretation = add_derived(known, problem.normal_form.definitions, num_levels(target))
     keys = number_weights(problem)
     if isinstance(interpretation, DifferenceSource):
         return interpretation.differences(target, features, keys)

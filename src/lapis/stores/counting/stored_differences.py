@@ -53,7 +53,14 @@ from lapis.counting.differences.sparse_vectors import (
     place_vectors,
     stack_vectors,
 )
-from lapis.counting.totals import WeightKey, WeightKeys, find_violated_rules
+from lapis.counting.totals import (
+    SeparateNumbers,
+    WeightKey,
+    WeightKeys,
+    find_violated_rules,
+    fold_columns,
+    separate_numbers,
+)
 from lapis.logic.clauses import Feature
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.exact_sums import narrow_integers
@@ -198,6 +205,7 @@ class StoredDifferences:
     target: FlipTarget
     features: tuple[Feature, ...]
     keys: WeightKeys
+    numbers: SeparateNumbers  # the groups have a column for each
     groups: tuple[StoredGroup, ...]
     when_false: tuple[StoredTerm, ...]
     when_true: tuple[StoredTerm, ...]
@@ -259,6 +267,11 @@ class StoredDifferences:
             tuple((t.coefficient, tuple(parts[n] for n in t.groups), t.key) for t in terms),
         )
 
+    def fold(self, vectors: SparseVectors) -> SparseVectors:
+        """Multiply vectors by the numbers of formulas, if some have any."""
+        has_numbers = any(feature.numbers for feature in self.features)
+        return fold_columns(self.numbers, vectors) if has_numbers else vectors
+
     def count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
         """Return vectors, truth values and numbers of atoms, not yet grouped.
 
@@ -288,7 +301,7 @@ class StoredDifferences:
         ]
         count = [false.multiplicity, true.multiplicity]
         return (
-            stack_vectors(vectors),
+            self.fold(stack_vectors(vectors)),
             np.repeat([False, True], list(map(len, count))),
             np.concatenate(count),
         )
@@ -308,7 +321,7 @@ class StoredDifferences:
             for terms, chosen in ((self.when_false, ~is_true), (self.when_true, is_true))
             for members in [np.flatnonzero(chosen)]
         ]
-        return place_vectors(len(atoms), parts), is_true
+        return self.fold(place_vectors(len(atoms), parts)), is_true
 
     def _combine(self, positions: tuple[int, ...], members: tuple[int, ...]) -> StoredFunction:
         if members not in self._combined:
@@ -324,12 +337,13 @@ def stored_differences(
     engine = StoreEngine(world, world.store)
     scratch = ScratchTables(engine.store)
     terms = StoredTerms(engine, scratch, target)
+    numbers = separate_numbers(keys)
     when_false: list[StoredTerm] = []
     when_true: list[StoredTerm] = []
     for feature in features:
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
-            sides = terms.evaluate(difference, keys.of_rule[feature.rule])
+            sides = terms.evaluate(difference, numbers.keys.of_rule[feature.rule])
             when_false += sides[0]
             when_true += sides[1]
     return StoredDifferences(
@@ -339,6 +353,7 @@ def stored_differences(
         target,
         tuple(features),
         keys,
+        numbers,
         tuple(terms.groups),
         tuple(when_false),
         tuple(when_true),
@@ -414,7 +429,7 @@ def count_stored_candidates(differences: StoredDifferences) -> BlockCandidates:
     table = np.array(values, np.int64).reshape(len(values), len(differences.groups) + 1)
     return BlockCandidates(
         np.array(owner, np.int64),
-        differences.vectors(differences.when_false).at_signatures(table),
+        differences.fold(differences.vectors(differences.when_false).at_signatures(table)),
         table[:, truth] > 0,
         np.array(multiplicity, np.int64),
         np.array([block.number for block in classes], np.int64),

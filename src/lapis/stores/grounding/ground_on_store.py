@@ -28,6 +28,7 @@ from lapis.grounding.assembly import (
 from lapis.grounding.templates import GroundingQuery, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
+from lapis.relational.numbers import require_numbers
 from lapis.relational.query_plan import QueryPlan
 from lapis.runtime.progress import Progress, Report
 from lapis.stores.grounding.stored_atoms import (
@@ -54,6 +55,7 @@ from lapis.stores.grounding.stored_literals import (
     write_rows,
 )
 from lapis.stores.store import ScratchTables, StoredTable, fetch_all
+from lapis.stores.store_engine import known_world
 
 
 class UnknownAtoms(NamedTuple):
@@ -102,6 +104,8 @@ class StoredGrounding:
         self.problem = problem
         self.scratch, self.store = scratch, scratch.store
         self.not_true_count = np.zeros(len(problem.weight_table.value))  # by evidence
+        self.numbers = known_world(problem, self.store)
+        require_numbers(problem, self.numbers)
         types = {name: predicate.types for name, predicate in predicate_signatures(problem).items()}
         self.base = store_evidence(problem, scratch)
         self.world = KnownTables(scratch, problem.domains, types, dict(self.base))
@@ -150,7 +154,7 @@ class StoredGrounding:
             for name, atoms in self.base.items()
             if atoms.num_unknown
         }
-        counts = count_all_groundings(self.problem) - self.not_true_count
+        counts = count_all_groundings(self.problem, self.numbers) - self.not_true_count
         return GroundTables(tuple(tables), width, unknown, counts, bool(referring))
 
     def _ground_query(self, feature: Feature, kept: KeptQuery, width: int) -> Iterator[StoredTable]:
@@ -160,7 +164,7 @@ class StoredGrounding:
         columns = [
             f"CAST({self._weight(feature, kept.query)} AS BIGINT) AS weight",
             "CAST(-1 AS BIGINT) AS piece",
-            f"CAST(r.n AS {self.store.dialect.real}) AS n",
+            f"{self._multiplicity(feature, kept.query)} AS n",
             *(f"CAST({text} AS BIGINT) AS l{i}" for i, text in enumerate(literals)),
         ]
         table = self.scratch.create(written.select(columns, f"({self.writer.rows(kept.query)})"))
@@ -186,7 +190,7 @@ class StoredGrounding:
             columns = [
                 f"CAST({self._weight(feature, query)} AS BIGINT) AS weight",
                 f"CAST({f'{pieces} + {piece}' if fits else '-1'} AS BIGINT) AS piece",
-                f"CAST(r.n AS {self.store.dialect.real}) AS n",
+                f"{self._multiplicity(feature, query)} AS n",
                 *(f"r.e{i} AS e{i}, r.a{i} AS a{i}" for i in range(len(written.literals))),
             ]
             pieces += size if fits else 0
@@ -229,6 +233,17 @@ class StoredGrounding:
         first = self.problem.weight_table.offset[feature.rule]
         return f"{first} + {packed_code(self.writer.codes(terms, plus, query), sizes)}"
 
+    def _multiplicity(self, feature: Feature, query: GroundingQuery) -> str:
+        """Write the number of groundings of a row, times the numbers of the feature."""
+        types = dict(feature.variables)
+        text = f"CAST(r.n AS {self.store.dialect.real})"
+        for name, _, logarithm in feature.numbers:
+            [code] = self.writer.codes((query.stands_for[name],), (types[name],), query)
+            table = self.world.tables.domain_table(types[name])
+            value = f"(SELECT max(d.value) FROM {table} d WHERE d.code = {code})"
+            text += f" * {f'ln({value})' if logarithm else value}"
+        return text
+
     def _count_false(self, feature: Feature, query: GroundingQuery) -> None:
         """Count the groundings that evidence makes false; raise LapisError if the rule is hard."""
         if feature.hard:
@@ -240,10 +255,9 @@ class StoredGrounding:
             return
         rows = self.writer.rows(query)
         weight = self._weight(feature, query)
-        real = self.store.dialect.real
         self._add_not_true(
             f"SELECT weight, sum(n) AS n FROM (SELECT CAST({weight} AS BIGINT) AS weight, "
-            f"CAST(r.n AS {real}) AS n FROM ({rows}) r) w GROUP BY weight",
+            f"{self._multiplicity(feature, query)} AS n FROM ({rows}) r) w GROUP BY weight",
         )
 
     def _add_not_true(self, select: str) -> None:
