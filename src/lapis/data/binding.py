@@ -73,12 +73,15 @@ def _read_values(database: Database, relation: Relation) -> Database:
         raise _number_error(database, relation, row, TRUE, f"{word} is not a finite number{more}")
     used = np.zeros(len(domain), bool)
     used[values] = True
-    names = [
-        format_number(number) if is_used else name
-        for name, number, is_used in zip(
-            domain.constants, domain.numeric.tolist(), used.tolist(), strict=True
-        )
-    ]
+    if used.all():
+        names = list(map(format_number, domain.numeric.tolist()))
+    else:
+        names = [
+            format_number(number) if is_used else name
+            for name, number, is_used in zip(
+                domain.constants, domain.numeric.tolist(), used.tolist(), strict=True
+            )
+        ]
     if tuple(names) == domain.constants:
         return database
     type_name = provisional_type(relation.predicate, relation.arity - 1)

@@ -52,6 +52,11 @@ class Domain:
     @cached_property
     def numeric(self) -> np.ndarray:
         """float64[size], the value of constants that are numbers, NaN for the others."""
+        try:
+            if not any("_" in name or not name.isascii() for name in self.constants):
+                return np.fromiter(map(float, self.constants), np.float64, len(self.constants))
+        except ValueError:
+            pass
         return np.fromiter(map(read_number, self.constants), np.float64, len(self.constants))
 
 

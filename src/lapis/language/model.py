@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 NUMBER_TYPE = "float"  # of the values of functions that are numbers
+Scale = Literal["", "log", "logit"]  # v, log v, log v/(1 − v)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ class InstanceWeights:
 
 @dataclass(frozen=True, slots=True)
 class RuleNumber:
-    """A number that multiplies the count of a rule: the value of a function, or its logarithm."""
+    """A number that multiplies the count of a rule: the value of a function on some scale."""
 
     function: str
     terms: tuple[Term, ...]  # variables of the rule and constants
-    logarithm: bool = False
+    scale: Scale = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ def format_number(value: float) -> str:
     >>> format_number(0.50), format_number(3.0), format_number(-1e-9)
     ('0.5', '3', '-1e-09')
     """
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+    text = repr(value + 0.0)  # -0.0 + 0.0 is 0.0
+    return text.removesuffix(".0")
 
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")

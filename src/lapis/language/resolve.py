@@ -413,7 +413,7 @@ def rule_number(number: NumberFactor) -> RuleNumber:
     terms = tuple(
         replace(term, plus=False) if isinstance(term, Variable) else term for term in number.terms
     )
-    return RuleNumber(number.function, terms, number.logarithm)
+    return RuleNumber(number.function, terms, "log" if number.logarithm else "")
 
 
 def with_statements(model: Model, *added: Statement) -> Model:

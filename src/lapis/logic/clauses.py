@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lapis.language.model import NUMBER_TYPE, Predicate, Rule
+from lapis.language.model import NUMBER_TYPE, Predicate, Rule, Scale
 from lapis.language.syntax import ComparisonOperator, Constant, Term, Variable
 
 SimpleTerm = Variable | Constant  # a Variable here always has plus=False
@@ -89,7 +89,7 @@ class NumberVariable(NamedTuple):
 
     name: str
     function: str  # whose value it is
-    logarithm: bool  # multiply by log of the number
+    scale: Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def number_guards(rule: Rule) -> tuple[tuple[Literal, ...], tuple[NumberVariable
             terms = (*map(simple_term, number.terms), Variable(f"${len(guards)}"))
             guards[key] = Literal(number.function, terms, True)
         name = str(guards[key].terms[-1].name)
-        numbers.append(NumberVariable(name, number.function, number.logarithm))
+        numbers.append(NumberVariable(name, number.function, number.scale))
     return tuple(guards.values()), tuple(numbers)
 
 

@@ -9,6 +9,13 @@ evidence, the probability of the atom is p. The atom has a unit rule whose weigh
 (`problem.stated_probabilities`).
 
 For probabilities 0 and 1 the rule is hard in both readings.
+
+**Tables.** The output of a classifier is a table P.probability whose last column is p. Its rows are
+virtual evidence, but no rules of their own: they are the numbers of one rule,
+
+    1 logit(p(x)) * P(x)
+
+with log p/(1 − p) as the factor. Rows with probability 0 or 1 are facts.
 """
 
 from __future__ import annotations
@@ -22,10 +29,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.database import Database
+from lapis.data.formats.table_files import PROBABILITY_MARK, is_probability
 from lapis.data.keys import contains, union
 from lapis.errors import LapisError
 from lapis.language.instances import as_atom
-from lapis.language.model import Model, Predicate, Rule
+from lapis.language.model import NUMBER_TYPE, Model, Predicate, Rule, RuleNumber
 from lapis.language.names import format_atom, format_state
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
@@ -194,6 +202,103 @@ def belief_rule(belief: Belief) -> Rule:
     if p in (0.0, 1.0):
         return Rule(formula if p else Not(formula), (), (), None, True, belief.name, fixed=True)
     return Rule(formula, (), (), math.log(p) - math.log1p(-p), False, belief.name, fixed=True)
+
+
+def declare_probabilities(model: Model, databases: Sequence[Database]) -> Model:
+    """Add a function of numbers to the model for each table of probabilities in the data."""
+    added: dict[str, Predicate] = {}
+    for name in (name for database in databases for name in database.relations):
+        if not is_probability(name):
+            continue
+        predicate = model.predicates.get(name.removesuffix(PROBABILITY_MARK))
+        if predicate is None:
+            stem = name.removesuffix(PROBABILITY_MARK)
+            raise unknown_predicate_error(stem, model, f"the table {name}")
+        if predicate.is_number:
+            raise LapisError(
+                f"{predicate.name} is a function of numbers: it has no probabilities",
+                code="soft-evidence",
+            )
+        types = (*predicate.types, NUMBER_TYPE)
+        block = (predicate.arity,)
+        added[name] = Predicate(name, types, block, exactly_one=False, function=True)
+    if not added:
+        return model
+    numbers = {NUMBER_TYPE: model.types.get(NUMBER_TYPE, ())}
+    return replace(
+        model, types={**model.types, **numbers}, predicates={**model.predicates, **added}
+    )
+
+
+class SoftRows(NamedTuple):
+    """A world whose certain probabilities are facts, and the atoms of the others."""
+
+    database: Database
+    unknown: Mapping[str, np.ndarray]  # int32[num_atoms, arity] by predicate
+
+
+def read_probabilities(database: Database, model: Model) -> SoftRows:
+    """Check the tables of probabilities of bound data."""
+    relations, unknown = dict(database.relations), {}
+    for name, predicate in model.predicates.items():
+        if not (is_probability(name) and predicate.is_number):
+            continue
+        relation = relations[name]
+        stem = name.removesuffix(PROBABILITY_MARK)
+        rows = relation.true
+        value = database.domains[predicate.types[-1]].numeric[rows[:, -1]]
+        wrong = np.flatnonzero((value < 0.0) | (value > 1.0))
+        atoms = np.ascontiguousarray(rows[:, :-1])
+        if len(wrong):
+            raise LapisError(
+                f"the probability of {_name_atom(database, stem, atoms[wrong[0]])} is "
+                f"{value[wrong[0]]:g}",
+                code="soft-evidence",
+                hint="a probability is a number from 0 to 1",
+            )
+        facts = relations[stem]
+        for word, known in (("true", facts.true), ("false", facts.false)):
+            stated = np.flatnonzero(contains(known, atoms))
+            if len(stated):
+                atom = _name_atom(database, stem, atoms[stated[0]])
+                raise LapisError(
+                    f"soft evidence for {atom} has no effect: {database.name} states that it is "
+                    f"{word}",
+                    code="soft-evidence",
+                    hint=f"remove the fact, or its row in the table {name}",
+                )
+        soft = (value > 0.0) & (value < 1.0)
+        relations[name] = replace(relation, true=rows[soft])
+        relations[stem] = replace(
+            facts,
+            true=union(facts.true, atoms[value == 1.0]),
+            false=union(facts.false, atoms[value == 0.0]),
+        )
+        unknown[stem] = atoms[soft]
+    return SoftRows(replace(database, relations=relations), unknown)
+
+
+def _name_atom(database: Database, predicate: str, row: np.ndarray) -> str:
+    relation = database.relations[predicate]
+    [constants] = database.decode(relation, row[None, :])
+    return format_atom(predicate, constants, relation.function)
+
+
+def probability_rules(model: Model) -> tuple[Rule, ...]:
+    """Return the rule of each table of probabilities: its log-odds times an atom."""
+    found = []
+    for name, function in model.predicates.items():
+        if is_probability(name) and function.is_number:
+            terms = tuple(Variable(f"x{i + 1}") for i in range(function.arity - 1))
+            variables = tuple(
+                (f"x{i + 1}", type_name) for i, type_name in enumerate(function.types[:-1])
+            )
+            formula = Atom(name.removesuffix(PROBABILITY_MARK), terms)
+            numbers = (RuleNumber(name, terms, "logit"),)
+            found.append(
+                Rule(formula, variables, (), 1.0, False, name, fixed=True, numbers=numbers)
+            )
+    return tuple(found)
 
 
 def unknown_rows(beliefs: Sequence[Belief], world: Database) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from lapis.data.binding import bind, keep_known, merge
 from lapis.data.database import Database
+from lapis.data.formats.table_files import is_probability
 from lapis.errors import LapisError, Warning, issue_warnings
 from lapis.language.instances import Gathered, gather_instances
 from lapis.language.model import Model
@@ -50,6 +51,9 @@ from lapis.problem.query import (
 )
 from lapis.problem.soft_evidence import (
     Belief,
+    declare_probabilities,
+    probability_rules,
+    read_probabilities,
     resolve_beliefs,
     row_of,
     unknown_rows,
@@ -116,11 +120,13 @@ def open_inputs(
     tables: bool = False,
     constraints: bool = False,
     quiet: bool = False,
+    soft: bool = False,
 ) -> Inputs:
     """Read model and data. `probabilities` raises for a model that defines none.
 
     Unless `constraints`, cardinality constraints are refused; unless `fits`, a model that states
-    probabilities of formulas; unless `tables`, a network. Each database is a world; equal names
+    probabilities of formulas; unless `tables`, a network; unless `soft`, tables of probabilities of
+    atoms. Each database is a world; equal names
     get numbers. Warnings are issued unless `quiet`.
     """
     if not isinstance(model, Model | str | Path):
@@ -142,12 +148,28 @@ def open_inputs(
             "the list of databases is empty", code="no-data", hint="leave it out to use no data"
         )
     read = [read_world(world) for world in worlds]
+    if soft:
+        resolved = declare_probabilities(resolved, read)
+    else:
+        refuse_soft(read)
     known, warnings = keep_known(read, resolved, strict=strict)
     warnings += warn_same_numbers(resolved, known)
     if not quiet:
         # The caller had access to the warnings of a Model, but not to those of a file.
         issue_warnings([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
     return Inputs(resolved, tuple(make_names_unique(known)), tuple(warnings))
+
+
+def refuse_soft(databases: Sequence[Database]) -> None:
+    """Raise if the data have tables of probabilities of atoms."""
+    for name in (name for database in databases for name in database.relations):
+        if is_probability(name):
+            raise LapisError(
+                f"soft evidence, the table {name}, is used by infer, map and plan only",
+                code="soft-evidence",
+                hint="give the probabilities as a function of numbers, float p(…), to learn from "
+                "them",
+            )
 
 
 def refuse_stated(model: Model) -> None:
@@ -242,12 +264,20 @@ def build_task(
     (['Smokes', '_query_2'], array([0]))
     """
     inputs = open_inputs(
-        model, data, strict=strict, fits=fits, tables=True, constraints=constraints
+        model, data, strict=strict, fits=fits, tables=True, constraints=constraints, soft=True
     )
     bound = [
         observe(bind_known(database, inputs.model, evidence), inputs.model, evidence)
         for database in inputs.databases
     ]
+    softened = [read_probabilities(database, inputs.model) for database in bound]
+    bound = [each.database for each in softened]
+    if soft_as != "virtual" and probability_rules(inputs.model):
+        raise LapisError(
+            "a table of probabilities is virtual evidence: their weights are not fitted",
+            code="soft-evidence",
+            hint='give few probabilities by soft_evidence, or leave out soft_as="posterior"',
+        )
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, read_queries(inputs.model, query))
     if not only_listed:
@@ -271,6 +301,7 @@ def build_task(
         only_listed=only_listed,
         as_virtual=soft_as == "virtual",
         stated=stated_rules(inputs.model),
+        soft=[each.unknown for each in softened],
     )
     require_unknown(queries, worlds, only_listed)
     notes = tuple(describe_silence(inputs, [world.problem for world in worlds]))
@@ -366,6 +397,7 @@ def build_worlds(
     only_listed: bool,
     as_virtual: bool,
     stated: Sequence[StatedRule],
+    soft: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[World, ...]:
     """Build the problem of each database.
 
@@ -375,7 +407,7 @@ def build_worlds(
     prior_stated = [each for each in stated if not each.posterior]
     worlds: list[World] = []
     extended = normal_form = last = None
-    for database in bound:
+    for database, uncertain in zip(bound, soft, strict=True):
         asked = tuple(query for query in queries if has_constants(query, model, database.domains))
         believed = tuple(belief for belief in beliefs if row_of(belief, database) is not None)
         if (asked, believed) != last:
@@ -383,6 +415,7 @@ def build_worlds(
             extended = with_stated(with_queries(gathered.model, asked), prior_stated)
             num_prior = len(extended.rules)
             extended = with_beliefs(extended, believed if as_virtual else ())
+            extended = extended.with_rules(extended.rules + probability_rules(model))
             fitted = [each for each in stated if each.posterior]
             fitted += [] if as_virtual else stated_beliefs(believed)
             extended = with_stated(extended, fitted)
@@ -395,7 +428,7 @@ def build_worlds(
             database,
             formulas if only_listed else names,
             open_predicates=open_predicates,
-            unknown=unknown_rows(believed, database),
+            unknown=join_rows(unknown_rows(believed, database), uncertain),
             normal_form=normal_form,
         )
         ids = written_weights(gathered, problem)
@@ -408,6 +441,16 @@ def build_worlds(
             World(database.name, problem, asked if queries else everything, ids, constraints, prior)
         )
     return tuple(worlds)
+
+
+def join_rows(
+    one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the rows of both, by predicate."""
+    found = dict(one)
+    for name, rows in other.items():
+        found[name] = np.concatenate([found[name], rows]) if name in found else rows
+    return found
 
 
 def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
@@ -452,7 +495,10 @@ def warn_same_numbers(model: Model, databases: Sequence[Database]) -> list[Warni
     1.0 and 1 of type 'n' are one number, but two constants (2 numbers are written in two ways)
     """
     found: list[Warning] = []
+    numbers = {p.types[-1] for p in model.predicates.values() if p.is_number}
     for type_name, named in model.types.items():
+        if type_name in numbers:
+            continue  # they are written in one way when they are bound
         pairs = [
             pair
             for data in databases

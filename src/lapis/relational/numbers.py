@@ -57,13 +57,14 @@ def number_values(feature: Feature, domains: Mapping[str, Domain]) -> Values:
     """Return for each variable of numbers the factor of each of its constants."""
     types = dict(feature.variables)
     found: dict[str, np.ndarray] = {}
-    for name, _, logarithm in feature.numbers:
+    for name, _, scale in feature.numbers:
         factor = domains[types[name]].numeric
-        if logarithm:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                factor = np.log(factor)
         # Numbers of other functions may have no logarithm.
-        with np.errstate(invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if scale == "log":
+                factor = np.log(factor)
+            elif scale == "logit":
+                factor = np.log(factor) - np.log1p(-factor)
             found[name] = found[name] * factor if name in found else factor
     return found
 
@@ -143,9 +144,9 @@ def require_numbers(
     world = number_world(problem) if world is None else world
     for rule in model.rules:
         for number in rule.numbers:
-            if number.logarithm:
+            if number.scale == "log":
                 _require_positive(rule, number.function, world)
-        if model.missing == "error":
+        if model.missing == "error" and not any(n.scale == "logit" for n in rule.numbers):
             for need in find_needs(rule, model, world.relations.keys() - set(uncertain)):
                 _require_known(rule, need, model, world)
 

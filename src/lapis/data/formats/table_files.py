@@ -7,6 +7,7 @@ Arrow) or a query. It is named after its predicate, and its columns are the argu
     P.false       negated facts
     P.unknown     unknown facts
     f.function    facts of a function; the last column is its value
+    P.probability soft evidence on P; the last column is a probability
     t.type        constants of the type t, in one column
 
 A predicate without arguments has one column called "()" and is true if there is a row.
@@ -138,6 +139,16 @@ def _frame(columns: Mapping[str, np.ndarray], kind: str) -> Frame:
 
 
 TYPE_MARK = ".type"
+PROBABILITY_MARK = ".probability"
+
+
+def is_probability(name: object) -> bool:
+    """Return whether a table P.probability is named: its last column is a probability of P.
+
+    >>> is_probability("Class.probability"), is_probability("Class"), is_probability("a.b.c")
+    (True, False, False)
+    """
+    return isinstance(name, str) and name.count(".") == 1 and name.endswith(PROBABILITY_MARK)
 
 
 class TableName(NamedTuple):
@@ -147,7 +158,12 @@ class TableName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Parse `P`, `P.false`, `f.function` or `f.function.unknown`."""
+        """Parse `P`, `P.false`, `f.function`, `f.function.unknown` or `P.probability`.
+
+        Probabilities are the values of a function of this name.
+        """
+        if is_probability(text):
+            return cls(text, TRUE, True)
         predicate, *marks = text.split(".") if isinstance(text, str) else [""]
         function = marks[:1] == ["function"]
         truths = marks[function:]
@@ -157,11 +173,12 @@ class TableName(NamedTuple):
             f"{text!r} does not name a table of facts",
             code="data-table",
             hint="tables are called P, P.false or P.unknown for a predicate P, f.function for a "
-            "function f, t.type for a type t",
+            "function f, P.probability for soft evidence on P, t.type for a type t",
         )
 
     def __str__(self) -> str:
-        function = ".function" if self.function else ""
+        is_marked = self.function and not is_probability(self.predicate)
+        function = ".function" if is_marked else ""
         return (
             self.predicate
             + function

@@ -26,6 +26,7 @@ from lapis.grounding.assembly import (
     split_ground,
 )
 from lapis.grounding.templates import GroundingQuery, clause_template, cube_templates, plan_rows
+from lapis.language.model import Scale
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.relational.numbers import require_numbers
@@ -95,6 +96,9 @@ def ground_on_store(
     """
     refuse_unsupported(problem.model)
     return StoredGrounding(problem, scratch).ground(progress)
+
+
+SCALED: Mapping[Scale, str] = {"": "{0}", "log": "ln({0})", "logit": "(ln({0}) - ln(1 - {0}))"}
 
 
 class StoredGrounding:
@@ -237,11 +241,11 @@ class StoredGrounding:
         """Write the number of groundings of a row, times the numbers of the feature."""
         types = dict(feature.variables)
         text = f"CAST(r.n AS {self.store.dialect.real})"
-        for name, _, logarithm in feature.numbers:
+        for name, _, scale in feature.numbers:
             [code] = self.writer.codes((query.stands_for[name],), (types[name],), query)
             table = self.world.tables.domain_table(types[name])
             value = f"(SELECT max(d.value) FROM {table} d WHERE d.code = {code})"
-            text += f" * {f'ln({value})' if logarithm else value}"
+            text += f" * {SCALED[scale].format(value)}"
         return text
 
     def _count_false(self, feature: Feature, query: GroundingQuery) -> None:
