@@ -1045,6 +1045,7 @@ def learn(
     unobserved: Sequence[str] = (),
     only_listed: bool = False,
     unit_formulas: bool = False,
+    standardize: bool = False,
     num_samples: int = 5,
     rate: float | None = None,
     margin: float = 1.0,
@@ -1118,6 +1119,9 @@ def learn(
         Predict only the query atoms that the data mentions.
     unit_formulas
         Whether to add a formula P(x) for each predicate without one.
+    standardize
+        Whether the prior of a formula with numbers counts in their standard deviations: the fit is
+        that of numbers divided by them, and the weights are for the numbers as they are.
     num_samples
         Samples of each chain in an iteration.
     rate
@@ -1205,6 +1209,7 @@ def learn(
         unobserved=unobserved,
         only_listed=only_listed,
         unit_formulas=unit_formulas,
+        standardize=standardize,
         num_samples=num_samples,
         rate=rate,
         margin=margin,

@@ -193,6 +193,12 @@ def weighted_formulas(model: Model, sharpness: float) -> Iterator[tuple[Rule, Fo
                 code="weight-by",
                 span=rule.span,
             )
+        if rule.numbers:
+            raise LapisError(
+                f"fields do not support formulas that are multiplied by numbers: {rule.text!r}",
+                code="number-field",
+                span=rule.span,
+            )
         if rule.hard:
             yield rule, rule.formula, 2 * sharpness
         elif not rule.plus:

@@ -284,6 +284,8 @@ class GroundingSession:
         for block in found:
             start, literal, alive = resolve_references(block.rows, resolved, in_place)
             part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.multiplicity)
+            if block.feature.numbers:
+                alive &= block.rows.multiplicity != 0.0
             if not alive.all():
                 part = part.take(alive)
             if block.feature.hard:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError
-from lapis.language.model import NUMBER_TYPE, Model, Predicate, Rule
+from lapis.language.model import NUMBER_TYPE, Model, Predicate, Rule, RuleNumber
 from lapis.language.names import INTEGER, format_constant, quote_text
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import (
@@ -148,17 +148,21 @@ def print_formula(formula: Formula) -> str:
     return print_within(formula, QUANTIFIER)
 
 
-def print_product(numbers: Sequence[NumberFactor], formula: Formula) -> str:
+def print_product(numbers: Sequence[NumberFactor | RuleNumber], formula: Formula) -> str:
     """Print a formula and the numbers that it is multiplied by."""
     if not numbers:
         return print_formula(formula)
-    factors = [print_number(number.function, number.terms, number.logarithm) for number in numbers]
-    return " * ".join((*factors, print_within(formula, NOT)))
+    return " * ".join((*print_numbers(numbers), print_within(formula, NOT)))
 
 
-def print_number(function: str, terms: tuple[Term, ...], logarithm: bool) -> str:
-    text = print_term(Application(function, terms))
-    return f"log({text})" if logarithm else text
+def print_numbers(numbers: Sequence[NumberFactor | RuleNumber]) -> list[str]:
+    """Print the numbers that a formula is multiplied by."""
+    found = []
+    for number in numbers:
+        text = print_term(Application(number.function, number.terms))
+        scale = "log" * number.logarithm if isinstance(number, NumberFactor) else number.scale
+        found.append(f"{scale}({text})" if scale else text)
+    return found
 
 
 def print_within(formula: Formula, outer: int) -> str:

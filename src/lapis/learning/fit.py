@@ -400,6 +400,10 @@ class Fit(Result):
                 "give a prior"
             )
         found += [f"warning: {warning}" for warning in self.warnings]
+        found += [
+            f"{formula}: the prior counts in {size:.4g}, the standard deviation of its number"
+            for formula, size in self.details.get("standardized", {}).items()
+        ]
         found += self.about_errors()
         found += [] if self.posterior is None else self.posterior.remarks()
         if self.interrupted:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapis.counting.complete_world import closed_world
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Predicate, Rule
@@ -36,7 +37,7 @@ from lapis.learning.learning_run import (
     ijgp_settings,
 )
 from lapis.learning.objectives.priors import Prior, expand_prior, with_prior
-from lapis.learning.parameters import share_parameters
+from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.history import (
@@ -49,6 +50,7 @@ from lapis.optimisation.history import (
 from lapis.optimisation.objective import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.registry.options import LearnOptions
+from lapis.relational.numbers import sum_powers
 from lapis.runtime.limits import LimitExceeded
 from lapis.runtime.progress import STOPPED, Report, Stop, work_clock
 
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
 EM_ROUNDS = 200
 MARGIN_CUTS = 500
+SMALLEST = 1e-9  # standard deviation, relative to the mean, of numbers that are not constant
 MARGIN_TOLERANCE = 1e-3  # gap, relative to the objective
 
 
@@ -95,7 +98,41 @@ def learn_weights(
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return learn_run(LearningRun(examples, parameters, objective, options, notes, progress, stop))
+    spread = find_spread(examples, parameters, notes) if options.standardize else None
+    return learn_run(
+        LearningRun(examples, parameters, objective, options, notes, progress, stop, spread)
+    )
+
+
+def find_spread(
+    examples: Sequence[Example], parameters: Parameters, notes: Notes
+) -> np.ndarray | None:
+    """Return float64[num_parameters], the standard deviation of each rule's product of numbers.
+
+    It is over the groundings of all worlds for which the numbers are known; 1 for rules without
+    numbers, and the mean's size for a constant product.
+    """
+    sums: dict[int, np.ndarray] = {}  # of each rule: how many, their sum, that of their squares
+    for example in examples:
+        problem = example.complete
+        world = closed_world(problem)
+        for feature in problem.normal_form.features:
+            if feature.numbers:
+                own = sum_powers(feature, world)
+                sums[feature.rule] = sums.get(feature.rule, np.zeros(3)) + own
+    if not sums:
+        notes.warnings.append("standardize has no effect: no formula is multiplied by numbers")
+        return None
+    spread = np.ones(len(parameters))
+    named: dict[str, float] = {}
+    for rule, (number, total, squares) in sums.items():
+        mean = total / max(number, 1.0)
+        size = float(np.sqrt(max(squares / max(number, 1.0) - mean**2, 0.0)))
+        size = size if size > SMALLEST * abs(mean) else abs(float(mean)) or 1.0
+        spread[parameters.offset[rule] : parameters.offset[rule + 1]] = size
+        named[parameters.model.rules[rule].text] = size
+    notes.details["standardized"] = named
+    return spread
 
 
 def place_example(example: Example, place: Callable[[Problem], Problem]) -> Example:

@@ -40,7 +40,7 @@ BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # expectations wit
 TRAJECTORY_OPTIONS = (
     "prior_mean", "expectation", "counts", "ibound", "ijgp_iterations", "ijgp_tolerance",
     "ijgp_damping", "differences", "num_samples", "num_steps", "num_records", "chain_start",
-    "margin", "random_state",
+    "margin", "random_state", "standardize",
 )  # fmt: skip
 
 
@@ -75,6 +75,8 @@ class LearningRun:
     notes: Notes
     progress: Report | None
     stop: Stop | None
+    # float64[num_parameters], the standard deviations that priors count in; None: all are 1
+    spread: np.ndarray | None = None
 
     @property
     def is_pseudo(self) -> bool:
@@ -194,7 +196,21 @@ def choose_prior(run: LearningRun, objective: Objective | None) -> Prior:
         prior = Prior("gaussian", width)
     if run.options.prior_mean == "initial":
         prior = replace(prior, mean=run.parameters.initial)
-    return prior
+    return prior if run.spread is None else standardize_prior(prior, run.spread)
+
+
+def standardize_prior(prior: Prior, spread: np.ndarray) -> Prior:
+    """Return the prior of weights whose numbers were divided by their standard deviations s.
+
+    The weight of x/s is w·s if that of x is w, so a width is divided by s, a strength multiplied.
+
+    >>> standardize_prior(Prior("gaussian", 2.0), np.array([1.0, 4.0])).strength.tolist()
+    [2.0, 0.5]
+    """
+    if prior.kind == "none":
+        return prior
+    strength = prior.strength * spread if prior.kind == "l1" else prior.strength / spread
+    return replace(prior, strength=strength, text=f"{prior} in standard deviations")
 
 
 def check_learning_options(options: LearnOptions, objective: str) -> None:

@@ -21,7 +21,7 @@ from math import prod
 
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model, Rule
-from lapis.language.printer import print_formula
+from lapis.language.printer import print_product
 from lapis.language.syntax import (
     And,
     Atom,
@@ -31,6 +31,7 @@ from lapis.language.syntax import (
     Iff,
     Not,
     Or,
+    Term,
     Truth,
     Variable,
     atoms,
@@ -123,7 +124,9 @@ def typed_variables(formula: Formula) -> set[str]:
 
 def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
     """Return the rule of one of `number` clauses."""
-    types, free = dict(rule.variables + rule.bound), free_variables(clause)
+    types = dict(rule.variables + rule.bound)
+    parts = [*(Atom(number.function, number.terms) for number in rule.numbers), clause]
+    free = tuple(dict.fromkeys(name for part in parts for name in free_variables(part)))
     missing = [name for name in rule.plus if name not in free]
     if missing:
         raise LapisError(
@@ -140,7 +143,10 @@ def make_clause_rule(rule: Rule, clause: Formula, number: int) -> Rule:
         variables=tuple((name, types[name]) for name in free),
         bound=tuple((name, types[name]) for name in bound),
         weight=None if rule.weight is None else rule.weight / number,
-        text=print_formula(mark_plus(add_types(clause, rule.formula), rule.plus)),
+        text=print_product(
+            [replace(n, terms=mark_terms(n.terms, rule.plus)) for n in rule.numbers],
+            mark_plus(add_types(clause, rule.formula), rule.plus),
+        ),
         plus=tuple(name for name in free if name in rule.plus),
         instance_weights=table and replace(table, value=tuple(w / number for w in table.value)),
     )
@@ -174,5 +180,12 @@ def mark_plus(formula: Formula, plus: tuple[str, ...]) -> Formula:
     """Mark variables with +."""
     return map_terms(
         map_children(formula, lambda part: mark_plus(part, plus)),
-        lambda t: replace(t, plus=True) if isinstance(t, Variable) and t.name in plus else t,
+        lambda term: mark_terms((term,), plus)[0],
+    )
+
+
+def mark_terms(terms: tuple[Term, ...], plus: tuple[str, ...]) -> tuple[Term, ...]:
+    return tuple(
+        replace(term, plus=True) if isinstance(term, Variable) and term.name in plus else term
+        for term in terms
     )

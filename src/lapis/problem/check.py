@@ -9,7 +9,7 @@ from typing import Any
 
 from lapis.errors import Warning
 from lapis.language.model import Model, Rule
-from lapis.language.printer import print_formula, print_term
+from lapis.language.printer import print_formula, print_numbers, print_term
 from lapis.language.syntax import (
     And,
     CountExists,
@@ -121,6 +121,7 @@ def unused_predicates(model: Model, problems: Sequence[Problem]) -> list[Warning
     if not model.rules:
         return []
     used = {atom.predicate for rule in model.rules for atom in atoms(rule.formula)}
+    used |= {number.function for rule in model.rules for number in rule.numbers}
     used |= {
         name
         for problem in problems
@@ -213,7 +214,8 @@ def describe_rule(rule: Rule) -> str:
     types = dict(rule.variables + rule.bound)
     scope = ", ".join(f"{type_name} {name}" for name, type_name in rule.variables)
     head = f"for each {scope}: " if scope else ""
-    return f"{head}{describe_formula(rule.formula, types)}; {describe_weight(rule)}"
+    times = "".join(f"; times {text}" for text in print_numbers(rule.numbers))
+    return f"{head}{describe_formula(rule.formula, types)}; {describe_weight(rule)}{times}"
 
 
 def describe_weight(rule: Rule) -> str:

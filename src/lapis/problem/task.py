@@ -350,12 +350,14 @@ def describe_silence(inputs: Inputs, problems: Sequence[Problem]) -> Iterator[st
     """
     model = inputs.model
     used = {atom.predicate for rule in model.rules for atom in atoms(rule.formula)}
+    used |= {number.function for rule in model.rules for number in rule.numbers}
     stated = {name for database in inputs.databases for name in database.relations}
     silent = [
         name
         for name in model.predicates
         if name in used - stated and not any(may_be_true(problem, name) for problem in problems)
     ]
+    silent = [name for name in silent if not model.predicates[name].is_number]
     if len(silent) == 1:
         yield f"{silent[0]} has no fact in the data: every {silent[0]} atom is taken as false"
     elif silent:

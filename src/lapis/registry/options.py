@@ -353,6 +353,11 @@ class LearningOptions(IjgpOptions, OptimizerOptions):
     )
     margin: float = option(1.0, "max-margin: price of a wrong atom (C).", above=0)
     unit_formulas: bool = option(False, "Add a formula P(x) for each predicate without one.")
+    standardize: bool = option(
+        False,
+        "Apply the prior as if numbers were divided by their standard deviation; weights stay "
+        "those of the raw numbers.",
+    )
 
     @property
     def of_optimizer(self) -> dict[str, float]:

@@ -94,6 +94,20 @@ def sum_numbers(feature: Feature, world: Interpretation) -> np.ndarray:
     return sum_weighed(feature, [require_literals(feature.guards)], world)
 
 
+def sum_powers(feature: Feature, world: Interpretation) -> np.ndarray:
+    """Return float64[3], the number of groundings with numbers, the numbers' sum and squares' sum.
+
+    The number of a grounding is the product of its numbers.
+    """
+    keep = feature.values
+    guards = [require_literals(feature.guards)]
+    plan = compile_plan(guards, feature.variables, world, PlanOutput(keep, keep))
+    rows = list_answer_rows(plan, world.run(plan))
+    count = rows.value.astype(np.float64)
+    number = weigh_rows(rows, number_values(feature, world.domains)) / count
+    return np.array([count.sum(), count @ number, count @ number**2])
+
+
 def sum_weighed(
     feature: Feature, conjunctions: Sequence[Conjunction], world: Interpretation
 ) -> np.ndarray:

@@ -10,7 +10,7 @@ weights that change the objective little to m exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ class Prior:
     kind: str
     strength: Numbers
     mean: Numbers = 0.0
+    text: str = field(default="", compare=False)  # what is shown, if it is not the numbers
 
     def __post_init__(self) -> None:
         strength = np.asarray(self.strength, np.float64)
@@ -44,8 +45,8 @@ class Prior:
             raise bad_prior(f"{self.kind}:{self.strength}")
 
     def __str__(self) -> str:
-        if self.kind == "none":
-            return "none"
+        if self.kind == "none" or self.text:
+            return self.text or "none"
         strength = f"{self.strength:g}" if isinstance(self.strength, float | int) else "(each)"
         return f"{self.kind}:{strength}"
 

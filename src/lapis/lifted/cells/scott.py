@@ -246,14 +246,15 @@ class SentenceBuilder:
         )  # fmt: skip
 
     def check_model(self) -> None:
+        for rule in self.model.rules:
+            if rule.numbers:
+                raise two_variable_error("is multiplied by numbers", rule)
         for predicate in self.model.predicates.values():
             if predicate.arity > 2:
                 raise two_variable_error(f"{predicate.name!r} has {predicate.arity} arguments")
         for rule in self.model.rules:
             if rule.instance_weights is not None or rule.weight_by is not None:
                 raise two_variable_error("has a weight for each constant", rule)
-            if rule.numbers:
-                raise two_variable_error("is multiplied by numbers", rule)
             for node in subformulas(rule.formula):
                 if isinstance(node, Comparison) and not all(
                     isinstance(t, Variable | Constant) for t in terms_of(node)
