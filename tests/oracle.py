@@ -372,13 +372,13 @@ def holds(rule: Rule, binding: Binding, worlds: Worlds, domains: Domains) -> np.
 def product_of(rule: Rule, binding: Binding, worlds: Worlds, domains: Domains) -> float:
     """The product of the numbers of a rule, its variables bound; 0 if one is not in the data."""
     product = 1.0
-    for function, terms, logarithm in ((n.function, n.terms, n.logarithm) for n in rule.numbers):
-        arguments = tuple(constant_of(term, binding) for term in terms)
-        stated = [v for v in domains["float"] if worlds[function, (*arguments, v)].all()]
+    for number in rule.numbers:
+        arguments = tuple(constant_of(term, binding) for term in number.terms)
+        stated = [v for v in domains["float"] if worlds[number.function, (*arguments, v)].all()]
         if not stated:
             return 0.0
         (value,) = map(float, stated)
-        product *= math.log(value) if logarithm else value
+        product *= math.log(value) if number.scale == "log" else value
     return product
 
 

@@ -182,8 +182,6 @@ class FlippingWorld:
         if not self._has_numbers:
             return counts
         weighed = counts.astype(np.float64) * self._numbers.factor[:-1]
-        # The factor of a number that no grounding has may be NaN: a missing logarithm.
-        weighed[counts == 0] = 0.0
         return np.bincount(self._numbers.weight[:-1], weighed, self._num_weights)
 
     @property
@@ -227,7 +225,7 @@ class FlippingWorld:
             return weights
         if self._given is None or not np.array_equal(self._given[0], weights):
             spread = np.append(weights, 0.0)[self._numbers.weight] * self._numbers.factor
-            self._given = weights.copy(), np.nan_to_num(spread[:-1], nan=0.0)
+            self._given = weights.copy(), spread[:-1]
         return self._given[1]
 
     def flip_all(self, parts: Parts) -> None:

@@ -269,7 +269,9 @@ def separate_numbers(keys: WeightKeys) -> SeparateNumbers:
                     code="too-many-numbers",
                     hint="multiply the numbers in the data: one function in place of several",
                 )
-            table = np.multiply.outer(table, values).reshape(-1)
+            # Numbers of other functions may have no logarithm.
+            known = np.where(np.isfinite(values), values, 0.0)
+            table = np.multiply.outer(table, known).reshape(-1)
         shape = (*key.shape, *map(len, key.values.values()))
         found.append(WeightKey(begin, (*key.plus, *key.values), shape))
         weights.append(key.offset + np.repeat(np.arange(own), len(table)))
