@@ -11,9 +11,10 @@ pair is made. That is the rule's number of pairs if it has no other condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -320,37 +321,45 @@ def count_new(tables: BlockingTables, rules: Sequence[BlockingRule]) -> Iterator
         seen = keys
 
 
-def guess_rules(records: Records, names: Sequence[str], limit: int) -> tuple[str, ...]:
-    """Choose columns, and pairs of columns, whose blocks have few pairs.
+def guess_rules(records: Records, kinds: Mapping[str, str], limit: int) -> tuple[str, ...]:
+    """Choose rules of one key or two whose blocks have few pairs.
 
-    A column is chosen if its blocks have at most `PAIRS_PER_RECORD` pairs a record; two columns
-    that are not chosen alone, if theirs have.
+    Keys are columns, and the starts of texts of several words. Rules are taken in the order of
+    their number of pairs, single keys first, at most `MAX_GUESSED`, while all of them have at most
+    `PAIRS_PER_RECORD` pairs a record.
     """
     budget = min(limit, max(1000, PAIRS_PER_RECORD * len(records)))
-    chosen: list[str] = []
-    rest: list[str] = []
+    keys = [(name, key) for name, kind in kinds.items() for key in list_keys(name, kind)]
+    chosen: list[tuple[str, ...]] = []
     used = 0
     with BlockingTables(records) as tables:
-        for name in names:
-            count = tables.count_blocks(parse_rule(quote(name), records))
-            if count > 0 and used + count <= budget:
-                chosen.append(quote_if_needed(name))
-                used += count
-            elif count > 0:
-                rest.append(name)
-        joint = [
-            (tables.count_blocks(parse_rule(f"{quote(a)}, {quote(b)}", records)), a, b)
-            for number, a in enumerate(rest)
-            for b in rest[number + 1 :]
-        ]
-    for count, a, b in sorted(joint):
-        if count > 0 and used + count <= budget:
-            chosen.append(f"{quote_if_needed(a)}, {quote_if_needed(b)}")
-            used += count
-    return tuple(chosen)
+        for size in (1, 2):
+            joint = [
+                tuple(key for _, key in several)
+                for several in combinations(keys, size)
+                if len({name for name, _ in several}) == size
+            ]
+            counted = [
+                (tables.count_blocks(parse_rule(", ".join(several), records)), several)
+                for several in joint
+                if not any(set(known) <= set(several) for known in chosen)
+            ]
+            for count, several in sorted(counted):
+                is_small = used + count <= budget * size // 2
+                if count > 0 and is_small and len(chosen) < MAX_GUESSED * size // 2:
+                    chosen.append(several)
+                    used += count
+    return tuple(map(", ".join, chosen))
 
 
-PAIRS_PER_RECORD = 10
+def list_keys(name: str, kind: str) -> list[str]:
+    """Return the keys of a column: itself, and the start of a text of several words."""
+    column = quote_if_needed(name)
+    return [column, f"substr({column}, 1, 8)"] if kind in ("words", "phrase") else [column]
+
+
+MAX_GUESSED = 10
+PAIRS_PER_RECORD = 20
 
 
 def quote_if_needed(name: str) -> str:

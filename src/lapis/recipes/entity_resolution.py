@@ -262,6 +262,7 @@ def run_resolve(
         collect_vectors(random, np.zeros(len(random), np.int64), none),
         comparisons,
         sets,
+        num_records=len(records),
         num_pairs=records.num_pairs,
         with_related=options.related,
         progress=progress,
@@ -317,8 +318,8 @@ def propose_pairs(
     if not listed:
         if records.num_pairs <= SMALL:
             return (), None, blocks.all_pairs(records, options.max_pairs)
-        names = [each.column for each in comparisons]
-        listed = list(blocks.guess_rules(records, names, options.max_pairs))
+        kinds = {each.column: each.kind for each in comparisons}
+        listed = list(blocks.guess_rules(records, kinds, options.max_pairs))
         if not listed:
             raise LapisError(
                 "no column and no pair of columns makes blocks that are small enough",
@@ -340,7 +341,7 @@ def propose_pairs(
     return rules, counts, pairs
 
 
-SMALL = 200_000  # pairs of records, below which all are compared if no rule is given
+SMALL = 5_000  # pairs of records, below which all are compared if no rule is given
 
 
 def describe_sets(

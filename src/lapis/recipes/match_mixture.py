@@ -36,8 +36,8 @@ UNLABELLED = -1
 SMOOTHING = 0.5  # pairs that are added to a distribution, in all
 MIN_PROBABILITY = 1e-12
 START_EXACT = 0.8  # of equal values in pairs of the same entity, where EM starts
-START_SHARES = (0.2, 0.2, 0.6)
-START_RANDOM_SHARES = (0.01, 0.01, 0.98)
+START_SHARE = 0.2  # at most, of pairs of the same entity; less where pairs are many a record
+START_RELATED = 0.3  # of the start of same in that of related; the rest is that of all pairs
 OUTSIDE_SHARE = 0.05  # of the pairs of the same entity: those that no rule finds
 
 
@@ -177,6 +177,8 @@ class MixtureFit:
         comparisons: Sequence[Comparison],
         sets: RuleSets,
         with_related: bool,
+        num_records: int,
+        num_pairs: int,
     ) -> None:
         self.pairs, self.random = pairs, random
         self.comparisons, self.sets, self.with_related = comparisons, sets, with_related
@@ -184,27 +186,33 @@ class MixtureFit:
         count, seen = pairs.count, random.count
         self.same = [start_of_same(comparison) for comparison in comparisons]
         self.related = [
-            self.normalise(j, pairs.histogram(j, count, size)) for j, size in enumerate(self.sizes)
+            START_RELATED * self.same[j]
+            + (1 - START_RELATED) * self.normalise(j, pairs.histogram(j, count, size))
+            for j, size in enumerate(self.sizes)
         ]
         self.chance = [self.update_chance(j, count, seen) for j in range(len(self.sizes))]
-        self.shares = self.start_shares(START_SHARES)
-        self.random_shares = self.start_shares(START_RANDOM_SHARES)
+        self.shares = self.start_shares(min(START_SHARE, num_records / count.sum()))
+        self.random_shares = self.start_shares(min(START_SHARE, num_records / num_pairs))
         self.rule_share = np.bincount(pairs.sets, count, len(sets.bits)) / count.sum()
 
-    def start_shares(self, shares: tuple[float, ...]) -> np.ndarray:
-        found = np.array(shares)
-        if not self.with_related:
-            found[RELATED] = 0.0
-        return found / found.sum()
+    def start_shares(self, same: float) -> np.ndarray:
+        """Return the shares of the kinds where EM starts: one pair a record is the same."""
+        related = same if self.with_related else 0.0
+        return np.array([same, related, 1 - same - related])
 
     def normalise(self, column: int, counts: np.ndarray) -> np.ndarray:
-        """Return the distribution of counts, smoothed, without the missing values."""
-        found = counts + SMOOTHING / len(counts)
-        found[0] = 0.0
-        if self.comparisons[column].by_rule:
-            found[self.comparisons[column].num_plain] = 0.0
-        total: np.ndarray = found / found.sum()
-        return total
+        """Return the distribution of counts, smoothed, without missing values.
+
+        Pairs that a rule found are not apart: their set of rules follows from the values.
+        """
+        comparison = self.comparisons[column]
+        plain = counts[: comparison.num_plain].copy()
+        if comparison.by_rule:
+            plain += counts[comparison.num_plain :]
+        plain += SMOOTHING / len(plain)
+        plain[0] = 0.0
+        plain /= plain.sum()
+        return np.tile(plain, 2) if comparison.by_rule else plain
 
     def update_chance(self, column: int, pairs: np.ndarray, random: np.ndarray) -> np.ndarray:
         """Return the levels of random pairs and, given that a rule reads the column, of pairs."""
@@ -296,7 +304,7 @@ def start_of_same(comparison: Comparison) -> np.ndarray:
     plain = np.concatenate(
         [[0.0], np.full(exact, START_EXACT / exact), np.full(rest, (1 - START_EXACT) / rest)]
     )
-    return np.concatenate([plain, plain]) / 2 if comparison.by_rule else plain
+    return np.tile(plain, 2) if comparison.by_rule else plain
 
 
 def fit_mixture(
@@ -305,14 +313,15 @@ def fit_mixture(
     comparisons: Sequence[Comparison],
     sets: RuleSets,
     *,
+    num_records: int,
     num_pairs: int,
     with_related: bool = True,
-    max_iterations: int = 500,
-    tolerance: float = 1e-9,
+    max_iterations: int = 300,
+    tolerance: float = 1e-8,
     progress: Report | None = None,
 ) -> MatchModel:
     """Fit the mixture; `num_pairs` is the number of pairs of all records."""
-    fit = MixtureFit(pairs, random, comparisons, sets, with_related)
+    fit = MixtureFit(pairs, random, comparisons, sets, with_related, num_records, num_pairs)
     last, converged, iteration = -np.inf, False, 0
     while iteration < max_iterations and not converged:
         check_time("learning")
