@@ -8,6 +8,7 @@ are off by one. The column `entity` is the truth.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -401,3 +402,21 @@ class References:
         ]
         names = [mistype(self.rng, name) if self.chance(0.05) else name for name in names]
         return "; ".join(names) + (" et al." if cut else "")
+
+
+def add_keys(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Add keys for blocking: the longest words of the title, that of the first author."""
+    title = [longest_words(text) for text in frame["title"]]
+    author = [longest_words(str(text).split(";")[0] if text else None) for text in frame["authors"]]
+    return frame.assign(
+        word1=[words[0] for words in title],
+        word2=[words[1] for words in title],
+        author1=[words[0] for words in author],
+    )
+
+
+def longest_words(text: object) -> tuple[str | None, str | None]:
+    """Return the two longest words of a text; ties are in the order of the alphabet."""
+    words = {} if not isinstance(text, str) else set(re.findall("[a-z]+", text))
+    ordered = [*sorted(words, key=lambda word: (-len(word), word)), None, None]
+    return ordered[0], ordered[1]

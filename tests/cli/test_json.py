@@ -79,6 +79,11 @@ CALLS: Mapping[str, Sequence[str]] = {
     "circuit compile": ["m.mln d.db -q Smokes"],
     "circuit marginals": ["m.mln d.db -q Smokes"],
     "circuit approximate": ["m.mln d.db -q Smokes --num-samples 100"],
+    "recipe resolve": [
+        "people.csv --blocking all --truth-column who",
+        "people.csv --blocking all --explain 1,2",
+        "people.csv --blocking town --count",
+    ],
 }  # fmt: skip
 
 FILES = {
@@ -90,6 +95,7 @@ FILES = {
     "one.db": "Smokes(A) Cancer(A) Smokes(B) Cancer(B) !Smokes(C) Cancer(D)",
     "bare.mln": "Friends(person, person)\nSmokes(person)\nCancer(person)\n",
     "rows.csv": "a,b,c\n0,0,1\n1,1,1\n1,1,0\n0,0,0\n1,0,1\n",
+    "people.csv": "id,name,town,who\n1,anna berg,rome,A\n2,ana berg,rome,A\n3,bob cole,oslo,B\n",
     "some.csv": "a,b,c\n*,0,*\n*,1,*\n*,*,*\n*,*,0\n*,*,*\n",
 }
 

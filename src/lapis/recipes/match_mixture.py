@@ -37,6 +37,8 @@ SMOOTHING = 0.5  # pairs that are added to a distribution, in all
 MIN_PROBABILITY = 1e-12
 START_EXACT = 0.8  # of equal values in pairs of the same entity, where EM starts
 START_SHARE = 0.2  # at most, of pairs of the same entity; less where pairs are many a record
+START_PAIRS = (1, 5)  # pairs of the same entity for each record, where EM starts
+TRIAL_STEPS = 30  # from each start, before the likeliest goes on
 START_RELATED = 0.3  # of the start of same in that of related; the rest is that of all pairs
 OUTSIDE_SHARE = 0.05  # of the pairs of the same entity: those that no rule finds
 
@@ -177,7 +179,7 @@ class MixtureFit:
         comparisons: Sequence[Comparison],
         sets: RuleSets,
         with_related: bool,
-        num_records: int,
+        num_records: float,
         num_pairs: int,
     ) -> None:
         self.pairs, self.random = pairs, random
@@ -196,7 +198,7 @@ class MixtureFit:
         self.rule_share = np.bincount(pairs.sets, count, len(sets.bits)) / count.sum()
 
     def start_shares(self, same: float) -> np.ndarray:
-        """Return the shares of the kinds where EM starts: one pair a record is the same."""
+        """Return the shares of the kinds where EM starts."""
         related = same if self.with_related else 0.0
         return np.array([same, related, 1 - same - related])
 
@@ -321,8 +323,13 @@ def fit_mixture(
     progress: Report | None = None,
 ) -> MatchModel:
     """Fit the mixture; `num_pairs` is the number of pairs of all records."""
-    fit = MixtureFit(pairs, random, comparisons, sets, with_related, num_records, num_pairs)
-    last, converged, iteration = -np.inf, False, 0
+    fits = [
+        MixtureFit(pairs, random, comparisons, sets, with_related, n * num_records, num_pairs)
+        for n in START_PAIRS
+    ]
+    values = [max(fit.step() for _ in range(TRIAL_STEPS)) for fit in fits]
+    fit = fits[int(np.argmax(values))]
+    last, converged, iteration = max(values), False, TRIAL_STEPS
     while iteration < max_iterations and not converged:
         check_time("learning")
         value = fit.step()

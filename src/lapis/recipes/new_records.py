@@ -16,7 +16,14 @@ from lapis.errors import LapisError
 from lapis.recipes.blocking import BlockingTables, CandidatePairs, merge_pairs
 from lapis.recipes.comparisons import compare_pairs
 from lapis.recipes.match_mixture import combine
-from lapis.recipes.records import RecordColumn, Records, TableLike, read_records
+from lapis.recipes.records import (
+    RecordColumn,
+    Records,
+    TableLike,
+    encode_column,
+    guess_raw,
+    read_records,
+)
 from lapis.recipes.transitivity import contract, sigmoid
 from lapis.results.result import Columns, Result, Table
 from lapis.runtime.views import View
@@ -115,6 +122,8 @@ def join_codes(old: RecordColumn, new: RecordColumn | None, num_new: int) -> Rec
     """Join two columns; a column that the new table lacks is missing there."""
     if new is None:
         return replace(old, codes=np.append(old.codes, np.full(num_new, -1, np.int32)))
+    if new.kind == "text" and old.kind == "number":
+        new = encode_column(new.name, *guess_raw(new.as_texts(), new.codes < 0, numbers=True))
     values, kind = new.values, old.kind
     if kind == "text":
         values = new.texts

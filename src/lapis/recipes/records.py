@@ -1,8 +1,8 @@
 """Records of one or two tables: a row for each record, columns of texts, numbers or dates.
 
-Tables are CSV or Parquet files or frames (pandas, polars, Arrow); DuckDB reads all of them. Columns
-of a CSV file are texts; a column whose values are all numbers or all ISO dates becomes one of
-numbers or dates, unless numbers begin with a zero (postcodes, telephones). Empty texts are missing.
+Tables are CSV or Parquet files or frames (pandas, polars, Arrow); DuckDB reads all of them. A column
+of texts that are all ISO dates becomes one of dates; of a CSV file, where every column is of texts,
+one of numbers too, unless they begin with a zero (postcodes, telephones). Empty texts are missing.
 """
 
 from __future__ import annotations
@@ -253,16 +253,16 @@ def as_raw(values: np.ndarray, kind: Kind, *, guess: bool) -> RawColumn:
         ["" if gone else str(v).strip() for v, gone in zip(plain, missing, strict=True)], object
     )
     missing |= texts == ""
-    return guess_raw(texts, missing) if guess else (kind, texts, missing)
+    return guess_raw(texts, missing, numbers=guess)
 
 
-def guess_raw(texts: np.ndarray, missing: np.ndarray) -> RawColumn:
-    """Convert a column of texts that are all numbers or all dates."""
+def guess_raw(texts: np.ndarray, missing: np.ndarray, *, numbers: bool) -> RawColumn:
+    """Convert a column of texts that are all dates; one of numbers, if these are to be found."""
     known = texts[~missing]
-    if len(known) and all(re.match(NUMBER, text) for text in known):
-        numbers = np.full(len(texts), np.nan)
-        numbers[~missing] = known.astype(np.float64)
-        return "number", numbers, missing
+    if numbers and len(known) and all(re.match(NUMBER, text) for text in known):
+        values = np.full(len(texts), np.nan)
+        values[~missing] = known.astype(np.float64)
+        return "number", values, missing
     if len(known) and all(re.match(ISO_DATE, text) for text in known):
         dates = np.full(len(texts), "NaT", "M8[D]")
         try:
