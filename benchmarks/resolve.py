@@ -303,7 +303,8 @@ def measure_cora(system: str) -> None:
 
 
 def cora_lapis(table: pandas.DataFrame) -> Outcome:
-    found = lapis.recipes.resolve(table, blocking="all", progress=False)
+    kinds = dict.fromkeys(("author", "title", "venue"), "name")
+    found = lapis.recipes.resolve(table, comparisons=kinds, blocking="all", progress=False)
     return found.pairs, combine(found.log_odds), found.probability, found.joint.cluster
 
 

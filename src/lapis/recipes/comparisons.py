@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MISSING = 0
 CHUNK = 1 << 18  # pairs of values that are measured at a time
 FREQUENCY_BANDS = (4, 16, 64, 256, 1024, 4096)
+MIN_BAND_RECORDS = 2000  # with a value; in small tables frequencies follow the entities
 MIN_BAND_SHARE = 0.05  # of the records, on each side of a limit of frequencies
 
 KINDS: Mapping[str, str] = {
@@ -194,7 +195,7 @@ def complete(
     known = frequency.sum()
     bands = tuple(
         limit
-        for limit in FREQUENCY_BANDS
+        for limit in (FREQUENCY_BANDS if known >= MIN_BAND_RECORDS else ())
         if min(frequency[frequency > limit].sum(), frequency[frequency <= limit].sum())
         > MIN_BAND_SHARE * known
     )

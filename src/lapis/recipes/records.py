@@ -1,8 +1,9 @@
 """Records of one or two tables: a row for each record, columns of texts, numbers or dates.
 
-Tables are CSV or Parquet files or frames (pandas, polars, Arrow); DuckDB reads all of them. A column
-of texts that are all ISO dates becomes one of dates; of a CSV file, where every column is of texts,
-one of numbers too, unless they begin with a zero (postcodes, telephones). Empty texts are missing.
+Tables are CSV or Parquet files or frames (pandas, polars, Arrow); DuckDB reads all of them. A
+column of texts that are all ISO dates becomes one of dates; of a CSV file, where every column is of
+texts, one of numbers too, unless they begin with a zero (postcodes, telephones). Empty texts are
+missing.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +85,7 @@ def plot_precision_recall(scores: ResolutionScores, axes: Axes | None) -> Axes:
 
 def plot_waterfall(found: PairExplanation, axes: Axes | None) -> Axes:
     """Draw each contribution from where the one before ends; the sum is last."""
-    shown = new_axes(axes, (8.0, 1.3 + 0.34 * len(found.rows)))
+    shown = new_axes(axes, (8.0, 1.3 + 0.4 * len(found.rows)))
     weights = np.array([weight for _, _, weight in found.rows])
     ends = np.cumsum(weights)
     starts = ends - weights
@@ -101,10 +102,10 @@ def plot_waterfall(found: PairExplanation, axes: Axes | None) -> Axes:
         edge = max(start, start + value)
         shown.text(edge + 0.01 * width, height, f"{value:+.2f}", va="center", fontsize="small")
     labels = [f"{name}: {words}" if words else name for name, words, _ in found.rows]
-    shown.set_yticks(heights, [*map(shorten_label, labels), "in all"], fontsize="small")
+    shown.set_yticks(heights, [*map(label_of_step, labels), "in all"], fontsize="small")
     shown.axvline(0, color="black", linewidth=0.8)
-    low, high = shown.get_xlim()
-    shown.set_xlim(low, high + 0.08 * width)
+    edges = np.concatenate([[0.0], ends])
+    shown.set_xlim(edges.min() - 0.05 * width, edges.max() + 0.15 * width)
     shown.set(xlabel="log-odds of the same entity")
     title = f"{found.left} and {found.right}: probability {found.probability:.4f}"
     if axes is None:
@@ -112,6 +113,11 @@ def plot_waterfall(found: PairExplanation, axes: Axes | None) -> Axes:
     else:
         shown.set_title(shorten_label(title))
     return style_axes(shown)
+
+
+def label_of_step(text: str) -> str:
+    """Escape a label on two lines at most."""
+    return "\n".join(shorten_label(line) for line in wrap(text, 40, max_lines=2))
 
 
 def plot_resolution(found: Resolution, path: Path | None) -> None:
