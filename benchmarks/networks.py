@@ -123,7 +123,10 @@ def measure_peer(
         import pyagrum as gum
     except ImportError:
         return np.nan, np.nan, np.nan
-    network = gum.loadBN(str(path))
+    try:
+        network = gum.loadBN(str(path))
+    except gum.FatalError:  # it reads no names such as Asy/Patch
+        return np.nan, np.nan, np.nan
 
     def ask(evidence: Row, wanted: Sequence[str]) -> None:
         engine = gum.LazyPropagation(network)

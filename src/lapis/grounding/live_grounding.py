@@ -312,11 +312,15 @@ class LiveGrounding:
 def is_live(problem: Problem) -> bool:
     """Return whether the network of a problem can be kept up to date by joins.
 
-    Problems with quantified formulas, counts or tables are ground again as a whole.
+    Problems with quantified formulas, counts, numbers or tables are ground again as a whole.
     """
-    model = problem.model
+    model, form = problem.model, problem.normal_form
     return not (
-        model.tables or model.constraints or model.has_variables or problem.normal_form.definitions
+        model.tables
+        or model.constraints
+        or model.has_variables
+        or form.definitions
+        or any(feature.numbers for feature in form.features)
     )
 
 

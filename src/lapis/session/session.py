@@ -21,6 +21,7 @@ from lapis import operations
 from lapis.data.database import Database, Domain
 from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, suggestion
+from lapis.explanation.answered_task import AnsweredTask
 from lapis.grounding.bottom_up import ground
 from lapis.grounding.live_grounding import LiveGrounding, is_live
 from lapis.inference.live_answers import LiveAnswers, SolvedCounts
@@ -41,7 +42,7 @@ from lapis.problem.task import (
     open_inputs,
 )
 from lapis.registry.method_table import check_options, find_method, seed_of
-from lapis.registry.options import InferOptions, MapOptions, SoftAs
+from lapis.registry.options import InferOptions, MapOptions, Missing, SoftAs
 from lapis.results.answer import Answer, MostLikelyWorld
 from lapis.runtime.limits import limit_work
 from lapis.runtime.progress import work_clock
@@ -116,6 +117,9 @@ class Session:
         Whether to add certified lower and upper bounds to marginals that are not exact.
     strict
         Refuse facts of undeclared predicates, which are ignored with a warning otherwise.
+    missing
+        What a number means that the data lack and a formula needs: "error", or "skip" (such
+        groundings are left out).
     relax
         Violate the fewest hard formulas if they contradict each other, and list them.
     engine
@@ -171,6 +175,7 @@ class Session:
         ibound: int | None = None,
         bounds: bool = False,
         strict: bool = False,
+        missing: Missing = "error",
         relax: bool = False,
         engine: str | None = None,
         tables: str | None = None,
@@ -193,6 +198,7 @@ class Session:
             ibound=ibound,
             bounds=bounds,
             strict=strict,
+            missing=missing,
             relax=relax,
             engine=engine,
             tables=tables,
@@ -208,7 +214,8 @@ class Session:
 
     def _read(self, model: ModelLike, data: DataLike) -> None:
         """Read the model and the data, and ground them."""
-        opened, data, observed = operations.open_evidence(model, data)
+        known = operations.open_model(model, self._options)
+        opened, data, observed = operations.open_evidence(known, data)
         given = [*observed, *self._options.evidence]
         inputs = self._open_inputs(opened, data)
         if len(inputs.databases) != 1:
@@ -554,7 +561,11 @@ class Session:
             answer = replace(answer, formulas=self._weight_names())
             notes = {"session": self._describe(solved, work_clock() - began)}
             return replace(
-                answer, diagnostics=add_notes(self._task, {**answer.diagnostics, **notes})
+                answer,
+                diagnostics=add_notes(self._task, {**answer.diagnostics, **notes}),
+                source=AnsweredTask(
+                    replace(self._task, model=self.model, worlds=(world,)), self._options.seed
+                ),
             )
 
     def _ask_whole(self, atoms: Sequence[str] | str) -> Answer:
