@@ -31,12 +31,21 @@ def aligned(draw: st.DrawFn) -> tuple[Runs, Side, Side]:
     return Runs(np.ascontiguousarray(ends[0]), np.ascontiguousarray(ends[1])), left, right
 
 
-@given(aligned(), st.lists(st.integers(0, 20), unique=True), st.integers(0, 16), st.integers(1, 40))
-def test_sums(sides: tuple[Runs, Side, Side], wanted: list[int], most: int, block: int) -> None:
-    """Whatever the number of pairs in a block, sums are those of all pairs."""
+@given(
+    aligned(),
+    st.lists(st.integers(0, 20), unique=True),
+    st.integers(0, 16),
+    st.integers(1, 40),
+    st.sampled_from([0, exact_sums.FEW_PAIRS]),
+)
+def test_sums(
+    sides: tuple[Runs, Side, Side], wanted: list[int], most: int, block: int, few: int
+) -> None:
+    """Whatever the number of pairs in a block, listed or not, sums are those of all pairs."""
     runs, left, right = sides
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact_sums, "BLOCK", block)
+        patched.setattr(exact_sums, "FEW_PAIRS", few)
         check_sums(runs, left, right, wanted, most)
 
 

@@ -221,7 +221,8 @@ def _sum_small(
     if num_pairs <= FEW_PAIRS:
         one, other = list_pairs(runs)
         key, values = left.key[one] + right.key[other], left.value[one] * right.value[other]
-        return sum_by_key(key, values, space)
+        found = sum_by_key(key, values, space)
+        return None if len(found[0]) > MAX_SUMS and not is_dense(space, num_pairs) else found
     from lapis.relational.factor_kernel import accumulate_dense, accumulate_hashed
 
     if is_dense(space, num_pairs):
