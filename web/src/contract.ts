@@ -146,7 +146,6 @@ export interface LiveReply {
   exact: boolean;
   total: number;
   seconds: number;
-  by: "session" | "inference";
   atoms: LiveAtom[];
 }
 
@@ -295,8 +294,6 @@ export interface GalleryCard {
 export interface AboutReply {
   version: string;
   folder: string;
-  why: boolean;
-  session: boolean;
   methods: Record<string, string[]>;
   workspace: WorkspaceState;
 }

@@ -134,7 +134,8 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
   const [reach, setReach] = useState(2);
   const kept = useMemo(() => nodes.map((node, n) => ({ node, n })).filter(({ node }) => node.distance <= 2 * reach).slice(0, 120), [nodes, reach]);
   useEffect(() => {
-    const element = place.current!;
+    if (!place.current) return;
+    const element = place.current;
     const css = (name: string) => getComputedStyle(element).getPropertyValue(name).trim();
     let ended = false;
     let end = () => { ended = true; };
@@ -148,7 +149,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
         ...edges.filter((e) => inside.has(e.source) && inside.has(e.target)).map((e) => ({ data: { source: `n${e.source}`, target: `n${e.target}` } })),
       ],
       style: [
-        { selector: "node", style: { label: "data(label)", "font-size": 11, "text-wrap": "wrap", "text-max-width": "130px", "text-valign": "center", color: css("--ink"), "background-color": css("--surface-2"), "border-width": 1, "border-color": css("--line-strong"), shape: "round-rectangle", width: "label", height: "label", padding: "8px" } },
+        { selector: "node", style: { label: "data(label)", "font-size": 11, "text-wrap": "wrap", "text-max-width": "130px", "text-valign": "center", color: css("--ink"), "background-color": css("--surface-2"), "border-width": 1, "border-color": css("--line-strong"), shape: "round-rectangle", width: boxWidth, height: boxHeight, padding: "6px" } },
         { selector: "node[kind != 'atom']", style: { "background-color": css("--gold-soft"), "border-color": css("--gold"), "font-size": 10, shape: "rectangle" } },
         { selector: "node[state = 'true']", style: { "background-color": css("--good-soft"), "border-color": css("--good") } },
         { selector: "node[state = 'false']", style: { "background-color": css("--bad-soft"), "border-color": css("--bad") } },
@@ -156,7 +157,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
         { selector: "edge", style: { width: 1.2, "line-color": css("--line-strong"), "curve-style": "straight" } },
       ],
       layout: { name: "cose", animate: false, randomize: false, nodeDimensionsIncludeLabels: true, padding: 20, idealEdgeLength: () => 70, nodeRepulsion: () => 9000 } as LayoutOptions,
-      minZoom: 0.2, maxZoom: 2.5, wheelSensitivity: 0.4,
+      minZoom: 0.2, maxZoom: 2.5,
     });
     graph.on("tap", "node[kind = 'atom']", (event) => walk(event.target.data("atom")));
     end = () => graph.destroy();
@@ -164,6 +165,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
     void import("cytoscape").then((loaded) => draw(loaded.default));
     return () => end();
   }, [kept, edges, mode]);
+  if (!nodes.length) return <p class="empty">Nothing is connected to this atom.</p>;
   const atoms = kept.filter(({ node }) => node.kind === "atom" && node.label !== found.atom && node.probability !== null && node.value === null);
   return (
     <>
@@ -182,6 +184,10 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
     </>
   );
 }
+const lines = (label: string) => label.split("\n").flatMap((line) => line.match(/.{1,22}/g) ?? [""]);
+const boxWidth = (node: { data: (name: string) => string }) =>
+  Math.max(34, 6.4 * Math.min(22, Math.max(...lines(node.data("label")).map((line) => line.length))));
+const boxHeight = (node: { data: (name: string) => string }) => 14 * lines(node.data("label")).length;
 type Nearby = Explained["graph"]["nodes"][number];
 const stateOf = (node: Nearby, atom: string) =>
   node.label === atom ? "asked" : node.value === true ? "true" : node.value === false ? "false" : "open";

@@ -235,6 +235,23 @@ class Answer(AtomResult):
         given = {"world": world, "change_to": change_to, "facts": facts, "fit": fit}
         return require_source(self).explain(atom, self, given)
 
+    def explore(self) -> Any:  # noqa: ANN401  (a widget)
+        """Show the answer as a widget in a notebook: sorted, filtered, explained row by row.
+
+        Returns
+        -------
+        anywidget.AnyWidget
+            The widget.
+
+        Raises
+        ------
+        LapisError
+            If anywidget is not installed.
+        """
+        from lapis.results.widgets import explore_answer
+
+        return explore_answer(self)
+
     @property
     def method(self) -> str:
         """The names of all methods, as in "exact+gibbs"."""

@@ -258,6 +258,23 @@ class Explanation(Result):
         """
         return plot_waterfall(self, axes)
 
+    def explore(self) -> Any:  # noqa: ANN401  (a widget)
+        """Show the explanation as a widget in a notebook, with a neighbourhood to look around.
+
+        Returns
+        -------
+        anywidget.AnyWidget
+            The widget.
+
+        Raises
+        ------
+        LapisError
+            If anywidget is not installed.
+        """
+        from lapis.results.widgets import explore_explanation
+
+        return explore_explanation(self)
+
     def draw(self) -> Picture:
         """Draw the atoms and ground formulas around the explained atom.
 

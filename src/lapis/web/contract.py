@@ -166,7 +166,6 @@ class LiveReply(TypedDict):
     exact: bool
     total: int
     seconds: float
-    by: Literal["session", "inference"]
     atoms: list[LiveAtom]
 
 
@@ -317,8 +316,6 @@ class GalleryCard(TypedDict):
 class AboutReply(TypedDict):
     version: str
     folder: str
-    why: bool
-    session: bool
     methods: dict[str, list[str]]
     workspace: WorkspaceState
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 FIRST_ROWS, FIRST_CONSTANTS, FIRST_NOTES = 8, 300, 50
 MAX_CHECKED_FACTS = 200_000  # of data whose groundings are counted while typing
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w*/:]|\s*[*/:(])")
-LIVE_SECONDS = 3.0
+LIVE_SECONDS = 5.0
 
 
 class Kept:
@@ -312,7 +312,7 @@ class Inspector:
                 stamp(self.folder.existing(path)) for path in request["data"]
             ))  # fmt: skip
             weights = {int(n): w for n, w in request["weights"].items() if n.isdecimal()}
-            found, by = ask(
+            found = ask(
                 self.sessions, key, model, data, request["query"], request["evidence"], weights
             )
         limit = max(0, min(request["limit"], 1000))
@@ -322,7 +322,6 @@ class Inspector:
             "exact": found.exact,
             "total": len(found),
             "seconds": time.perf_counter() - began,
-            "by": by,
             "atoms": [{"atom": atom, "probability": probability} for atom, probability in shown],
         }
 

@@ -219,14 +219,11 @@ class Workbench:
 
     async def about(self, _: Request) -> AboutReply:
         from lapis.methods import methods_of
-        from lapis.web.what_if import has_explanations, has_sessions
 
         tasks = ("infer", "map", "objective", "optimizer", "structure", "lift", "field infer")
         return {
             "version": lapis.__version__,
             "folder": self.folder.root.name,
-            "why": await asyncio.to_thread(has_explanations),
-            "session": has_sessions(),
             "methods": {task: list(methods_of(task)) for task in tasks},
             "workspace": self.workspace(),
         }
@@ -266,7 +263,7 @@ class Workbench:
         return await self.reader.call("rename", request)
 
     async def live(self, request: Any) -> Any:  # noqa: ANN401
-        return await self.editor.call("live", request, seconds=6)
+        return await self.editor.call("live", request, seconds=12)
 
     async def plan(self, request: Any) -> Any:  # noqa: ANN401
         return await self.reader.call("plan", request, seconds=30)

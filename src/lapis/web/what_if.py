@@ -1,4 +1,4 @@
-"""Answers with other weights and other facts, by a session if there is one.
+"""Answers with other weights and other facts, by sessions; explanations of an answer.
 
 The evidence of a question replaces what the data states about the same atoms.
 """
@@ -6,8 +6,8 @@ The evidence of a question replaces what the data states about the same atoms.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import lapis
 from lapis.results.columns import replace_infinite
@@ -16,31 +16,18 @@ if TYPE_CHECKING:
     from lapis.data.database import Database, Relation
     from lapis.language.model import Model
     from lapis.results.answer import Answer
+    from lapis.session.session import Session
     from lapis.web.inspection import Kept
 
 PRECISION, MAX_SAMPLES = 0.02, 4000  # of an answer at once
 
 
-def has_sessions() -> bool:
-    return hasattr(lapis, "Session")
-
-
-def has_explanations() -> bool:
-    from lapis.results.answer import Answer
-
-    return hasattr(Answer, "explain")
-
-
 def explain_atom(answer: object, atom: str) -> dict[str, Any]:
-    """Explain the probability of an atom; say so if this version has no explanations."""
+    """Explain an atom of an answer; say so if answers of this kind have no explanation."""
     explain = getattr(answer, "explain", None)
     if explain is None:
-        return {
-            "available": False,
-            "message": "this answer cannot be explained: explanations are of marginals, and of "
-            "versions of Lapis that have answer.explain",
-            "explanation": None,
-        }
+        message = "only answers of infer and map are explained"
+        return {"available": False, "message": message, "explanation": None}
     found = replace_infinite(explain(atom).to_json())
     return {"available": True, "message": None, "explanation": found}
 
@@ -84,6 +71,25 @@ def without_rows(
     return replace(relation, true=true, false=false, unknown=unknown)
 
 
+@dataclass
+class KeptSession:
+    """A session on a question, and the weights that are changed in it."""
+
+    session: Session
+    weights: dict[int, float] = field(default_factory=dict)
+
+    def ask(self, weights: Mapping[int, float]) -> Answer:
+        """Answer with changed weights; those of the last question are undone first."""
+        if weights != self.weights:
+            for _ in self.weights:
+                self.session.undo()
+            self.weights = {}
+            for rule, weight in weights.items():
+                self.session.set_weight(rule, weight)
+                self.weights[rule] = weight
+        return self.session.ask()
+
+
 def ask(
     kept: Kept,
     key: Hashable,
@@ -92,20 +98,24 @@ def ask(
     query: Sequence[str],
     evidence: Sequence[str],
     weights: Mapping[int, float],
-) -> tuple[Answer, Literal["session", "inference"]]:
+) -> Answer:
     """Answer a question with changed weights, by rule, and further facts."""
-    from lapis.api import infer
+    wanted = {
+        rule: weight
+        for rule, weight in weights.items()
+        if rule < len(model.rules) and not model.rules[rule].hard
+    }
 
-    rules = tuple(
-        replace(rule, weight=weights[n]) if n in weights and not rule.hard else rule
-        for n, rule in enumerate(model.rules)
-    )
-    changed = model.with_rules(rules)
-    if data is not None and evidence and not model.has_variables:
-        data, is_replaced = with_changes(data, evidence)
-        evidence = () if is_replaced else evidence
-    answer = infer(
-        changed, data, query=list(query), evidence=list(evidence), precision=PRECISION,
-        max_samples=MAX_SAMPLES, progress=None,
-    )  # fmt: skip
-    return answer, "inference"
+    def start() -> KeptSession:
+        facts, given = data, list(evidence)
+        if facts is not None and given and not model.has_variables:
+            facts, is_replaced = with_changes(facts, given)
+            given = [] if is_replaced else given
+        session = lapis.Session(
+            model, facts, list(query), evidence=given, precision=PRECISION,
+            max_samples=MAX_SAMPLES, progress=None,
+        )  # fmt: skip
+        return KeptSession(session)
+
+    question = (key, tuple(query), tuple(evidence))
+    return kept.find(question, start).ask(wanted)

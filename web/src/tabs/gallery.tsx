@@ -51,7 +51,7 @@ export function GalleryTab() {
             </header>
             <ul>{card.sentences.map((sentence) => <li key={sentence}>{sentence}</li>)}</ul>
             <button class="primary" disabled={busy !== null} onClick={() => void open(card)}
-              aria-label={`Open ${card.title}`}>
+              aria-label={`${busy === card.name ? "Opening…" : "Open and answer"}: ${card.title}`}>
               {busy === card.name ? "Opening…" : "Open and answer"}
             </button>
           </article>
