@@ -57,6 +57,7 @@ html_css_files = ["lapis.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+smartquotes = False
 pygments_style = "default"
 
 

@@ -49,6 +49,8 @@ def write_page(notebook: Any, name: str, folder: Path) -> None:
 def draw_output(output: Any, picture: Path) -> str:
     """An output of a cell as Markdown; its picture is written to a file."""
     if output.output_type == "stream":
+        if output.name == "stderr":  # progress
+            return ""
         return f"```text\n{ANSI.sub('', output.text).rstrip()}\n```" if output.text.strip() else ""
     data = output.get("data", {})
     if "image/png" in data:
