@@ -29,7 +29,7 @@ OUTSIDE = {  # files outside this folder, and the pages that include them
     "README.md": "index.md",
 }
 OPTIONAL = (  # places in index.md
-    "explanations", "recipes", "sessions", "sklearn", "tutorials/resolve", "workbench",
+    "recipes", "sklearn",
 )  # fmt: skip
 LINK = re.compile(r"\]\(((?:\.\./)*)([\w./-]+)(#[\w-]+)?\)")
 
