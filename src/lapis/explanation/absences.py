@@ -144,7 +144,8 @@ class AbsenceFinder:
         except Impossible:
             return self.unknown(removal, "no world satisfies the hard formulas")
         if found is None:
-            return self.unknown(removal, "samples cannot tell")
+            note = "exact inference is too expensive" if self.drawn is None else "draws cannot tell"
+            return self.unknown(removal, note)
         becomes = "" if removal.fact is None else removal.fact.becomes
         exact = found.exact and found.closed
         return Absence(
@@ -161,7 +162,7 @@ class AbsenceFinder:
         if removal.fact is not None:
             value = apply_changes(self.local, [removal.fact])
             if self.drawn is not None:
-                return self.drawn.given(removal.fact)
+                return self.drawn.given([removal.fact])
             return self.solver.given(value)
         assert removal.instances is not None
         if self.drawn is not None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lapis.explanation.fact_values import ChangedFact, apply_changes, reverse
+from lapis.explanation.importance import DrawnWorlds
 from lapis.explanation.local_network import Impossible
 from lapis.explanation.probabilities import LocalSolver, ProbabilityEstimate
 from lapis.results.explanation import FactChanges
@@ -28,9 +29,14 @@ class ChangeSearch:
     """A search for changes of facts that move the probability across a threshold."""
 
     def __init__(
-        self, solver: LocalSolver, base: ProbabilityEstimate, facts: Sequence[int], goal: float
+        self,
+        solver: LocalSolver,
+        base: ProbabilityEstimate,
+        facts: Sequence[int],
+        goal: float,
+        drawn: DrawnWorlds | None,
     ) -> None:
-        self.solver, self.local, self.goal = solver, solver.local, goal
+        self.solver, self.local, self.goal, self.drawn = solver, solver.local, goal, drawn
         self.above = base.probability >= goal
         found = (reverse(self.local, atom) for atom in facts)
         self.changes = [change for change in found if change is not None]
@@ -75,7 +81,7 @@ class ChangeSearch:
         return probability < self.goal if self.above else probability >= self.goal
 
     def probability(self, chosen: tuple[int, ...]) -> float:
-        """Return the probability with some facts reversed; NaN if no world is possible."""
+        """Return the probability with some facts reversed; NaN if there is none."""
         if chosen not in self.tried:
             self.tried[chosen] = self.solve([self.changes[number] for number in chosen])
         return self.tried[chosen]
@@ -85,9 +91,13 @@ class ChangeSearch:
         if len(set(members)) < len(members):
             return math.nan  # two facts of one block
         try:
-            return self.solver.given(apply_changes(self.local, changes)).probability
+            if self.drawn is not None:
+                found = self.drawn.given(changes)
+            else:
+                found = self.solver.given(apply_changes(self.local, changes))
         except Impossible:
             return math.nan
+        return math.nan if found is None else found.probability
 
     def greedy(self) -> FactChanges:
         """Add the fact that moves the probability most until the threshold is crossed."""

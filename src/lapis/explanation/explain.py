@@ -188,14 +188,16 @@ class Explainer:
             self.local = with_boundary(self.local, self.part, self.answer, self.data)
             self.part = self.local.conditioned(self.local.value)
         self.solver = LocalSolver(self.local, self.options.seed)
-        self.marginals = self.solver.marginals(self.part)
-        self.base = self.solver.estimate(self.part, self.marginals)
         self.drawn: DrawnWorlds | None = None
-        if self.base.exact:
+        found = self.solver.exact(self.part.network)
+        if found is not None:
+            self.base = self.solver.estimate(self.part, found)
+            self.marginal = found.marginal
             self.derivative = find_derivatives(self.solver, self.part, self.base)
         else:
             self.drawn = draw_worlds(self.local, self.part, self.options.seed)
-            self.base = self.base._replace(probability=self.drawn.probability)
+            self.base = self.drawn.base
+            self.marginal = self.drawn.worlds[:, self.part.atom].mean(axis=0)
             self.derivative = self.drawn.derivatives()
 
     def describe(self) -> Explanation:
@@ -213,7 +215,9 @@ class Explainer:
         if self.derivative is not None:
             found = self.with_sensitivity(found, self.derivative)
         if self.options.change_to is not None:
-            search = ChangeSearch(self.solver, self.base, without.facts, self.options.change_to)
+            search = ChangeSearch(
+                self.solver, self.base, without.facts, self.options.change_to, self.drawn
+            )
             found = replace(found, changes=search.find())
         found = self.with_graph(found)
         return self.as_answered(replace(found, notes=tuple(self.notes(without))))
@@ -254,7 +258,7 @@ class Explainer:
         local = self.local
         probability = np.full(local.network.num_base_atoms, np.nan)
         base = self.part.atom < local.network.num_base_atoms
-        known = self.marginals.marginal[: len(self.part.atom)][base[: len(self.marginals.marginal)]]
+        known = self.marginal[: int(base.sum())]
         probability[self.part.atom[base][: len(known)]] = known
         importance = np.abs(local.weight)
         if self.derivative is not None:

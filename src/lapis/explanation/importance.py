@@ -12,6 +12,9 @@ cannot tell, and no number is given.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +26,7 @@ from lapis.explanation.fact_values import ChangedFact
 from lapis.explanation.local_network import ConditionedPart, LocalNetwork, add_units, refuse_false
 from lapis.explanation.neighbourhood import OPEN
 from lapis.explanation.probabilities import ProbabilityEstimate
+from lapis.inference.marginals import sampled_log_odds
 from lapis.inference.moments.sampled import PersistentChain
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.gibbs import Gibbs
@@ -39,7 +43,8 @@ DRAW_SECONDS = 4.0
 BATCHES = 10  # of each chain
 LEAST_SIZE = 50.0  # effective draws
 CHUNK = 20_000_000  # literals in worlds that are evaluated together
-MAX_VALUES = 64  # of a block that becomes unknown
+MAX_VALUES = 64  # of blocks that become unknown
+SAMPLES = "samples"
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,25 @@ class DrawnWorlds:
         weight = self.clause_weight(clauses)
         return self.estimate(-(self.satisfied(clauses, self.worlds) @ weight))
 
-    def given(self, fact: ChangedFact) -> ProbabilityEstimate | None:
-        """Estimate the probability without a fact; None if draws cannot tell."""
-        values = possible_values(self.local, fact)
-        if len(values) > MAX_VALUES or np.isin(fact.members, self.local.target).any():
+    @property
+    def base(self) -> ProbabilityEstimate:
+        """The probability given the evidence."""
+        error = self.batch_error(self.holds - self.probability)
+        odds = float(sampled_log_odds(np.array([self.probability]), len(self.holds))[0])
+        return ProbabilityEstimate(self.probability, odds, error, False, SAMPLES, self.closed)
+
+    def given(self, facts: Sequence[ChangedFact]) -> ProbabilityEstimate | None:
+        """Estimate the probability with changed facts; None if draws cannot tell."""
+        members = np.concatenate([fact.members for fact in facts])
+        each = [possible_values(self.local, fact) for fact in facts]
+        if math.prod(map(len, each)) > MAX_VALUES or np.isin(members, self.local.target).any():
             return None
-        touched = self.touched(fact.members)
+        touched = self.touched(members)
         before = self.score(touched, self.worlds)
-        after = [self.score(touched, self.with_values(fact.members, value)) for value in values]
+        after = [
+            self.score(touched, self.with_values(members, np.concatenate(values)))
+            for values in itertools.product(*each)
+        ]
         with np.errstate(invalid="ignore"):
             return self.estimate(np.logaddexp.reduce(after, axis=0) - before)
 
@@ -137,7 +153,7 @@ class DrawnWorlds:
         own = self.holds - self.probability
         residual = weight * (self.holds - found) / weight.mean() - own
         return ProbabilityEstimate(
-            found, 0.0, self.batch_error(residual), False, "samples", self.closed
+            found, 0.0, self.batch_error(residual), False, SAMPLES, self.closed
         )
 
     def batch_error(self, residual: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Probabilities of the explained atom under conditions: exact where possible, else sampled."""
+"""Exact probabilities of the explained atom under conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lapis.runtime.progress import deadline_in
 
 EXACT_SECONDS = 2.0  # for one exact solution
 EXACT_MEMORY = 1 << 28  # bytes of its tables
-SAMPLING_SECONDS = 2.0
 
 
 class ProbabilityEstimate(NamedTuple):
@@ -37,24 +36,16 @@ class LocalSolver:
     local: LocalNetwork
     seed: int = 0
 
-    def solve(self, part: ConditionedPart) -> ProbabilityEstimate:
-        """Return the probability of the explained atom in its component."""
-        return self.estimate(part, self.marginals(part))
-
-    def marginals(self, part: ConditionedPart) -> Marginals:
-        """Return the marginals of a component: exact if they can be, else sampled."""
+    def solve(self, part: ConditionedPart) -> ProbabilityEstimate | None:
+        """Return the probability of the explained atom in its component; None if it is costly."""
         found = self.exact(part.network)
-        if found is not None:
-            return found
-        options = InferenceOptions(time_limit=SAMPLING_SECONDS, seed=self.seed)
-        return infer_network(part.network, "auto", options)
+        return None if found is None else self.estimate(part, found)
 
     def estimate(self, part: ConditionedPart, found: Marginals) -> ProbabilityEstimate:
         """Return the probability of the explained atom among the marginals of its component."""
         at = part.explained
-        error = None if found.exact else float(found.errors[at])
         return ProbabilityEstimate(
-            float(found.marginal[at]), float(found.log_odds[at]), error, found.exact, found.method,
+            float(found.marginal[at]), float(found.log_odds[at]), None, True, found.method,
             self.local.is_closed(part),
         )  # fmt: skip
 
@@ -72,11 +63,13 @@ class LocalSolver:
                 raise Impossible from None
             raise
 
-    def given(self, value: np.ndarray, network: Network | None = None) -> ProbabilityEstimate:
+    def given(
+        self, value: np.ndarray, network: Network | None = None
+    ) -> ProbabilityEstimate | None:
         """Return the probability given values int8[num_atoms]; raise Impossible if none fit."""
         return self.solve(self.local.conditioned(value, network))
 
-    def without(self, instances: np.ndarray) -> ProbabilityEstimate:
+    def without(self, instances: np.ndarray) -> ProbabilityEstimate | None:
         """Return the probability without some ground formulas, given by their numbers."""
         weight, is_hard = self.local.weight.copy(), self.local.is_hard.copy()
         weight[instances], is_hard[instances] = 0.0, False
