@@ -380,9 +380,7 @@ def test_a_million_rows_scroll_and_filter(browser: Browser, tmp_path: Path) -> N
         page.mouse.wheel(0, -3400)
         expect(page.locator(".answer .tr").last).to_contain_text("0.0001")
         page.get_by_label("Search").fill("P99999")
-        expect(page.locator(".table")).to_have_attribute(
-            "aria-rowcount", "12", timeout=SLOW
-        )
+        expect(page.locator(".table")).to_have_attribute("aria-rowcount", "12", timeout=SLOW)
         found = page.locator(".answer .tr").all_inner_texts()
         assert all("P99999" in text for text in found)
         page.close()
