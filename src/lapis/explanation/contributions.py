@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ from lapis.language.names import format_atom, format_constant, format_state
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_product
 from lapis.language.sugar import without_plus
-from lapis.language.syntax import Formula, NumberFactor
+from lapis.language.syntax import Formula
 from lapis.results.explanation import Contribution
 
 MAX_ASSIGNMENTS = 4096  # of the atoms of an explained formula
@@ -343,9 +344,7 @@ def weight_of(local: LocalNetwork, number: int) -> float | None:
 def instance_text(rule: Rule, values: Mapping[str, str]) -> str:
     """Print a rule with constants for its variables."""
     numbers = [
-        NumberFactor(
-            each.function, tuple(put_constants(t, values) for t in each.terms), each.logarithm
-        )
+        replace(each, terms=tuple(put_constants(term, values) for term in each.terms))
         for each in rule.numbers
     ]
     return print_product(numbers, substitute(written_formula(rule), values))

@@ -36,6 +36,7 @@ from lapis.network.components import Subnetwork, fix_atoms, keep_part
 from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Evidence, Problem
+from lapis.relational.numbers import scale_numbers
 
 EXPLAINED = "_explained"
 
@@ -365,8 +366,7 @@ def find_factors(known: KnownAtoms, group: InstanceGroup) -> np.ndarray:
         place = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
         found = keys[place] == wanted if len(keys) else np.zeros(len(wanted), bool)
         value = problem.domains[types[-1]].numeric[listed[place, -1]] if len(keys) else wanted
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.log(value) if number.logarithm else value
+        own = scale_numbers(value, number.scale)
         factor *= np.where(found, own, 0.0)  # a formula without its number is skipped
     return factor
 

@@ -19,7 +19,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.data.keys import number_rows, pack
 from lapis.errors import LapisError
-from lapis.language.model import Model, Rule
+from lapis.language.model import Model, Rule, Scale
 from lapis.language.names import format_atom
 from lapis.language.syntax import (
     And,
@@ -53,18 +53,23 @@ from lapis.relational.query_plan import list_answer_rows
 Values = Mapping[str, np.ndarray]  # float64[domain size] of each variable of numbers
 
 
+def scale_numbers(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """Return the factors of numbers on a scale; not finite where there is none."""
+    if not scale:
+        return values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled: np.ndarray = np.log(values)
+        return scaled if scale == "log" else scaled - np.log1p(-values)
+
+
 def number_values(feature: Feature, domains: Mapping[str, Domain]) -> Values:
     """Return for each variable of numbers the factor of each of its constants."""
     types = dict(feature.variables)
     found: dict[str, np.ndarray] = {}
     for name, _, scale in feature.numbers:
-        factor = domains[types[name]].numeric
+        factor = scale_numbers(domains[types[name]].numeric, scale)
         # Numbers of other functions may have no logarithm.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if scale == "log":
-                factor = np.log(factor)
-            elif scale == "logit":
-                factor = np.log(factor) - np.log1p(-factor)
+        with np.errstate(invalid="ignore"):
             found[name] = found[name] * factor if name in found else factor
     return found
 
