@@ -17,7 +17,7 @@ LAYERS = (
     "relational", "counting", "network", "grounding", "inference", "circuits", "lifted",
     "optimisation", "learning", "structure", "stores", "evaluation", "fields", "methods",
     "model_files", "explanation", "operations", "session", "api", "installation", "recipes",
-    "examples", "web", "cli", "__main__",
+    "sklearn", "examples", "web", "cli", "__main__",
 )  # fmt: skip
 INFERENCE_LAYERS = ("exact", "reduction", "sampling", "map", "moments", "symmetry", "bounds")
 

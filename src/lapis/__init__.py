@@ -68,6 +68,7 @@ _HOMES = {
     "Answer": "lapis.results.answer",
     "Database": "lapis.data.database",
     "Fit": "lapis.learning.fit",
+    "LapisClassifier": "lapis.sklearn",
     "LapisError": "lapis.errors",
     "Lifted": "lapis.lifted.lifted_answer",
     "Model": "lapis.language.model",

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lapis.data.binding import merge
 from lapis.data.database import Database, Relation, empty_tuples
 from lapis.data.keys import contains, sorted_unique
 from lapis.data.lazy_database import LazyDatabase
@@ -65,8 +66,11 @@ def build_examples(
     *,
     unobserved: Sequence[str] = (),
     only_listed: bool = False,
+    shown: Sequence[Database] = (),
 ) -> list[Example]:
     """Bind the model to each database, with and without the answers.
+
+    `shown` has for each database the facts of the query that are evidence, if there are any.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
@@ -85,18 +89,20 @@ def build_examples(
     )
     explained = () if query else unobserved
 
-    def build(database: Database) -> Example:
+    def build(database: Database, number: int) -> Example:
         complete = build_problem(model, database, (), open_predicates=unobserved)
         if isinstance(database, LazyDatabase):
             return stored_example(complete, asked, bool(unobserved or only_listed))
         hidden = hide_facts(database, explained, keep_listed=False)
         hidden = hide_facts(hidden, asked, keep_listed=only_listed)
+        if shown:
+            hidden = replace(merge([hidden, shown[number]]), name=database.name)
         free = build_problem(
             model, hidden, () if only_listed else asked, open_predicates=unobserved
         )
         return Example(complete, replace(free, query=asked), asked)
 
-    examples = [build(database) for database in databases]
+    examples = [build(database, number) for number, database in enumerate(databases)]
     if query and not only_listed:
         domains = [example.free.domains for example in examples]
         worlds = list(zip(databases, domains, strict=True))

@@ -71,13 +71,16 @@ def learn_weights(
     query: Sequence[str],
     options: LearnOptions,
     *,
+    shown: Sequence[Database] = (),
     place: Callable[[Problem], Problem] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Fit:
     """Learn the weights of the soft rules that are not @fixed.
 
-    `place` moves the facts of complete worlds to a store, where they are counted.
+    `shown` has for each database facts of the query that are evidence: a conditional likelihood is
+    then that of the other query atoms given these. `place` moves the facts of complete worlds to a
+    store, where they are counted.
     """
     objective = choose_objective(options, query)
     check_learning_options(options, objective)
@@ -87,7 +90,12 @@ def learn_weights(
             names = query or [name for name in model.uncertain_predicates if name not in unobserved]
             model = add_unit_formulas(model, names)
         examples = build_examples(
-            model, databases, query, unobserved=unobserved, only_listed=options.only_listed
+            model,
+            databases,
+            query,
+            unobserved=unobserved,
+            only_listed=options.only_listed,
+            shown=shown,
         )
         if place is not None:
             examples = [place_example(example, place) for example in examples]
