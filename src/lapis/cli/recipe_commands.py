@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lapis.cli.command_line import Argument, command, shown_if_unsaved
 from lapis.errors import LapisError
 from lapis.registry.options import RecipeOptions, ResolveOptions
+from lapis.registry.options import ClassifyOptions, RecipeOptions
 
 if TYPE_CHECKING:
     from lapis.recipes.recipe_result import RecipeResult
@@ -73,3 +74,25 @@ def check_pair(options: ResolveOptions) -> None:
             code="option-value",
             hint="as in --explain R1,R2",
         )
+ITEMS = Argument("items", "ITEMS", "A table with a row for each item (.csv, .csv.gz, .parquet).")
+
+
+@command("recipe classify", ClassifyOptions, ITEMS, bar="classifying")
+def classify(items: Path, options: ClassifyOptions, progress: Report | None) -> Result:
+    """Predict the classes of items from labelled items, features and links."""
+    from lapis.recipes.classify import run_classify
+    from lapis.results.plots import check_picture, save_picture
+
+    check_recipe(options)
+    if options.plot is not None:
+        check_picture(options.plot)
+    found = run_classify(items, list(options.features), list(options.links), options, progress)
+    shown = found.explain(options.explain) if options.explain is not None else found
+    if options.plot is not None:
+        with shown_if_unsaved(shown, options.as_json):
+            if isinstance(shown, type(found)):
+                shown.plot(options.plot)
+            else:
+                save_picture(shown.plot().figure, options.plot)
+    save_recipe(found, options)
+    return shown

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lapis.recipes.entity_resolution import count_pairs, resolve
     from lapis.recipes.new_records import NewRecords
+    from lapis.recipes.classification import ClassExplanation, Classification
+    from lapis.recipes.classify import classify
     from lapis.recipes.recipe_result import RecipeResult
     from lapis.recipes.resolution import PairExplanation, Resolution
     from lapis.recipes.resolution_scores import ResolutionScores
@@ -31,6 +33,13 @@ __all__ = [
     "NewRecords", "PairExplanation", "RecipeResult", "Resolution", "ResolutionScores",
     "count_pairs", "resolve",
 ]  # fmt: skip
+    "ClassExplanation": "classification",
+    "Classification": "classification",
+    "RecipeResult": "recipe_result",
+    "classify": "classify",
+}
+
+__all__ = ["ClassExplanation", "Classification", "RecipeResult", "classify"]
 
 
 def __getattr__(name: str) -> object:

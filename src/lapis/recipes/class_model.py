@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.results.answer import Answer
 
-WIDTHS = (0.25, 0.5, 1.0, 2.0)  # of the prior of feature weights, to choose from
+WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the prior of feature weights, to choose from
 LINK_WIDTHS = (0.2, 0.5, 1.0)  # of the prior of link weights
 CLASS_WIDTH = 5.0
 SHOWN = (0.5, 0.7)  # shares of the labels that are evidence, one for each copy of the items

@@ -40,6 +40,7 @@ class FeaturePairs:
     names: tuple[str, ...]
     item: np.ndarray  # int64[num_pairs]
     feature: np.ndarray  # int64[num_pairs]
+    columns: tuple[str, ...] = ()  # of each feature its column, if they come from columns
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,7 @@ def join_columns(
 ) -> FeaturePairs:
     """Return the features that the columns of items give."""
     names: list[str] = []
+    origin: list[str] = []
     items, features = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for coding in codings:
         has = coding.encode(columns[coding.name])
@@ -254,8 +256,14 @@ def join_columns(
         items.append(item)
         features.append(feature + len(names))
         names += coding.features
+        origin += [coding.name] * len(coding.features)
     return FeaturePairs(
-        FEATURE, FEATURE.lower(), tuple(names), np.concatenate(items), np.concatenate(features)
+        FEATURE,
+        FEATURE.lower(),
+        tuple(names),
+        np.concatenate(items),
+        np.concatenate(features),
+        tuple(origin),
     )
 
 

@@ -970,6 +970,34 @@ class ResolveOptions(RecipeOptions):
     plot: Path | None = option(
         None,
         "Draw weights, probabilities and, with the truth, precision and recall (.png, .svg, .pdf).",
+class ClassifyOptions(RecipeOptions):
+    """Classification."""
+
+    features: Sequence[str] = option(
+        (), "Tables of pairs, an item and a feature, named after their predicates.", cli_only=True
+    )
+    links: Sequence[str] = option(
+        (), "Tables of pairs of items, named after their predicates.", cli_only=True
+    )
+    id_column: str = option("id", "The column of the ids.")
+    label_column: str = option("label", "The column of the classes, empty for new items.")
+    truth_column: str | None = option(None, "A column of true classes, for scores only.")
+    ignore: Sequence[str] = option((), "Columns of the items that are no features.")
+    levels: int = option(8, "Parts that a column of numbers is cut into.", low=2)
+    prior: float | None = option(
+        None, "Width of the prior of feature weights (else: by cross-validation).", above=0
+    )
+    link_prior: float | None = option(
+        None, "Width of the prior of link weights (else: by cross-validation).", above=0
+    )
+    folds: int = option(3, "Parts of the labelled items in cross-validation.", low=2)
+    method: str = option("auto", "How to infer.", task="infer")
+    precision: float = option(0.01, "Standard error of a sampled probability.", above=0)
+    max_iterations: int | None = option(None, "Iterations of learning at most.", low=1)
+    explain: str | None = option(None, "Explain the class of this item.", cli_only=True)
+    plot: Path | None = option(
+        None,
+        "Draw calibration and confusion, or the explanation (.png, .svg, .pdf).",
         cli_only=True,
         is_output=True,
     )
