@@ -10,8 +10,10 @@ from lapis.cli.command_line import Argument, command, shown_if_unsaved
 from lapis.errors import LapisError
 from lapis.registry.options import RecipeOptions, ResolveOptions
 from lapis.registry.options import ClassifyOptions, RecipeOptions
+from lapis.registry.options import ClassifyOptions, LinkOptions, RecipeOptions
 
 if TYPE_CHECKING:
+    from lapis.data.database import Database
     from lapis.recipes.recipe_result import RecipeResult
     from lapis.results.result import Result
     from lapis.runtime.progress import Report
@@ -81,18 +83,60 @@ ITEMS = Argument("items", "ITEMS", "A table with a row for each item (.csv, .csv
 def classify(items: Path, options: ClassifyOptions, progress: Report | None) -> Result:
     """Predict the classes of items from labelled items, features and links."""
     from lapis.recipes.classify import run_classify
-    from lapis.results.plots import check_picture, save_picture
+    from lapis.results.plots import check_picture
 
     check_recipe(options)
     if options.plot is not None:
         check_picture(options.plot)
     found = run_classify(items, list(options.features), list(options.links), options, progress)
     shown = found.explain(options.explain) if options.explain is not None else found
-    if options.plot is not None:
-        with shown_if_unsaved(shown, options.as_json):
-            if isinstance(shown, type(found)):
-                shown.plot(options.plot)
-            else:
-                save_picture(shown.plot().figure, options.plot)
+    draw_recipe(shown, options.plot, options.as_json)
     save_recipe(found, options)
     return shown
+
+
+FACTS = Argument(
+    "facts", "FACTS", "A table with the columns head, relation and tail, or a .db file."
+)
+
+
+@command("recipe link", LinkOptions, FACTS, bar="learning rules")
+def link(facts: Path, options: LinkOptions, progress: Report | None) -> Result:
+    """Learn rules that predict the facts of relations, and complete them."""
+    from lapis.recipes.link import run_link
+    from lapis.results.plots import check_picture
+
+    check_recipe(options)
+    if options.plot is not None:
+        check_picture(options.plot)
+    parts = options.explain.split(",") if options.explain is not None else []
+    if parts and len(parts) != 3:
+        raise LapisError(
+            f"--explain takes HEAD,RELATION,TAIL, not {options.explain!r}", code="option-value"
+        )
+    tables = [open_facts(path) for path in (facts, options.valid, options.test)]
+    found = run_link(tables[0] or facts, tables[1], tables[2], options, progress)
+    shown = found.explain(*parts) if parts else found
+    draw_recipe(shown, options.plot, options.as_json)
+    save_recipe(found, options)
+    return shown
+
+
+def open_facts(path: Path | None) -> Path | Database | None:
+    """Read a .db file; return the path of a table as it is."""
+    if path is None or not path.name.endswith((".db", ".db.gz")):
+        return path
+    from lapis.data.database import Database
+
+    return Database.read(path)
+
+
+def draw_recipe(shown: Result, path: Path | None, as_json: bool) -> None:
+    """Write the picture of a result or of an explanation, if one is named."""
+    if path is None:
+        return
+    from lapis.results.plots import save_picture
+
+    with shown_if_unsaved(shown, as_json):
+        picture = shown.plot()  # type: ignore[attr-defined]  # results of recipes have one
+        save_picture(getattr(picture, "figure", picture), path)

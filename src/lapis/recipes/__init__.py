@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from lapis.recipes.new_records import NewRecords
     from lapis.recipes.classification import ClassExplanation, Classification
     from lapis.recipes.classify import classify
+    from lapis.recipes.completion import FactExplanation, LinkPrediction
+    from lapis.recipes.link import link
     from lapis.recipes.recipe_result import RecipeResult
     from lapis.recipes.resolution import PairExplanation, Resolution
     from lapis.recipes.resolution_scores import ResolutionScores
@@ -35,11 +37,17 @@ __all__ = [
 ]  # fmt: skip
     "ClassExplanation": "classification",
     "Classification": "classification",
+    "FactExplanation": "completion",
+    "LinkPrediction": "completion",
     "RecipeResult": "recipe_result",
     "classify": "classify",
+    "link": "link",
 }
 
-__all__ = ["ClassExplanation", "Classification", "RecipeResult", "classify"]
+__all__ = [
+    "ClassExplanation", "Classification", "FactExplanation", "LinkPrediction", "RecipeResult",
+    "classify", "link",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -45,6 +45,7 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the prior of feature weights, to choos
 LINK_WIDTHS = (0.2, 0.5, 1.0)  # of the prior of link weights
 CLASS_WIDTH = 5.0
 SHOWN = (0.5, 0.7)  # shares of the labels that are evidence, one for each copy of the items
+ENOUGH = 500  # held-out items that suffice to choose widths; further folds are left out
 MAX_ITERATIONS = 60  # of sampled likelihoods, which have no exact end
 
 
@@ -241,6 +242,8 @@ def train(tables: ItemTables, settings: ClassSettings) -> Trained:
     """Choose the widths of the prior that are not given, and learn from all labelled items."""
     known = tables.take(tables.is_labelled)
     parts = deal_folds(known.label, settings.folds, settings.seed)
+    sizes = np.cumsum([part.sum() for part in parts])
+    parts = parts[: int(np.searchsorted(sizes, ENOUGH)) + 1]
     scores: list[PriorScore] = []
     given = Widths(settings.prior or WIDTHS[1], settings.link_prior or LINK_WIDTHS[1])
     if settings.prior is None and tables.features:

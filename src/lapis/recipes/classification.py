@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from lapis.learning.fit import Fit
 from lapis.recipes.class_model import Trained
 from lapis.recipes.item_tables import ItemTables
 from lapis.recipes.recipe_result import RecipeResult
+from lapis.recipes.waterfall import Contribution, describe_contributions, draw_waterfall
 from lapis.results.answer import Answer
 from lapis.results.plots import COLOUR, new_figure, save_picture, shorten_label, style_axes
 from lapis.results.result import Columns, Figures, Result, Table
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-AGAINST = "#c8553d"  # contributions against the class
-MAX_BARS = 12  # contributions in a picture; the others are one bar
 SMALLEST = 1e-12  # of a probability in a logarithm
 
 
@@ -399,13 +398,6 @@ class Classification(RecipeResult):
         yield Contribution("frequency of the classes", gain)
 
 
-class Contribution(NamedTuple):
-    """What a feature, a link or a frequency adds to the log-odds of two classes."""
-
-    because: str
-    log_odds: float
-
-
 @dataclass(frozen=True, repr=False)
 class ClassExplanation(Result):
     """Why an item has its class rather than another."""
@@ -425,17 +417,11 @@ class ClassExplanation(Result):
     @property
     def text(self) -> str:
         """The explanation in words."""
-        kinds = (("because of", 1.0), ("in spite of", -1.0))
-        lines = [
+        head = (
             f"{self.item} is {self.label} (probability {self.probability:.2f}) rather than "
             f"{self.against} ({self.probability_against:.2f})"
-        ]
-        for word, sign in kinds:
-            chosen = [part for part in self.contributions if sign * part.log_odds > 0.005][:5]
-            if chosen:
-                listed = ", ".join(f"{part.because} ({part.log_odds:+.2f})" for part in chosen)
-                lines.append(f"{word} {listed}")
-        return "\n".join(lines)
+        )
+        return "\n".join([head, *describe_contributions(self.contributions)])
 
     def columns(self) -> Columns:
         return {
@@ -482,36 +468,12 @@ class ClassExplanation(Result):
         LapisError
             If matplotlib is not installed.
         """
-        bars = list(self.contributions[:MAX_BARS])
-        rest = self.contributions[MAX_BARS:]
-        if rest:
-            total = sum(part.log_odds for part in rest)
-            bars.append(Contribution(f"{len(rest):,} more", total))
-        size = (7.2, 1.3 + 0.3 * len(bars))
-        found = axes or new_figure(size, shown=True).subplots()
-        places = np.arange(len(bars))[::-1]
-        gains = np.array([part.log_odds for part in bars])
-        ends = np.cumsum(gains)
-        colours = [COLOUR if gain >= 0 else AGAINST for gain in gains]
-        found.barh(places, gains, left=ends - gains, color=colours, height=0.7)
-        found.axvline(0, color="#9aa5b1", lw=1)
-        found.axvline(ends[-1], color="#1a1a1a", lw=1, ls=":")
-        for place, gain, end in zip(places, gains, ends, strict=True):
-            side = 1 if gain >= 0 else -1
-            found.annotate(
-                f"{gain:+.2f}", (end, place), (4 * side, 0), textcoords="offset points",
-                ha="left" if side > 0 else "right", va="center", fontsize="small",
-            )  # fmt: skip
-        found.set_yticks(places, [shorten_label(part.because) for part in bars])
-        low, high = min(0.0, (ends - np.maximum(gains, 0)).min(), ends.min()), 0.0
-        high = max(high, ends.max(), (ends - gains).max())
-        pad = 0.14 * (high - low)
-        found.set_xlim(low - pad, high + pad)
-        found.set(
+        return draw_waterfall(
+            self.contributions,
+            axes,
             xlabel=f"log-odds of {self.label} against {self.against}",
-            title=shorten_label(f"{self.item}: {self.label}, probability {self.probability:.2f}"),
+            title=f"{self.item}: {self.label}, probability {self.probability:.2f}",
         )
-        return style_axes(found)
 
 
 def score_classes(probability: np.ndarray, truth: np.ndarray) -> dict[str, float | int | None]:

@@ -1001,3 +1001,30 @@ class ClassifyOptions(RecipeOptions):
         cli_only=True,
         is_output=True,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkOptions(RecipeOptions):
+    """Completion."""
+
+    relations: Sequence[str] = option((), "Relations to complete (else: all).")
+    valid: Path | None = option(
+        None,
+        "A table of further facts, to calibrate by (else: a part of the facts).",
+        cli_only=True,
+    )
+    test: Path | None = option(None, "A table of facts to be found, for scores.", cli_only=True)
+    max_literals: int = option(2, "Literals of a rule.", low=2, high=8)
+    penalty: float | None = option(None, "Score lost for each literal.", low=0)
+    held_out: float = option(
+        0.1, "Share of the facts to calibrate by, without valid.", above=0, high=0.5
+    )
+    jobs: int | None = option(None, "Processes (default: one per core).", low=1)
+    limit: int = option(100, "Predicted facts that are listed.", low=1)
+    explain: str | None = option(None, "Explain a fact: HEAD,RELATION,TAIL.", cli_only=True)
+    plot: Path | None = option(
+        None,
+        "Draw ranks and calibration, or the explanation (.png, .svg, .pdf).",
+        cli_only=True,
+        is_output=True,
+    )
