@@ -55,6 +55,10 @@ CALLS: Mapping[str, Sequence[str]] = {
     "structure": ["bare.mln e.db --max-literals 2"],
     "score": ["m.mln d.db -q Smokes"],
     "evaluate": ["m.mln d.db e.db -q Smokes --objective pseudo --jobs 1"],
+    "recipe classify": [
+        "items.csv --links links.csv --prior 1 --link-prior 1 --truth-column truth",
+    ],
+    "recipe link": ["facts.csv --test facts.csv --penalty 0.001 --jobs 1"],
     "field from": ["m.mln", "m.mln -o f.rrf"],
     "field extract": ["f.rrf"],
     "field draw": ["f.rrf"],
@@ -87,6 +91,10 @@ CALLS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 FILES = {
+    "items.csv": "id,x,label,truth\nA,1,u,u\nB,2,v,v\nC,1,,u\n",
+    "links.csv": "a,b\nA,C\n",
+    "facts.csv": "head,relation,tail\n"
+    + "".join(f"M{k},husband,W{k}\nW{k},wife,M{k}\n" for k in range(30)),
     "e.db": "Friends(A, B) Smokes(A) Cancer(A) Smokes(B) Cancer(C) Friends(C, D)",
     "odd.mln": "P(t)\nQ(t)\n1 P(x) v !P(x)\nt = {A}\n",
     "hard.mln": "Friends(person, person)\nSmokes(person)\n1 Smokes(x)\nSmokes(x).\n!Smokes(x).\n",

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import networkx as nx
+import pyarrow as pa
 import pytest
 import rdflib
 from hypothesis import given
@@ -208,3 +209,23 @@ def test_a_damaged_rdf_file_is_named(tmp_path: Path):
         Database.from_rdf(path)
     with pytest.raises(LapisError, match="rdflib reads no format 'tortoise'"):
         Database.from_rdf(path, format="tortoise")
+
+
+def test_arrow_in_every_form():
+    """Tables, batches, readers, dictionaries of values, and any object with an Arrow stream."""
+    table = pa.table({"a": pa.array(["x", "y", "x"]).dictionary_encode(), "b": [1, 2, 3]})
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return table.__arrow_c_stream__(requested_schema)
+
+    forms = (
+        table, table.to_batches()[0], Stream(),
+        pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+    )  # fmt: skip
+    expected = {("P", (a, b), True) for a, b in [("x", "1"), ("y", "2"), ("x", "3")]}
+    for form in forms:
+        data = Database.from_frames({"P": form})
+        assert facts(data) == expected
+    out = data.to_frames("arrow")
+    assert facts(Database.from_frames(out)) == expected
