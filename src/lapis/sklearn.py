@@ -393,9 +393,10 @@ class LapisClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _settings(self) -> ClassSettings:
         seed = self.random_state
         if not isinstance(seed, int):
-            state = check_random_state(None) if seed is None else seed
-            draw = getattr(state, "integers", None) or state.randint
-            seed = int(draw(1 << 31))
+            if isinstance(seed, np.random.Generator):
+                seed = int(seed.integers(1 << 31))
+            else:
+                seed = int(check_random_state(seed).randint(1 << 31))
         return ClassSettings(
             prior=self.prior, max_iterations=self.max_iterations, method=self.method, seed=seed
         )

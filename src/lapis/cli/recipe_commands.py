@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command_line import Argument, command, shown_if_unsaved
 from lapis.errors import LapisError
-from lapis.registry.options import RecipeOptions, ResolveOptions
-from lapis.registry.options import ClassifyOptions, RecipeOptions
-from lapis.registry.options import ClassifyOptions, LinkOptions, RecipeOptions
+from lapis.registry.options import ClassifyOptions, LinkOptions, RecipeOptions, ResolveOptions
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
@@ -76,6 +74,8 @@ def check_pair(options: ResolveOptions) -> None:
             code="option-value",
             hint="as in --explain R1,R2",
         )
+
+
 ITEMS = Argument("items", "ITEMS", "A table with a row for each item (.csv, .csv.gz, .parquet).")
 
 

@@ -10,43 +10,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lapis.recipes.entity_resolution import count_pairs, resolve
-    from lapis.recipes.new_records import NewRecords
     from lapis.recipes.classification import ClassExplanation, Classification
     from lapis.recipes.classify import classify
     from lapis.recipes.completion import FactExplanation, LinkPrediction
+    from lapis.recipes.entity_resolution import count_pairs, resolve
     from lapis.recipes.link import link
+    from lapis.recipes.new_records import NewRecords
     from lapis.recipes.recipe_result import RecipeResult
     from lapis.recipes.resolution import PairExplanation, Resolution
     from lapis.recipes.resolution_scores import ResolutionScores
 
 # The module of each name, imported on first use.
 _HOMES = {
+    "ClassExplanation": "classification",
+    "Classification": "classification",
+    "FactExplanation": "completion",
+    "LinkPrediction": "completion",
     "NewRecords": "new_records",
     "PairExplanation": "resolution",
     "RecipeResult": "recipe_result",
     "Resolution": "resolution",
     "ResolutionScores": "resolution_scores",
+    "classify": "classify",
     "count_pairs": "entity_resolution",
+    "link": "link",
     "resolve": "entity_resolution",
 }
 
 __all__ = [
-    "NewRecords", "PairExplanation", "RecipeResult", "Resolution", "ResolutionScores",
-    "count_pairs", "resolve",
-]  # fmt: skip
-    "ClassExplanation": "classification",
-    "Classification": "classification",
-    "FactExplanation": "completion",
-    "LinkPrediction": "completion",
-    "RecipeResult": "recipe_result",
-    "classify": "classify",
-    "link": "link",
-}
-
-__all__ = [
-    "ClassExplanation", "Classification", "FactExplanation", "LinkPrediction", "RecipeResult",
-    "classify", "link",
+    "ClassExplanation", "Classification", "FactExplanation", "LinkPrediction", "NewRecords",
+    "PairExplanation", "RecipeResult", "Resolution", "ResolutionScores", "classify", "count_pairs",
+    "link", "resolve",
 ]  # fmt: skip
 
 

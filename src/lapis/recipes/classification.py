@@ -27,6 +27,7 @@ from lapis.recipes.item_tables import ItemTables
 from lapis.recipes.recipe_result import RecipeResult
 from lapis.recipes.waterfall import Contribution, describe_contributions, draw_waterfall
 from lapis.results.answer import Answer
+from lapis.results.columns import as_array
 from lapis.results.plots import COLOUR, new_figure, save_picture, shorten_label, style_axes
 from lapis.results.result import Columns, Figures, Result, Table
 from lapis.runtime.views import MAX_ROWS, View, count_noun, new_view
@@ -50,7 +51,7 @@ class Classification(RecipeResult):
     truth: np.ndarray | None = field(default=None, repr=False)
 
     @property
-    def query(self) -> str:  # type: ignore[override]
+    def query(self) -> str:
         """The predicate of the classes."""
         return self.tables.target
 
@@ -129,8 +130,8 @@ class Classification(RecipeResult):
         return {"classes": self.columns(), "probabilities": self.probabilities.columns()}
 
     def views(self) -> list[View]:
-        columns = self.columns()
-        best = np.asarray(columns["probability"])
+        columns: dict[str, Any] = {n: as_array(values) for n, values in self.columns().items()}
+        best = columns["probability"]
         order = np.argsort(-best, kind="stable")[:MAX_ROWS]
         names = [name for name in columns if name != "probability"]
         rows = []

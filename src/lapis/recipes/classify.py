@@ -312,7 +312,7 @@ def file_name(path: str | Path) -> str:
 def as_pairs(links: LinkTables | None) -> PairTables | None:
     """Return the edges of a graph as a table; other links as they are."""
     if links is None or not hasattr(links, "edges"):
-        return links  # type: ignore[return-value]
+        return links
     from lapis.results.result import import_package
 
     ends = [tuple(map(as_constant, edge[:2])) for edge in links.edges()]

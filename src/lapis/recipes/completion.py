@@ -73,7 +73,7 @@ class LinkPrediction(RecipeResult):
     limit: int = 100  # predicted facts that are listed
 
     @property
-    def query(self) -> str:  # type: ignore[override]
+    def query(self) -> str:
         """The relations that are completed."""
         return ",".join(self.relations)
 
@@ -135,6 +135,7 @@ class LinkPrediction(RecipeResult):
                     f"{len(self.relations):,} relations of {size:,} entities have "
                     f"{size**2 * len(self.relations):,} candidates; at most {MAX_CANDIDATES:,} "
                     "are scored",
+                    code="too-many-candidates",
                     hint="complete fewer relations",
                 )
             rows = np.indices((size, size), np.int32).reshape(2, -1).T

@@ -970,6 +970,12 @@ class ResolveOptions(RecipeOptions):
     plot: Path | None = option(
         None,
         "Draw weights, probabilities and, with the truth, precision and recall (.png, .svg, .pdf).",
+        cli_only=True,
+        is_output=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassifyOptions(RecipeOptions):
     """Classification."""
 
