@@ -56,7 +56,6 @@ from lapis.problem.query import Query, read_queries, resolve_queries
 from lapis.registry.options import FactsWithout
 from lapis.results.answer import Answer, LearnedWeights, MostLikelyWorld, WorldValues
 from lapis.results.explanation import Absence, Explanation, GivenWorld
-from lapis.runtime.views import count_noun
 
 WorldName = Literal["most likely", "best found", "given"]
 
@@ -235,8 +234,10 @@ class Explainer:
                 "were considered"
             )
         if without.untried:
-            number = count_noun(without.untried, "fact, rule or ground formula")
-            found.append(f"{number} farther away not tried")
+            found.append(
+                f"facts, rules and ground formulas farther away that were not tried: "
+                f"{without.untried:,}"
+            )
         if self.derivative is None:
             found.append("derivatives by weights are too expensive here")
         return found
