@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -88,4 +88,6 @@ class OracleCase:
         ]
 
     def with_facts(self, facts: Facts) -> oracle.OracleAnswer:
-        return oracle.infer(self.with_soft, facts, self.case.query)
+        """The answer with other facts; constants that only facts name stay."""
+        model = replace(self.with_soft, types=dict(self.domains))
+        return oracle.infer(model, facts, self.case.query)
