@@ -162,9 +162,9 @@ def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch)
     limits: list[float | None] = []
     solve = sample_core
 
-    def noted(*given: Any) -> Marginals:
+    def noted(*given: Any, weigh: bool) -> Marginals:
         limits.append(given[2].time_limit)
-        return solve(*given)
+        return solve(*given, weigh=weigh)
 
     monkeypatch.setattr("lapis.inference.solve.sample_core", noted)
     monkeypatch.setattr("lapis.inference.solve.solve_exactly", lambda *_: None)

@@ -26,6 +26,7 @@ from lapis.runtime.progress import Report, Stop, deadline_in, limit_within_call
 if TYPE_CHECKING:
     from lapis.inference.sampling.chains import SampleResult
     from lapis.inference.sampling.diagnostics import Trace
+    from lapis.inference.sampling.mode_weights import ModeRow
     from lapis.results.plan_report import PlanRow
 
 Name = TypeVar("Name")
@@ -148,6 +149,8 @@ class Marginals:
     solved_log_partition: float | None = None  # of the exact components if others are sampled
     steps: tuple[PlanRow, ...] = ()  # of the plan, as it was run
     chain_worlds: np.ndarray | None = None  # bool[num_chains, num_core_atoms], if they continue
+    # in which chains stayed apart, atoms as the network numbers them
+    modes: tuple[ModeRow, ...] = ()
 
     @classmethod
     def by(
@@ -163,6 +166,7 @@ class Marginals:
         diagnostics: dict[str, Any] | None = None,
         trace: Trace | None = None,
         chain_worlds: np.ndarray | None = None,
+        modes: tuple[ModeRow, ...] = (),
     ) -> Marginals:
         """Return the answer of one method about all atoms."""
         return cls(
@@ -177,6 +181,7 @@ class Marginals:
             diagnostics=diagnostics or {},
             trace=trace,
             chain_worlds=chain_worlds,
+            modes=modes,
         )
 
     @classmethod
@@ -218,6 +223,12 @@ class Marginals:
             diagnostics=join_diagnostics(answers),
             trace=slowest_trace(parts),
             solved_log_partition=math.fsum([network.constant_score, *filter(None, known)]),
+            modes=tuple(
+                row._replace(atom=int(atoms[row.atom]))
+                for atoms, found in parts
+                for row in found.modes
+                if atoms is not None
+            ),
         )
 
     @property
@@ -315,6 +326,7 @@ COMBINE: Mapping[str, Callable[[list[Any]], Any]] = {
     "posterior_rounds": max,
     "posterior_deviation": max,
     "posterior_fitted": all,
+    "modes": lambda lists: [row for found in lists for row in found],
     "caveats": lambda lists: lists[0],
     "relaxed": lambda lists: [formula for found in lists for formula in found],
     "relaxed_groundings": sum,

@@ -9,7 +9,7 @@
                 there are very many groundings
     samplers    the rest: large components alone, the others grouped by kind. Pilot runs choose
                 between Gibbs, cluster moves (pairs of atoms) and MC-SAT (hard or nearly hard
-                clauses). Tempering follows if the chains disagree
+                clauses). Modes in which chains stay apart are weighed
 
 A step keeps the work done to plan it: elimination orders, count tables, reductions. Two kinds of
 steps are planned in detail only when they are reached: `GroundStep` and `RestStep`. `solve` runs a
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
+from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions
 from lapis.logic.passes import counts_elements
 from lapis.network.components import Subnetwork, keep_part, select_components
 from lapis.network.network import Network
@@ -48,7 +48,6 @@ MAX_ELEMENTS = 6  # constants with evidence of their own, unless lifting is requ
 LARGE, SHARE = 100, 0.02  # least atoms, and least share of all, of a component sampled alone
 MAX_ALONE = 6
 NEARLY_HARD = 5.0  # weight beyond which a Gibbs chain rarely moves
-TRIAL_SHARE = 200  # 1/200 of the samples shows whether chains agree
 BY_NAME = "requested by name"
 
 # Estimated seconds for a unit of work on one core of a server, kernels compiled.
@@ -95,9 +94,7 @@ class SampleStep(PlanStep):
     reduction: Reduction
     candidates: tuple[str, ...]  # samplers that pilot runs choose from
     seed: int
-    trial_samples: int | None = None  # samples after which chains must agree; None: no limit
     classes: np.ndarray | None = None  # int32[num_base_atoms], averaged where equal; −1: none
-    previous: Marginals | None = None  # the answer of the sampler before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -465,7 +462,6 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
                 reduction=reduction,
                 candidates=tuple(candidates),
                 seed=options.seed + number,
-                trial_samples=options.max_samples // TRIAL_SHARE,
                 classes=atom_classes(reduction),  # now, before samples take memory
             )
         )
@@ -483,14 +479,6 @@ def named_sampler_step(network: Network, method: str, options: InferenceOptions)
         network=network, atoms=None, row=row, reduction=reduction, candidates=(method,),
         seed=options.seed,
     )  # fmt: skip
-
-
-def tempering_step(step: SampleStep, found: Marginals, options: InferenceOptions) -> SampleStep:
-    """Return the step of tempering, after the chains of another sampler disagreed."""
-    reason = f"chains of {found.method} did not agree"
-    row = sampling_row(step.reduction, ["tempering"], replace(step.row, reason=reason), options)
-    row = replace(row, revised=True)
-    return replace(step, row=row, candidates=("tempering",), trial_samples=None, previous=found)
 
 
 def sample_instead(step: CountStep | ExactStep) -> RestStep:

@@ -3,7 +3,6 @@
     exact work is not done at half of the time    → its components are sampled
     lifting answers the whole problem             → it replaces all other steps
     lifting refuses                               → the following steps, or grounding
-    the chains of a sampler disagree              → tempering, and the better of both answers
 
 The same seed gives the same numbers unless time or the user ends a step. `Marginals.method_id`
 holds the method of each atom, `Marginals.steps` the plan as it was run.
@@ -47,7 +46,6 @@ from lapis.inference.plan import (
     plan_network,
     plan_rest,
     sample_instead,
-    tempering_step,
 )
 from lapis.network.components import Subnetwork, keep_part
 from lapis.network.network import Network
@@ -58,8 +56,6 @@ from lapis.runtime.progress import STOPPED, deadline_in, limit_within_call, work
 
 if TYPE_CHECKING:
     from lapis.inference.reduction.eliminate import Reduction
-
-MAX_RHAT = 1.05
 
 
 def infer_problem(
@@ -127,9 +123,6 @@ def run_plan(plan: InferencePlan) -> PlanResult:
                 answered_row(row, *found),
             ]
             return PlanResult(found[0], [PartialAnswer(None, found[1])], rows, plan.notes)
-        elif isinstance(step, SampleStep) and needs_tempering(step, found[1], plan.options):
-            rows.append(replace(row, status="gave up"))
-            plan.steps.insert(0, tempering_step(step, found[1], plan.options))
         else:
             rows.append(answered_row(row, *found))
             parts.append(PartialAnswer(step.atoms, found[1]))
@@ -241,23 +234,20 @@ def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals
 
 
 def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
-    """Run the sampler that pilots choose; return the better answer if a sampler ran before."""
+    """Run the sampler that pilots choose; a sampler requested by name weighs no modes."""
     options = replace(options, seed=step.seed)
     found = continue_chains(step, options)
     if found.exact:  # elimination left no core
         return found
     if step.classes is None:
         return found.named(step.candidates[0])
-    if needs_tempering(step, found, options):
-        return found
-    best = min(found, step.previous or found, key=worst_error)
-    return average_alike(best, step.classes)
+    return average_alike(found, step.classes)
 
 
 def continue_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
     """Run chains from the worlds of an earlier run, if there was one, and remember where they end.
 
-    They continue with its sampler, so no pilots run.
+    They continue with its sampler, so no pilots run. Chains of several modes are not remembered.
     """
     memory, core = options.memory, step.reduction.core_atom
     atoms = core if step.atoms is None else step.atoms[core]
@@ -265,44 +255,33 @@ def continue_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
     if memory is not None and memory.sampler in candidates and len(atoms):
         starts = memory.worlds(atoms)
         candidates = candidates if starts is None else (memory.sampler,)
-    found = sample_core(step.reduction, candidates, options, step.trial_samples, starts)
-    if memory is not None and found.chain_worlds is not None:
+    weigh = step.classes is not None
+    found = sample_core(step.reduction, candidates, options, weigh=weigh, starts=starts)
+    if memory is None:
+        return found
+    if found.chain_worlds is not None:
         memory.keep(atoms, found.chain_worlds, found.methods[0])
         notes = found.diagnostics | {"continued_chains": 0 if starts is None else len(starts)}
-        found = replace(found, diagnostics=notes, chain_worlds=None)
+        return replace(found, diagnostics=notes, chain_worlds=None)
+    memory.sampler = ""
     return found
-
-
-def needs_tempering(step: SampleStep, found: Marginals, options: InferenceOptions) -> bool:
-    """Return whether the chains disagree and another sampler may follow.
-
-    Chains that disagreed in warm-up and agree now may have lost a mode. They continue only if the
-    requested samples suffice to show that the mode is negligible.
-    """
-    notes = found.diagnostics
-    if step.trial_samples is None or found.exact or notes["converged"] or notes["interrupted"]:
-        return False
-    return not (notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= options.precision)
-
-
-def worst_error(found: Marginals) -> float:
-    return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
 
 
 def sample_core(
     reduction: Reduction,
     candidates: tuple[str, ...],
     options: InferenceOptions,
-    trial_samples: int | None = None,
+    *,
+    weigh: bool,
     starts: np.ndarray | None = None,
 ) -> Marginals:
-    """Run chains of the best candidate; they stop after `trial_samples` if they disagree."""
+    """Run chains of the best candidate; weigh the modes between which they do not move."""
     from lapis.inference.exact.by_components import exact
     from lapis.inference.sampling.recovery import sample_reduced
 
     names = candidates if reduction.core.num_atoms else ()
     samplers = [find_method("infer", name).make() for name in names]
-    found = sample_reduced(reduction, samplers, options, trial_samples, starts)
+    found = sample_reduced(reduction, samplers, options, weigh=weigh, starts=starts)
     if found.core is None:
         solved = exact(reduction.network)
         assert solved.log_odds is not None
@@ -328,6 +307,7 @@ def sample_core(
         diagnostics=notes,
         trace=found.trace,
         chain_worlds=found.core.worlds,
+        modes=found.modes,
     )
 
 

@@ -133,6 +133,10 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     if "expected_counts_stderr" in diagnostics:
         errors = np.array(diagnostics["expected_counts_stderr"])
         diagnostics["expected_counts_stderr"] = errors[world.weight_ids].tolist()
+    if found.modes:
+        names = network.atom_names(np.array([row.atom for row in found.modes]))
+        rows = zip(found.modes, names, strict=True)
+        diagnostics["modes"] = [row._asdict() | {"atom": name} for row, name in rows]
     return Answer(
         methods=methods,
         exact=found.exact,

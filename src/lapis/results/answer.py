@@ -490,6 +490,7 @@ def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
         *fitted_remarks(diagnostics),
         *relaxed_remarks(diagnostics),
         *convergence_remarks(diagnostics),
+        *mode_remarks(diagnostics),
         *diagnostics.get("notes", ()),
     ]
 
@@ -554,7 +555,7 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
         rhat, left = diagnostics.get("rhat"), diagnostics.get("seconds_left", math.inf)
         reasons = [] if rhat is None else [f"worst R-hat {rhat:.3f}"]
         if 0 < left < math.inf:
-            reasons.append(f"about {max(left, 1):,.0f} s more for the precision asked")
+            reasons.append(f"about {format_time(left)} more for the precision asked")
         reason = f" ({'; '.join(reasons)})" if reasons else ""
         return [
             f"not converged{reason}: allow more --max-samples or --time-limit, "
@@ -567,6 +568,35 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "are wanted): the standard errors are rough; a smaller --precision samples more"
         ]
     return []
+
+
+def mode_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
+    """Name the modes in which chains stayed apart: those that are mixed, and those left out."""
+    modes = diagnostics.get("modes", ())
+    kept, dropped = [row for row in modes if row["kept"]], [row for row in modes if not row["kept"]]
+    lines = []
+    if len(kept) > 1:
+        weights = ", ".join(f"{row['weight']:.3g} ± {row['stderr']:.1g}" for row in kept)
+        lines.append(
+            f"chains stay apart in {len(kept)} modes, which are weighed and mixed: {weights} "
+            f"({kept[-1]['atom']} tells them apart)"
+        )
+    if dropped:
+        row = max(dropped, key=lambda row: row["stderr"])
+        number = "1 mode weighs" if len(dropped) == 1 else f"{len(dropped)} modes weigh"
+        lines.append(
+            f"{number} at most {sum(row['stderr'] for row in dropped):.1g} and "
+            f"{'is' if len(dropped) == 1 else 'are'} left out ({row['atom']} is "
+            f"{row['probability']:.3g} there)"
+        )
+    return lines
+
+
+def format_time(seconds: float) -> str:
+    """Format a predicted time: 344 s, 40 min, 3 h."""
+    if seconds < 600:
+        return f"{max(seconds, 1):,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7_200 else f"{seconds / 3600:,.0f} h"
 
 
 def to_arviz(draws: Mapping[str, np.ndarray]) -> InferenceData:

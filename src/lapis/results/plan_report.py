@@ -117,8 +117,8 @@ class PlanReport(Result):
         found = []
         if not self.is_carried_out and any("gibbs" in row.solvers for row in self.rows):
             found.append(
-                "pilots choose between the samplers of a step; tempering follows if chains do not "
-                "agree"
+                "pilots choose between the samplers of a step; modes in which chains stay apart "
+                "are weighed"
             )
         revised = sum(row.revised for row in self.rows)
         if revised:

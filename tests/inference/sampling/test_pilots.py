@@ -30,13 +30,6 @@ def test_a_rival_that_may_be_on_an_island_has_no_pilot() -> None:
     assert set(found.pilots) == {"mcsat"}
 
 
-def test_chains_that_do_not_agree_in_time_give_up() -> None:
-    network = agreement(14, 0.9, 0.05)
-    found = run_chains(network, Gibbs(), patience=2_000, max_samples=10**8)
-    assert not found.converged
-    assert found.num_samples + found.num_warmup < 10_000
-
-
 def test_the_time_left_is_told() -> None:
     seen: list[Progress] = []
     network = agreement(5, 0.3, 0.1)

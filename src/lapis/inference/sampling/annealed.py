@@ -23,7 +23,6 @@ variance is too small. So the standard error is at least that of log-normal weig
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.diagnostics import count_ranges
-from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan
+from lapis.inference.sampling.gibbs import HARD_WEIGHT, Gibbs, GibbsPlan, soften_hard_clauses
 from lapis.inference.sampling.gibbs_kernel import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
@@ -43,7 +42,6 @@ from lapis.runtime.progress import Progress, limit_within_call, work_clock
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
 GROUPS = 16  # of runs, for standard errors of marginals
-HARD_WEIGHT = 12.0
 RESAMPLED = 64  # worlds of each group
 
 
@@ -111,25 +109,6 @@ def anneal(network: Network, options: InferenceOptions) -> Annealed:
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
             return summarize_round(reduction, best, constant, precision, interrupted)
         beta = place_temperatures(now, more)
-
-
-def soften_hard_clauses(plan: GibbsPlan) -> GibbsPlan:
-    """Give hard clauses a finite weight, the last one of the network."""
-    graph, network = plan.graph, plan.network
-    hard = np.isinf(graph.weight)
-    own = len(network.weights)
-    return plan._replace(
-        network=replace(
-            network,
-            weights=np.append(network.weights, HARD_WEIGHT),
-            constant_count=np.append(network.constant_count, 0.0),
-        ),
-        graph=graph._replace(
-            weight=np.where(hard, HARD_WEIGHT, graph.weight),
-            weight_id=np.where(hard, own, graph.weight_id).astype(np.int32),
-            coefficient=np.where(hard, 1.0, graph.coefficient),
-        ),
-    )
 
 
 def run_round(

@@ -30,6 +30,15 @@ warm-up. Modes belong to components: mode chain s starts every component at its 
 sample is expensive there is no mode search: the local maxima of a large network differ in a few
 atoms, which chains forget at once.
 
+**Weights of modes.** If the chains of a window of warm-up stay apart, and `weigh` is set, their
+modes are weighed (`mode_weights`) with as much work as the window had. If one mode is left, or the
+weights are known well enough, the run continues with `num_chains` chains in each mode, and averages
+are mixtures. Otherwise the next window is twice as long, and so are the paths. Modes that a chain
+leaves later are not apart: they are united, and all chains continue as usual.
+
+Without a time limit, work that is predicted to take longer than `LONG` is not begun: the answer
+has the errors reached so far and the predicted time.
+
 What did not work. For pilots: effective samples instead of B, a disadvantage for samplers with
 small variance; means of the second half only, which favoured Gibbs chains that had just left a
 mode. For mode search: longer first windows, and doubled `VISITS`. Starts from beliefs of belief
@@ -39,15 +48,16 @@ and with several modes the beliefs are those of one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.clause_graph import clause_weights
 from lapis.inference.sampling.diagnostics import (
-    MAX_RHAT,
     ChainAverages,
     EffectiveSize,
     Summary,
@@ -61,8 +71,20 @@ from lapis.inference.sampling.diagnostics import (
     slowest_size,
     summarize,
 )
+from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
+from lapis.inference.sampling.jumps import find_jumps
+from lapis.inference.sampling.mode_weights import (
+    MAX_PATHS,
+    ModeRow,
+    ModeWeights,
+    describe_mode,
+    group_chains,
+    mix_averages,
+    mix_summaries,
+    weigh_modes,
+)
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
-from lapis.inference.sampling.tally import Worlds, extend_worlds, new_tallies
+from lapis.inference.sampling.tally import Tally, Worlds, extend_worlds, new_tallies
 from lapis.network.network import Network
 from lapis.runtime.processes import ThreadPool, num_cores
 from lapis.runtime.progress import (
@@ -73,11 +95,6 @@ from lapis.runtime.progress import (
     deadline_in,
     work_clock,
 )
-
-if TYPE_CHECKING:
-    pass
-from lapis.inference.sampling.clause_graph import clause_weights
-from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # least samples a chain for convergence
@@ -91,7 +108,12 @@ PROLONGED = 4
 MAX_MODE_CHAINS = 6
 MIN_STARTS = 4  # chains and mode chains together: R-hat needs several chains
 MODE_CHAIN_WORK = 500_000  # most visits of literals for a sample of all mode chains
-REACH = 10  # largest `worst_missed` after `patience` samples, relative to the precision
+MAX_STARTS = 16  # chains and mode chains together, if modes are found once only
+FOUND_ONCE = 0.25  # of the starts: largest share whose mode no other start has found
+CHEAP_PATHS = 4_000_000  # visits of literals by paths that need not be spared
+WEIGHT_SHARE = 0.5  # of the precision: error due to weights of modes at which they are final
+MAX_JUMPS = 8  # times that jumps are added in warm-up
+LONG = 1_200.0  # seconds; work that is predicted to take longer is not begun without a time limit
 
 
 class Derived(NamedTuple):
@@ -99,6 +121,7 @@ class Derived(NamedTuple):
 
     atoms: ChainAverages
     counts: Summary
+    span: np.ndarray  # float64[num_weights], the range of each count
 
 
 # Arguments: the worlds of each chain, the pieces of each chain's warm-up, and `ergodic`.
@@ -116,7 +139,7 @@ class SampleResult:
     ess: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights], evidence included
     expected_count_stderr: np.ndarray  # float64[num_weights]
-    num_chains: int
+    num_chains: int  # of each mode, if there are several
     num_samples: int  # in all chains, after warm-up
     num_warmup: int
     seconds: float
@@ -131,7 +154,8 @@ class SampleResult:
     pilots: Mapping[str, float]  # sampler → cost of equal errors, relative to the chosen one
     trace: Trace = field(repr=False)
     derived: Derived | None = field(repr=False)
-    # bool[num_chains, num_atoms], where the chains ended
+    modes: tuple[ModeRow, ...] = ()  # if chains stayed apart
+    # bool[num_chains, num_atoms], where the chains ended; None if several modes are mixed
     worlds: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -163,27 +187,23 @@ def run_chains(
     should_stop: StopCallback | None = None,
     num_threads: int | None = None,
     rivals: Sequence[Sampler[Any, Any]] = (),
-    patience: int | None = None,
+    weigh: bool = False,
     starts: np.ndarray | None = None,
 ) -> SampleResult:
     """Estimate marginals and expected counts by sampling.
 
     `max_samples` is the sum over all chains; each draws at least `MIN_CHAIN_SAMPLES`. Pilots choose
-    between the sampler and its `rivals`. If the chains do not agree after `patience` samples, or
-    `worst_missed` exceeds `REACH` times the precision, the run ends unconverged. Chains start at
-    `starts`, bool[num_chains, num_atoms], if these worlds are feasible. Raises LapisError
-    if no world satisfies the hard clauses, or none is found. Ctrl-C (or `should_stop`) ends the run
-    early with the result so far, marked `interrupted`.
+    between the sampler and its `rivals`. With `weigh`, modes between which chains do not move are
+    weighed (`mode_weights`). Chains start at `starts`, bool[num_chains, num_atoms], if these worlds
+    are feasible. Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C
+    (or `should_stop`) ends the run early with the result so far, marked `interrupted`.
     """
     limits = ChainLimits(
         precision,
         max(MIN_CHAIN_SAMPLES, -(-max_samples // num_chains)),
-        None if patience is None else -(-patience // num_chains),
         deadline_in(time_limit),
+        weigh and network.num_clauses > 0,
     )
-    if time_limit is not None and patience is not None:
-        # If chains do not agree after half of the time, another sampler gets the rest.
-        limits = limits._replace(deadline=deadline_in(time_limit / 2))
     with ThreadPool(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
@@ -203,11 +223,8 @@ def run_chains(
             if rivals:
                 run = choose_by_pilots(run, (start(rival) for rival in rivals))
             run.warm_up()
-            run.sample()
-            if time_limit is not None and run.is_late() and run.can_continue():
-                left = run.began + time_limit - work_clock()
-                run.limits = limits._replace(deadline=deadline_in(left))
-                run.sample()
+            while not run.sample():
+                run.warm_up()
         except KeyboardInterrupt:
             run.interrupted = True
             if run.num_samples == 0:
@@ -220,8 +237,8 @@ class ChainLimits(NamedTuple):
 
     precision: float
     max_samples: int  # per chain
-    patience: int | None  # samples per chain after which chains must agree
     deadline: float  # of the work clock, infinite without a limit
+    weigh: bool  # weigh modes between which chains do not move
 
 
 class ChainRun(Generic[PlanType, StateType]):
@@ -254,6 +271,13 @@ class ChainRun(Generic[PlanType, StateType]):
         self.summary: Summary | None = None
         self.pilots: dict[str, float] = {}
         self.derived: tuple[int, Derived] | None = None  # with the number of samples
+        self.groups = [list(range(num_chains))]  # the chains of each mode
+        self.modes: ModeWeights | None = None  # of the groups
+        self.found: ModeWeights | None = None  # … weighed last, for the present chains
+        self.weighings, self.weigh_seconds = 0, 0.0  # the number of times, time of the last one
+        self.num_jumps = 0 if limits.weigh else MAX_JUMPS  # times that jumps were added
+        self.is_united = False  # chains crossed between modes: these are not weighed
+        self.is_explored = True  # the modes were found often enough
 
     @property
     def num_samples(self) -> int:
@@ -261,7 +285,7 @@ class ChainRun(Generic[PlanType, StateType]):
         return num_tallied(self.tallies[0].atoms)
 
     def start(self, pool: ThreadPool, seed: int) -> None:
-        self.pool = pool
+        self.pool, self.seed = pool, seed
         self.plan = self.sampler.prepare(self.network)
         streams = random_states(seed, self.num_chains)
         start = [
@@ -292,7 +316,10 @@ class ChainRun(Generic[PlanType, StateType]):
         self.clear_warm_up()
 
     def clear_warm_up(self) -> None:
-        """Reset the sums of warm-up and the averages."""
+        """Reset the sums of warm-up and the averages, as it begins at the present worlds."""
+        self.start_worlds: list[np.ndarray] = []
+        if self.num_jumps < MAX_JUMPS:
+            self.start_worlds = [self.sampler.world(state) for state in self.states]
         self.origin = self.sampler.counts(self.states[0]).copy()
         self.before_atoms = np.zeros((len(self.states), self.network.num_base_atoms))
         self.before_counts = np.zeros((len(self.states), len(self.origin)))
@@ -311,7 +338,7 @@ class ChainRun(Generic[PlanType, StateType]):
         """Reset the averages."""
         self.derived = None
         self.window_seconds = 0.0
-        kept = self.network.num_atoms if self.derive else 0
+        kept = self.network.num_atoms if self.keeps_worlds else 0
         num_atoms = self.network.num_base_atoms
         self.tallies = [new_tallies(num_atoms, self.origin, traced, kept) for _ in self.states]
         self.events = {}
@@ -325,9 +352,13 @@ class ChainRun(Generic[PlanType, StateType]):
                 self.before_worlds[chain].append(tallies.worlds)
         self.warmed += self.num_samples
 
+    @property
+    def keeps_worlds(self) -> bool:
+        return self.derive is not None or self.limits.weigh
+
     def advance(self, target: int) -> bool:
         """Sample until each chain has `target` samples; False if stopped before."""
-        if self.derive is not None:
+        if self.keeps_worlds:
             self.tallies = [
                 tallies._replace(worlds=extend_worlds(tallies.worlds, target))
                 for tallies in self.tallies
@@ -381,21 +412,52 @@ class ChainRun(Generic[PlanType, StateType]):
         return self.summary
 
     def summarize_atoms(self) -> Summary:
-        own = [tallies.atoms for tallies in self.tallies]
-        found = summarize(own, warm_up=WarmUp(self.before_atoms, self.warmed))
         component = self.network.component[: self.network.num_base_atoms]
         if self.network.num_clauses == 0:
             component = np.zeros_like(component)  # not grounded: any two atoms may be connected
-        return raise_island_errors(found, component, self.num_chains, self.plan.ergodic)
+        found = []
+        for group in self.summarized_groups():
+            own = [self.tallies[chain].atoms for chain in group]
+            before = self.before_atoms[self.with_mode_chains(group)]
+            summary = summarize(own, warm_up=WarmUp(before, self.warmed))
+            chains = min(self.num_chains, len(group))
+            found.append(raise_island_errors(summary, component, chains, self.ergodic))
+        return mix_summaries(found, self.modes)
+
+    def summarized_groups(self) -> list[list[int]]:
+        """Return the chains of each mode; all of them, mode chains too, if there is no mode."""
+        return self.groups if self.modes is not None else [list(range(len(self.states)))]
+
+    def with_mode_chains(self, group: list[int]) -> list[int]:
+        """Return the chains of a mode that took part in warm-up."""
+        return group if self.modes is not None else list(range(len(self.before_atoms)))
+
+    @property
+    def ergodic(self) -> bool | None:
+        """Whether chains reach every world of their mode; None if unknown.
+
+        A weighed mode may be a single world, in which nothing moves.
+        """
+        return self.plan.ergodic if self.modes is None else True
 
     def derive_values(self) -> Derived | None:
         if self.derive is None:
             return None
         if self.derived is None or self.derived[0] != self.num_samples:
-            worlds = [tallies.worlds for tallies in self.tallies]
-            found = self.derive(worlds, self.before_worlds, self.plan.ergodic)
-            self.derived = self.num_samples, found
+            found = []
+            for group in self.groups:
+                worlds = [self.tallies[chain].worlds for chain in group]
+                before = [self.before_worlds[chain] for chain in self.with_mode_chains(group)]
+                found.append(self.derive(worlds, before, self.ergodic))
+            self.derived = self.num_samples, self.mix_derived(found)
         return self.derived[1]
+
+    def mix_derived(self, found: Sequence[Derived]) -> Derived:
+        if self.modes is None:
+            return found[0]
+        atoms, span = mix_averages([each.atoms for each in found], self.modes), found[0].span
+        counts = mix_summaries([each.counts for each in found], self.modes, span)
+        return Derived(atoms, counts, span)
 
     def report(self) -> None:
         if self.progress is None:
@@ -420,130 +482,301 @@ class ChainRun(Generic[PlanType, StateType]):
 
     def warm_up(self) -> None:
         """Run warm-up and end the mode chains. The first window includes the pilot's samples."""
+        self.phase = "warm-up"
         self.run_windows()
-        self.states = self.states[: self.num_chains]
-        self.tallies = self.tallies[: self.num_chains]
+        if self.modes is None:
+            self.states = self.states[: self.num_averaged]
+            self.tallies = self.tallies[: self.num_averaged]
+
+    @property
+    def num_averaged(self) -> int:
+        """The number of chains that are averaged, all but mode chains."""
+        return sum(len(group) for group in self.groups)
 
     def run_windows(self) -> None:
         """Run windows of doubling length until the chains agree, or a limit is reached."""
-        window = FIRST_CHECK // 2
-        longest = max(1, (self.limits.patience or self.limits.max_samples) // 2)
+        window, longest = FIRST_CHECK // 2, max(1, self.max_samples // 2)
         while self.warmed + window <= longest or self.warmed == 0:
             window = min(window, longest)
-            if not self.advance(window):
-                return
+            if not self.advance(window) or self.is_late():
+                return self.divide_late()
             summary = self.update_summary()
-            if self.is_late():
-                return
+            agree = summary.worst_rhat <= WARM_RHAT
+            if self.unite_crossed() or (not agree and self.weigh(window)):
+                window = FIRST_CHECK // 2
+                continue
+            if not agree and self.add_jumps():
+                continue
             self.record_warm_up()
             self.reset(summary.slowest(NUM_TRACED))
-            if summary.worst_rhat <= WARM_RHAT:
+            if agree:
                 return
             window *= 2
+            if math.isinf(self.limits.deadline) and work_clock() - self.began > LONG:
+                break
+        if self.found is not None and self.modes is None:
+            self.divide(self.found)
 
-    def sample(self) -> None:
+    def sample(self) -> bool:
+        """Sample to the precision or a limit; False if modes are found to be apart or to meet."""
         if self.interrupted:
-            return
+            return True
         self.phase = "sampling"
-        limit, prolonged = self.limits.max_samples, None
+        limit, prolonged = self.max_samples, None
         # Chains that took long to agree may take as long to move between modes again.
         target = min(max(FIRST_CHECK, 2 * self.warmed), limit)
         while self.advance(target):
             summary = self.update_summary()
-            if target == limit or self.has_failed(summary):
-                return
-            if summary.is_precise(self.limits.precision):
+            if self.unite_crossed():
+                return False
+            if target == limit or self.is_too_long(summary):
+                return True
+            if summary.is_precise(self.reachable):
                 # Derived values are the most expensive, so they are checked last.
                 enough = self.trace_size().is_enough(ENOUGH_EFFECTIVE * self.num_chains)
                 prolonged = prolonged or PROLONGED * target
                 if (enough or target >= prolonged) and self.is_derived_precise():
-                    return
+                    return True
             target = min(self.next_target(target, summary), limit)
+        return True
+
+    def is_too_long(self, summary: Summary) -> bool:
+        """Return whether a run without a time limit is predicted to take very long."""
+        return math.isinf(self.limits.deadline) and self.seconds_left([summary]) > LONG
+
+    @property
+    def max_samples(self) -> int:
+        """The largest number of samples of each chain."""
+        groups = max(1, self.num_averaged // self.num_chains)
+        return max(MIN_CHAIN_SAMPLES, self.limits.max_samples // groups)
+
+    @property
+    def reachable(self) -> float:
+        """The precision that more samples can reach."""
+        error = 0.0 if self.modes is None else self.modes.error()
+        precision = self.limits.precision
+        return precision if error <= WEIGHT_SHARE * precision else math.hypot(precision, error)
+
+    def weigh(self, window: int) -> bool:
+        """Weigh the modes of chains that stay apart; return whether other chains were started."""
+        late = self.is_late(2 * self.window_seconds)
+        if not self.limits.weigh or self.is_united or (late and self.found is not None):
+            return False
+        component = self.network.component[: self.network.num_base_atoms]
+        groups = group_chains(self.tallies, component)
+        if not divides_further(groups, self.summarized_groups()):
+            return False
+        began = work_clock()
+        self.weighings += 1
+        self.found = found = weigh_modes(
+            self.gibbs_plan(),
+            [describe_mode(self.tallies, group, MAX_PATHS) for group in groups],
+            budget=0 if late else self.path_budget(window),
+            precision=self.limits.precision, seed=self.seed + self.weighings, pool=self.pool,
+        )  # fmt: skip
+        self.weigh_seconds = work_clock() - began
+        self.is_explored = found.share_found_once() <= FOUND_ONCE
+        if not self.is_explored and self.add_starts():
+            return True
+        if found.error() > WEIGHT_SHARE * self.limits.precision:
+            time = LONG if math.isinf(self.limits.deadline) else self.limits.deadline - began
+            if self.weigh_left(found) <= time:
+                return False
+        self.divide(found)
+        return True
+
+    def add_jumps(self) -> bool:
+        """Let chains jump between the local modes in which they stay apart, if they are new.
+
+        Warm-up begins again at the same worlds: modes that chains left count as with jumps.
+        """
+        if self.num_jumps == MAX_JUMPS or not hasattr(self.plan, "with_jumps"):
+            return False
+        plan: Any = self.plan
+        own = self.gibbs_plan().jumps
+        jumps = own
+        for group in self.summarized_groups():
+            tallies = [self.tallies[chain].atoms for chain in group]
+            jumps = find_jumps(self.network, tallies, jumps)
+        if len(jumps.start) == len(own.start):
+            return False
+        self.plan, self.num_jumps = plan.with_jumps(jumps), self.num_jumps + 1
+        streams = random_states(self.seed + JUMP_STREAM + self.num_jumps, len(self.states))
+        self.states = [
+            self.sampler.init(self.plan, world, stream.copy())
+            for world, stream in zip(self.start_worlds, streams, strict=True)
+        ]
+        self.clear_warm_up()
+        return True
+
+    def path_budget(self, window: int) -> int:
+        """Return the number of sweeps of paths: as many as the window had, or cheap ones."""
+        work = max(1.0, self.sampler.work(self.plan, self.states[0]))
+        return max(window * len(self.states), int(CHEAP_PATHS / work))
+
+    def gibbs_plan(self) -> GibbsPlan:
+        """Return the plan of Gibbs sweeps along paths."""
+        plan: Any = self.plan
+        if isinstance(plan, GibbsPlan):
+            return plan
+        own = getattr(plan, "gibbs", None)
+        return own if isinstance(own, GibbsPlan) else Gibbs().prepare(self.network)
+
+    def weigh_left(self, modes: ModeWeights) -> float:
+        """Predict the time to final weights, whose errors fall as 1/√paths."""
+        ratio = modes.error() / max(WEIGHT_SHARE * self.limits.precision, 1e-9)
+        return 0.0 if ratio <= 1.0 else self.weigh_seconds * ratio**2
+
+    def add_starts(self) -> bool:
+        """Start as many random chains again, for other modes; return False if there are enough."""
+        number = min(len(self.states), MAX_STARTS - len(self.states))
+        work = self.sampler.work(self.plan, self.states[0])
+        if self.modes is not None or number <= 0 or work > MODE_CHAIN_WORK:
+            return False
+        streams = random_states(self.seed + START_STREAM, MAX_STARTS)
+        first = len(self.states)
+        sent = [
+            self.pool.submit(self.start_chain, chain, streams[chain].copy())
+            for chain in range(first, first + number)
+        ]
+        self.states += [future.result() for future in sent]
+        self.clear_warm_up()
+        return True
+
+    def divide(self, modes: ModeWeights) -> None:
+        """Continue with `num_chains` chains in each mode that is not negligible."""
+        streams = iter(
+            random_states(self.seed + START_STREAM + self.weighings, MAX_STARTS * self.num_chains)
+        )
+        states: list[StateType] = []
+        groups = []
+        for number in np.flatnonzero(modes.kept):
+            mode, paths = modes.modes[number], modes.found[number]
+            own = [self.states[chain] for chain in mode.chains[: self.num_chains]]
+            worlds = [*paths.ends, *mode.worlds]
+            for place in range(self.num_chains - len(own)):
+                world = worlds[place % len(worlds)]
+                own.append(self.sampler.init(self.plan, world, next(streams).copy()))
+            groups.append(list(range(len(states), len(states) + len(own))))
+            states += own
+        self.states, self.groups, self.modes = states, groups, modes
+        self.clear_warm_up()
+
+    def divide_late(self) -> None:
+        """Assign the chains to the modes found, if the time is over."""
+        if self.found is not None and self.modes is None:
+            kept = [m for m, k in zip(self.found.modes, self.found.kept, strict=True) if k]
+            self.groups, self.modes = [list(mode.chains) for mode in kept], self.found
+
+    def unite_crossed(self) -> bool:
+        """Unite the modes if a chain moved from one to another; return whether it did."""
+        if self.modes is None or len(self.groups) == 1:
+            return False
+        kept = np.flatnonzero(self.modes.kept)
+        worlds = [[self.sampler.world(self.states[c]) for c in group] for group in self.groups]
+        regions = [self.modes.region(np.array(each)) for each in worlds]
+        if all((found == mode).all() for found, mode in zip(regions, kept, strict=True)):
+            return False
+        self.groups, self.modes, self.found = [list(range(len(self.states)))], None, None
+        self.is_united, self.is_explored = True, True
+        self.clear_warm_up()
+        return True
 
     def next_target(self, target: int, atoms: Summary) -> int:
         """Predict the samples for the precision, with bounded growth."""
-        ratio = atoms.worst_stderr / max(self.limits.precision, 1e-9)
+        ratio = atoms.worst_stderr / max(self.reachable, 1e-9)
         growth = np.clip(OVERSHOOT * ratio**2, LEAST_GROWTH, CHECK_GROWTH)
         return int(np.ceil(growth * target))
 
-    def has_failed(self, atoms: Summary) -> bool:
-        """Test whether chains do not agree after `patience` samples."""
-        patience = self.limits.patience
-        if patience is None or self.num_samples + self.warmed < patience:
-            return False
-        return not self.is_consistent(atoms)
-
-    def is_consistent(self, atoms: Summary) -> bool:
-        """Test whether chains agree, and `worst_missed` is small enough to continue."""
-        found = atoms.worst_missed <= REACH * self.limits.precision
-        return found and atoms.worst_rhat <= MAX_RHAT
-
-    def can_continue(self) -> bool:
-        return (
-            self.phase == "sampling"
-            and self.is_consistent(self.update_summary())
-            and not self.interrupted
-        )
-
     def trace_size(self) -> EffectiveSize:
-        return effective_size(collect_trace([tallies.atoms for tallies in self.tallies]).values)
+        sizes = [effective_size(collect_trace(own).values) for own in self.atoms_of_groups()]
+        return EffectiveSize(*(min(each) for each in zip(*sizes, strict=True)))
+
+    def atoms_of_groups(self) -> list[list[Tally]]:
+        return [[self.tallies[chain].atoms for chain in group] for group in self.groups]
 
     def is_derived_precise(self) -> bool:
         derived = self.derive_values()
-        return derived is None or derived.atoms.is_precise(self.limits.precision)
+        return derived is None or derived.atoms.is_precise(self.reachable)
 
     def seconds_left(self, judged: Sequence[Summary | ChainAverages]) -> float:
-        """Predict the time to the precision, assuming that errors fall as 1/√samples."""
+        """Predict the time to the precision.
+
+        Errors fall as 1/√samples, those of modes left in warm-up as 1/samples.
+        """
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
             return 0.0
         if not self.limits.precision or not np.isfinite(worst):
             return np.inf
+        weighing = 0.0 if self.modes is None else self.weigh_left(self.modes)
         done = 1.0 if self.phase == "sampling" else 0.0  # warm-up does not count
-        return self.checked_seconds * ((worst / self.limits.precision) ** 2 - done)
+        missed = max(found.worst_missed for found in judged)
+        square = max(0.0, worst**2 - missed**2) / self.reachable**2
+        ratio = max(square, missed / self.reachable)
+        return weighing + self.checked_seconds * max(0.0, ratio - done)
 
     def result(self) -> SampleResult:
         atoms = self.summarize_atoms()
         self.checked_seconds = self.window_seconds
-        span, jump = count_ranges(self.network)
-        counts = summarize(
-            [tallies.counts for tallies in self.tallies],
-            warm_up=WarmUp(self.before_counts, self.warmed),
-            span=span,
-            jump=jump,
-        )
         derived = self.derive_values()
         judged: list[Summary | ChainAverages] = [atoms]
         if derived is not None:
             judged.append(derived.atoms)
+        counts = self.summarize_counts()
+        own = self.atoms_of_groups()
         return SampleResult(
             self.sampler.name,
             atoms.mean, atoms.stderr, atoms.rhat, atoms.ess,
             self.network.constant_count + counts.mean, counts.stderr,
-            self.num_chains,
-            self.num_chains * self.num_samples,
-            self.num_chains * self.warmed,
+            self.num_averaged // len(self.groups),
+            self.num_averaged * self.num_samples,
+            self.num_averaged * self.warmed,
             work_clock() - self.began,
             all(s.is_precise(self.limits.precision) for s in judged)
             and self.num_samples >= FIRST_CHECK
+            and self.is_explored
             and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,
             dict(self.events),
             max(s.worst_missed for s in judged),
             self.trace_size(),
-            slowest_size([tallies.atoms for tallies in self.tallies]),
+            min(map(slowest_size, own)),
             self.seconds_left(judged),
             dict(self.pilots),
-            collect_trace([tallies.atoms for tallies in self.tallies]),
+            collect_trace([tally for group in own for tally in group]),
             derived,
-            worlds=np.array([self.sampler.world(state) for state in self.states]),
+            () if self.modes is None else self.modes.rows(),
+            self.end_worlds(),
         )  # fmt: skip
+
+    def end_worlds(self) -> np.ndarray | None:
+        """Return the worlds of the chains of the only mode; None if there are several."""
+        if len(self.groups) > 1 or len(self.groups[0]) < self.num_chains:
+            return None
+        return np.array([self.sampler.world(self.states[chain]) for chain in self.groups[0]])
+
+    def summarize_counts(self) -> Summary:
+        span, jump = count_ranges(self.network)
+        found = []
+        for group in self.groups:
+            own = [self.tallies[chain].counts for chain in group]
+            before = self.before_counts[self.with_mode_chains(group)]
+            warm_up = WarmUp(before, self.warmed)
+            found.append(summarize(own, warm_up=warm_up, span=span, jump=jump))
+        return mix_summaries(found, self.modes, span)
 
 
 MIN_PILOT_SAMPLES, MAX_PILOT_SAMPLES = 16, 128  # per chain
 ROUNDING = 1e-12  # of a variance
 PILOT_LITERALS = 4_000_000  # visited by a chain, within the bounds on samples
+
+
+def divides_further(groups: Sequence[Sequence[int]], present: Sequence[Sequence[int]]) -> bool:
+    """Return whether chains of one present group are in several of the groups."""
+    label = {chain: number for number, group in enumerate(groups) for chain in group}
+    return any(len({label[chain] for chain in group}) > 1 for group in present)
 
 
 def choose_by_pilots(
@@ -581,7 +814,11 @@ def cost_of_error(run: ChainRun[Any, Any]) -> float:
 MAX_CLIMBS, CLIMB_SWEEPS = 32, 12
 CLIMB_WORK = 20_000_000  # most visits of literals by all climbs
 CLIMB_SCALE = 1e6  # factor of the weights: a temperature near zero
-CLIMB_STREAM = 1 << 20  # offset of the seed: climbs and chains have different random numbers
+CLIMB_STREAM, START_STREAM, JUMP_STREAM = (
+    1 << 20,
+    1 << 21,
+    1 << 22,
+)  # offsets of the seed, for other random numbers
 
 
 def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:

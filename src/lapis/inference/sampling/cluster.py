@@ -44,6 +44,7 @@ from lapis.inference.sampling.cluster_kernel import (
     run_clusters,
 )
 from lapis.inference.sampling.gibbs import Gibbs, GibbsPlan, sweep_work
+from lapis.inference.sampling.jumps import Jumps
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
@@ -86,8 +87,9 @@ class ClusterSampler:
     ) -> ClusterInfo:
         chain, (plan_of_gibbs, *coupled) = state.gibbs, plan
         bonds, clusters, turned, _, changes = run_clusters(
-            plan_of_gibbs.graph, plan_of_gibbs.units, *coupled, chain.world, chain.estimate,
-            chain.rng, chain.score, chain.digit, state.clusters, tallies, num_samples,
+            plan_of_gibbs.graph, plan_of_gibbs.units, plan_of_gibbs.jumps, *coupled, chain.world,
+            chain.estimate, chain.rng, chain.score, chain.digit, state.clusters, tallies,
+            num_samples,
         )  # fmt: skip
         return ClusterInfo(bonds, clusters, turned, changes)
 
@@ -121,6 +123,9 @@ class ClusterPlan(NamedTuple):
     @property
     def ergodic(self) -> bool | None:
         return self.gibbs.ergodic
+
+    def with_jumps(self, jumps: Jumps) -> ClusterPlan:
+        return self._replace(gibbs=self.gibbs.with_jumps(jumps))
 
     @property
     def sweep_work(self) -> float:

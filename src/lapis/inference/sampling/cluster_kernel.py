@@ -20,6 +20,7 @@ import numpy as np
 from lapis.inference.random_numbers import as_uniform, next_state, uniform
 from lapis.inference.sampling.clause_graph import clear_change, flip
 from lapis.inference.sampling.gibbs_kernel import sweep
+from lapis.inference.sampling.jumps import make_jumps
 from lapis.inference.sampling.tally import record_sample
 from lapis.network.components import find_root
 from lapis.runtime.kernels import entry, inner
@@ -236,10 +237,10 @@ def sweep_plain(graph, field, near, plain, world, estimate, rng):  # type: ignor
 
 @entry
 def run_clusters(
-    graph, units, pairs, near, plain, order, freeze, world, estimate, rng, score, digit, clusters,
-    tallies, num_samples,
+    graph, units, jumps, pairs, near, plain, order, freeze, world, estimate, rng, score, digit,
+    clusters, tallies, num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Run cluster moves and Gibbs sweeps; record the probabilities of each sweep.
+    """Run cluster moves, jumps and Gibbs sweeps; record the probabilities of each sweep.
 
     Without pairs there are only sweeps: the Gibbs sampler uses the same compiled kernel.
     """
@@ -250,8 +251,10 @@ def run_clusters(
             some_bonds, some, moved = move_clusters(graph, pairs, freeze, world, clusters, rng)
             bonds += some_bonds
             number += some
+        if len(jumps.atom) > 0:
+            make_jumps(graph, jumps, world, rng)
         some_updates, changed = sweep(
-            graph, units, graph.weight, 1.0, world, order, estimate, rng, score, digit
+            graph, units, graph.weight, 1.0, score[:0], world, order, estimate, rng, score, digit
         )
         changed += sweep_plain(graph, pairs.field, near, plain, world, estimate, rng)
         _count_changes(clusters.pace, moved, changed)

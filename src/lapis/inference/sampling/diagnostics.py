@@ -237,8 +237,8 @@ def compare_chains(
     noise = NOISE * (1.0 + np.abs(found.mean)) ** 2
     error = np.sqrt(chains.batch_variance.mean(axis=0) / (num_chains * full))
     found.still[:] = pooled <= noise
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.where(within > noise, np.sqrt(pooled / within), np.inf)
+    rhat = np.sqrt(pooled / np.maximum(within, noise))
+    rhat[(within <= noise) & (rhat > SEPARATED)] = np.inf
     disagree = (rhat > max_rhat) | (between > APART * num_chains * error**2)
     error = np.where(disagree, np.maximum(error, np.sqrt(between / num_chains)), error)
     event = np.maximum(jump / samples, found.missed)

@@ -13,7 +13,7 @@ None, and MC-SAT is the better choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +32,12 @@ from lapis.inference.sampling.cluster_kernel import (
     run_clusters,
 )
 from lapis.inference.sampling.gibbs_units import GibbsUnits, build_units, clause_strength
+from lapis.inference.sampling.jumps import Jumps, no_jumps
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.inference.sampling.tally import Tallies
 from lapis.network.network import Network
+
+HARD_WEIGHT = 12.0  # of a hard clause that `soften_hard_clauses` makes soft
 
 
 class GibbsPlan(NamedTuple):
@@ -45,6 +48,11 @@ class GibbsPlan(NamedTuple):
     cnf: ClauseGraph  # with the definitions as clauses, for the search of a start
     units: GibbsUnits
     ergodic: bool | None
+    jumps: Jumps = no_jumps()
+
+    def with_jumps(self, jumps: Jumps) -> GibbsPlan:
+        """Return the plan of chains that also propose these jumps."""
+        return self._replace(jumps=jumps)
 
 
 class GibbsState(NamedTuple):
@@ -102,7 +110,7 @@ class Gibbs:
         self, plan: GibbsPlan, state: GibbsState, tallies: Tallies, num_samples: int
     ) -> GibbsInfo:
         *_, updates, changes = run_clusters(
-            plan.graph, plan.units, no_pairs(), no_neighbours(), np.empty(0, np.int32),
+            plan.graph, plan.units, plan.jumps, no_pairs(), no_neighbours(), np.empty(0, np.int32),
             state.order, np.empty(0), state.world, state.estimate, state.rng, state.score,
             state.digit, new_clusters(0), tallies, num_samples,
         )  # fmt: skip
@@ -147,3 +155,22 @@ def reweigh_plan(plan: GibbsPlan, weights: np.ndarray) -> GibbsPlan:
         return after
     units, ergodic = build_units(network, reweighed)
     return after._replace(units=units, ergodic=ergodic)
+
+
+def soften_hard_clauses(plan: GibbsPlan) -> GibbsPlan:
+    """Give hard clauses a finite weight, the last one of the network."""
+    graph, network = plan.graph, plan.network
+    hard = np.isinf(graph.weight)
+    own = len(network.weights)
+    return plan._replace(
+        network=replace(
+            network,
+            weights=np.append(network.weights, HARD_WEIGHT),
+            constant_count=np.append(network.constant_count, 0.0),
+        ),
+        graph=graph._replace(
+            weight=np.where(hard, HARD_WEIGHT, graph.weight),
+            weight_id=np.where(hard, own, graph.weight_id).astype(np.int32),
+            coefficient=np.where(hard, 1.0, graph.coefficient),
+        ),
+    )

@@ -1,6 +1,9 @@
 """Kernels of Gibbs sweeps, and of annealing runs made of them.
 
-    P(unit = s | rest) ∝ exp(β · Σ soft clauses true in s) · 1[no hard clause false in s]
+    P(unit = s | rest) ∝ exp(β · Σ soft clauses true in s + Σ fields of the atoms true in s)
+                         · 1[no hard clause false in s]
+
+Only the paths that weigh modes have fields (`mode_weights`).
 
 A single atom needs only the clauses in which no other literal is true. The joint states of a block
 or a group are visited in reflected mixed-radix Gray order, in which consecutive states differ in
@@ -17,9 +20,10 @@ from lapis.runtime.kernels import entry, inner
 
 
 @inner
-def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
+def sweep(graph, units, weight, beta, field, world, order, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
     """Resample the units of `order` in turn; write P(atom | rest) to `estimate`.
 
+    `field` is empty or has a value for each base atom.
     Returns the number of atoms resampled and of atoms whose value changed.
     """
     updates, changes = 0, 0
@@ -29,7 +33,7 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
         atom = np.int64(units.single[unit])
         if atom < 0:
             more, moved = resample_unit(
-                graph, units, weight, beta, world, unit, estimate, rng, score, digit
+                graph, units, weight, beta, field, world, unit, estimate, rng, score, digit
             )
             updates += more
             changes += moved
@@ -49,7 +53,8 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
         if forced != 0:
             probability = 1.0 if forced > 0 else 0.0
         else:
-            probability = 1.0 / (1.0 + np.exp(-beta * delta))
+            pull = field[atom] if len(field) > 0 else 0.0
+            probability = 1.0 / (1.0 + np.exp(-beta * delta - pull))
         estimate[atom] = probability
         if (uniform(rng) < probability) != is_true:
             flip(graph, weight, world, atom)
@@ -59,7 +64,9 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
 
 
 @inner
-def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
+def resample_unit(
+    graph, units, weight, beta, field, world, unit, estimate, rng, score, digit
+):  # type: ignore[no-untyped-def]  # fmt: skip
     """Draw the joint state of a block or group; (atoms resampled, 1 if the state changed)."""
     begin, end = units.unit_start[unit], units.unit_start[unit + 1]
     states = 1
@@ -76,8 +83,24 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
             chosen = rank
         move_unit(graph, units, weight, world, begin, end, chosen, digit)
         if rank < states:
-            score[rank] = beta * world.change[0] if world.change[1] <= 0 else -np.inf
+            score[rank] = -np.inf
+            if world.change[1] <= 0:
+                pull = _unit_field(units, field, world, begin, end) if len(field) > 0 else 0.0
+                score[rank] = beta * world.change[0] + pull
     return atoms, 1 if chosen != before else 0
+
+
+@inner
+def _unit_field(units, field, world, begin, end):  # type: ignore[no-untyped-def]
+    """Return the sum of the fields of a unit's true atoms."""
+    total = 0.0
+    for place in range(begin, end):
+        variable = np.int64(units.unit_variable[place])
+        for at in range(units.variable_start[variable], units.variable_start[variable + 1]):
+            atom = units.variable_atom[at]
+            if world.value[atom] == 1:
+                total += field[atom]
+    return total
 
 
 @inner
@@ -193,10 +216,43 @@ def run_annealing(graph, units, weights, beta, world, order, estimate, rng, scor
     """
     total = 0.0
     for step in range(1, len(beta)):
-        value = 0.0
-        for index in range(len(weights)):
-            value += weights[index] * world.count[index]
+        value = _soft_score(weights, world)
         trail[step - 1] = value
         total += (beta[step] - beta[step - 1]) * value
-        sweep(graph, units, graph.weight, beta[step], world, order, estimate, rng, score, digit)
+        sweep(
+            graph, units, graph.weight, beta[step], score[:0], world, order, estimate, rng, score,
+            digit,
+        )  # fmt: skip
+    return total
+
+
+@entry
+def run_path(
+    graph, units, weights, field, position, world, order, estimate, rng, score, digit, pull
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Compute Σ_s (t_s − t_{s−1}) · (score − Σ fields of true atoms) along positions t_s.
+
+    The distribution at t is ∝ exp(t · score + (1 − t) · Σ fields of true atoms). A sweep at t_s
+    follows every step but the last. `pull` is a working array.
+    """
+    total = 0.0
+    for step in range(1, len(position)):
+        t, value = position[step], _soft_score(weights, world)
+        for atom in range(len(field)):
+            if world.value[atom] == 1:
+                value -= field[atom]
+            pull[atom] = (1.0 - t) * field[atom]
+        total += (t - position[step - 1]) * value
+        if step < len(position) - 1:
+            sweep(
+                graph, units, graph.weight, t, pull, world, order, estimate, rng, score, digit
+            )  # fmt: skip
+    return total
+
+
+@inner
+def _soft_score(weights, world):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for index in range(len(weights)):
+        total += weights[index] * world.count[index]
     return total

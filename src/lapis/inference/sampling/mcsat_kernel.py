@@ -612,7 +612,7 @@ def run_mcsat(
         for number in range(moves.sweeps + 1):  # within the slice, then under the model's weights
             last = number == moves.sweeps
             sweep(
-                graph, units, graph.weight if last else part.weight, 1.0, world,
+                graph, units, graph.weight if last else part.weight, 1.0, scratch.score[:0], world,
                 scratch.everything if last else scratch.order[:large],
                 scratch.conditional if last else estimate, rng, scratch.score, scratch.digit,
             )  # fmt: skip

@@ -43,6 +43,7 @@ from lapis.inference.sampling.diagnostics import (
     island_error,
     summarize,
 )
+from lapis.inference.sampling.mode_weights import ModeRow
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tally import Tally, Worlds, new_tally
 from lapis.network.network import Network
@@ -64,13 +65,15 @@ class SampledMarginals(NamedTuple):
     core: SampleResult | None
     num_core_atoms: int
     trace: Trace | None = None  # of the slowest atoms
+    modes: tuple[ModeRow, ...] = ()
 
 
 def sample_reduced(
     reduction: Reduction,
     candidates: Sequence[Sampler[Any, Any]],
     options: InferenceOptions,
-    patience: int | None = None,
+    *,
+    weigh: bool = False,
     starts: np.ndarray | None = None,
 ) -> SampledMarginals:
     """Sample the core by the best of the candidates, and recover the eliminated atoms.
@@ -90,22 +93,24 @@ def sample_reduced(
         core,
         sampler,
         rivals=rivals,
-        patience=patience,
+        weigh=weigh,
         starts=starts,
         derive=partial(recover_eliminated, reduction),
         **replace(options, max_samples=limit).chain_options,
     )
     assert result.derived is not None
-    atoms, counts = result.derived
+    atoms, counts, _ = result.derived
     # For atoms of the core, the sampler's own averages have less variance.
     own = reduction.core_atom[: core.num_base_atoms]
     inside = own < base
     marginal, stderr = atoms.mean, atoms.stderr
     marginal[own[inside]], stderr[own[inside]] = result.marginal[inside], result.stderr[inside]
     trace = result.trace._replace(atoms=reduction.core_atom[result.trace.atoms])
+    modes = tuple(row._replace(atom=int(own[row.atom])) for row in result.modes)
     return SampledMarginals(
-        marginal, stderr, counts.mean, counts.stderr, False, result, core.num_base_atoms, trace
-    )
+        marginal, stderr, counts.mean, counts.stderr, False, result, core.num_base_atoms, trace,
+        modes,
+    )  # fmt: skip
 
 
 def list_eliminated(reduction: Reduction) -> np.ndarray:
@@ -144,7 +149,7 @@ def recover_eliminated(
     expected = summarize(
         cut.tallies(count, square), warm_up=cut.warm_up(count), span=span, jump=jump
     )
-    return Derived(ChainAverages(mean, stderr, rhat, missed), expected)
+    return Derived(ChainAverages(mean, stderr, rhat, missed), expected, span)
 
 
 class ChainPieces(NamedTuple):

@@ -83,8 +83,8 @@ def run_tempering(
             )  # fmt: skip
             into = estimate if level == 0 else aside
             more, _ = sweep(
-                graph, units, graph.weight, ladder.beta[level], world, order, into, rng, score,
-                digit,
+                graph, units, graph.weight, ladder.beta[level], score[:0], world, order, into, rng,
+                score, digit,
             )  # fmt: skip
             updates += more
         row = ladder.holder[0]
