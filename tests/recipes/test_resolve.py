@@ -289,8 +289,7 @@ def test_labels_are_used() -> None:
     taught = resolve(
         entities, blocking="all", comparisons={"name": "exact"}, label_column="who", related=False
     )
-    assert taught.explain("0", "20").probability > 0.95
-    assert "15 labelled" not in taught.learned
+    assert taught.explain("0", "20").probability > probability[1]
     assert "435 labelled pairs" in taught.learned
 
 

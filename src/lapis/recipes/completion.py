@@ -167,7 +167,7 @@ class LinkPrediction(RecipeResult):
         """
         return self.calibration.probability(relation, self.log_odds(relation))
 
-    def known(self, relation: str) -> np.ndarray:
+    def _known(self, relation: str) -> np.ndarray:
         """Return bool[num_entities, num_entities], the known facts of a relation."""
         size = len(self.entities)
         found = np.zeros((size, size), bool)
@@ -207,7 +207,7 @@ class LinkPrediction(RecipeResult):
         self._require(relation)
         if head is None and tail is None:
             raise LapisError("give a head or a tail", code="recipe-relation")
-        chance, known = self.probability(relation), self.known(relation)
+        chance, known = self.probability(relation), self._known(relation)
         heads = np.arange(len(chance)) if head is None else np.array([self._entity(head)])
         tails = np.arange(len(chance)) if tail is None else np.array([self._entity(tail)])
         pairs = np.array([(h, t) for h in heads.tolist() for t in tails.tolist()])
@@ -231,7 +231,7 @@ class LinkPrediction(RecipeResult):
         """The likeliest facts that are not known, of all relations."""
         rows: list[tuple[str, int, int, float, bool]] = []
         for relation in self.relations:
-            own = np.where(self.known(relation), -1.0, self.probability(relation))
+            own = np.where(self._known(relation), -1.0, self.probability(relation))
             for place in np.argsort(-own, axis=None, kind="stable")[: self.limit].tolist():
                 head, tail = divmod(place, len(self.entities))
                 if own[head, tail] >= 0:
@@ -255,7 +255,7 @@ class LinkPrediction(RecipeResult):
 
     def _answers(self) -> dict[str, np.ndarray]:
         """Return bool[num_entities, num_entities] by relation: facts of any part of the data."""
-        found = {relation: self.known(relation) for relation in self.relations}
+        found = {relation: self._known(relation) for relation in self.relations}
         for triple in (*self.valid, *self.test):
             if triple.relation in found:
                 found[triple.relation][self._row[triple.head], self._row[triple.tail]] = True
@@ -618,7 +618,7 @@ def each_candidate(
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield for each relation the values and truths of its candidates."""
     for relation in found.relations:
-        is_open = ~found.known(relation)
+        is_open = ~found._known(relation)
         truth = np.zeros_like(is_open)
         for triples, target, value in ((left_out, is_open, False), (true, truth, True)):
             for triple in triples:

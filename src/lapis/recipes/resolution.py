@@ -195,14 +195,14 @@ class Resolution(RecipeResult):
         rows = []
         for row in self.order[:SHOWN_PAIRS].tolist():
             left, right = int(self.pairs.left[row]), int(self.pairs.right[row])
-            cells = [self.pair_cell(name, left, right) for name in columns]
+            cells = [self._pair_cell(name, left, right) for name in columns]
             ids = (str(self.records.ids[left]), str(self.records.ids[right]))
             rows.append((*ids, f"{self.probability[row]:.4f}", *cells))
         headings = ["left", "right", "probability", *columns]
         found.append(new_view(headings, rows, numbers=["probability"], num_rows=len(self.order)))
         return found
 
-    def pair_cell(self, column: str, left: int, right: int) -> str:
+    def _pair_cell(self, column: str, left: int, right: int) -> str:
         """Return the values of two records in a column: one text if they are equal."""
         one, other = (self.records.columns[column].cell(row) or "–" for row in (left, right))
         return one if one == other else f"{one} / {other}"
@@ -263,7 +263,7 @@ class Resolution(RecipeResult):
             self.records.num_left,
         )  # fmt: skip
 
-    def find_pair(self, left: object, right: object) -> tuple[int, int, int | None]:
+    def _find_pair(self, left: object, right: object) -> tuple[int, int, int | None]:
         """Return the rows of two records, in the order of the tables, and their pair."""
         one, other = sorted((self.records.row(left), self.records.row(right)))
         if one == other:
@@ -291,7 +291,7 @@ class Resolution(RecipeResult):
         LapisError
             If an id is unknown.
         """
-        one, other, pair = self.find_pair(left, right)
+        one, other, pair = self._find_pair(left, right)
         match = self.match
         if pair is None:
             plain = compare_pairs(
@@ -303,11 +303,11 @@ class Resolution(RecipeResult):
             levels, bits = self.levels[pair], int(self.pairs.found_by[pair])
             sets = match.sets.index(np.array([bits]))
         odds = match.log_odds(levels[None], sets)
-        rows = [("prior odds", self.rule_words(bits), float(odds[0, SAME]))]
+        rows = [("prior odds", self._rule_words(bits), float(odds[0, SAME]))]
         for column, comparison in enumerate(match.comparisons):
             weight = float(match.level_weights[column][SAME][levels[column]])
             words = dict(enumerate((w for _, w in comparison.levels()), start=1))
-            shown = self.pair_cell(comparison.column, one, other)
+            shown = self._pair_cell(comparison.column, one, other)
             level = words.get(int(levels[column]), "") or "missing"
             rows.append((comparison.column, f"{shown} ({level})", weight))
         start = rows[0][2] - sum(weight for _, _, weight in rows[1:])
@@ -323,7 +323,7 @@ class Resolution(RecipeResult):
         ids = (str(self.records.ids[one]), str(self.records.ids[other]))
         return PairExplanation(*ids, tuple(rows), total)
 
-    def rule_words(self, bits: int) -> str:
+    def _rule_words(self, bits: int) -> str:
         """Return the blocking rules of a set, in words."""
         if not self.rules:
             return "all pairs are compared" if bits else "no rule found this pair"

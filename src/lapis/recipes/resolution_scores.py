@@ -34,6 +34,7 @@ class ResolutionScores(Result):
     points: tuple[np.ndarray, np.ndarray]  # recall and precision at each probability
 
     def figures(self) -> dict[str, float | None]:
+        """Return the scores by name."""
         return {
             "average_precision": self.average_precision,
             "blocking_recall": self.blocking_recall,
