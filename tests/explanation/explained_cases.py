@@ -19,6 +19,11 @@ def close(value: object) -> object:
     return pytest.approx(value, abs=1e-8, rel=1e-8)
 
 
+def plain(rule: str) -> str:
+    """The text of a rule; soft evidence is named as facts are, without spaces."""
+    return rule.replace(", ", ",")
+
+
 @dataclass
 class OracleCase:
     """A random model with its worlds, enumerated."""

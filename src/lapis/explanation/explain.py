@@ -163,7 +163,8 @@ class Explainer:
     def explain(self) -> Explanation:
         """Return the explanation."""
         start = self.start_atoms()
-        near = Neighbourhood(self.known, GrowthLimits())
+        every_fact = self.options.facts == "unknown"
+        near = Neighbourhood(self.known, GrowthLimits(), every_fact)
         certain = self.certain(near, start)
         if certain is not None and not near.atoms:
             return certain

@@ -55,6 +55,7 @@ class Neighbourhood:
 
     known: KnownAtoms
     limits: GrowthLimits
+    every_fact: bool = False  # every fact can become unknown, also those of closed predicates
     rows: dict[int, np.ndarray] = field(default_factory=dict)  # by rule int32[n, num_variables]
     atoms: dict[str, np.ndarray] = field(default_factory=dict)  # by predicate, found so far
     grown: dict[str, np.ndarray] = field(default_factory=dict)  # those of them grown from
@@ -248,7 +249,7 @@ class Neighbourhood:
         for predicate, rows in found.items():
             if predicate not in uncertain:
                 continue
-            if facts and self.known.may_be_unknown(predicate):
+            if facts and (self.every_fact or self.known.may_be_unknown(predicate)):
                 kept = rows
             else:
                 whole = self.atoms[predicate]
