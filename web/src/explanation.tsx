@@ -131,7 +131,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
   const place = useRef<HTMLDivElement>(null);
   const mode = theme.value;
   const { nodes, edges } = found.graph;
-  const [reach, setReach] = useState(2);
+  const [reach, setReach] = useState(1);
   const kept = useMemo(() => nodes.map((node, n) => ({ node, n })).filter(({ node }) => node.distance <= 2 * reach).slice(0, 120), [nodes, reach]);
   useEffect(() => {
     if (!place.current) return;
@@ -156,7 +156,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
         { selector: "node[state = 'asked']", style: { "background-color": css("--accent"), color: css("--on-accent"), "border-color": css("--accent"), "font-weight": "bold" } },
         { selector: "edge", style: { width: 1.2, "line-color": css("--line-strong"), "curve-style": "straight" } },
       ],
-      layout: { name: "cose", animate: false, randomize: false, nodeDimensionsIncludeLabels: true, padding: 20, idealEdgeLength: () => 70, nodeRepulsion: () => 9000 } as LayoutOptions,
+      layout: { name: "cose", animate: false, randomize: false, nodeDimensionsIncludeLabels: true, padding: 20, idealEdgeLength: () => 40, nodeRepulsion: () => 4000 } as LayoutOptions,
       minZoom: 0.2, maxZoom: 2.5,
     });
     graph.on("tap", "node[kind = 'atom']", (event) => walk(event.target.data("atom")));
@@ -169,7 +169,7 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
   const atoms = kept.filter(({ node }) => node.kind === "atom" && node.label !== found.atom && node.probability !== null && node.value === null);
   return (
     <>
-      <div class="row pad-x">
+      <div class="row pad">
         <label class="field inline"><span class="label">Steps</span>
           <input type="range" min="1" max="4" value={reach} onInput={(e) => setReach(Number(e.currentTarget.value))} />
         </label>
@@ -190,7 +190,7 @@ const boxWidth = (node: { data: (name: string) => string }) =>
 const boxHeight = (node: { data: (name: string) => string }) => 14 * lines(node.data("label")).length;
 type Nearby = Explained["graph"]["nodes"][number];
 const stateOf = (node: Nearby, atom: string) =>
-  node.label === atom ? "asked" : node.value === true ? "true" : node.value === false ? "false" : "open";
+  node.kind === "atom" && node.label === atom ? "asked" : node.value === true ? "true" : node.value === false ? "false" : "open";
 function short(node: Nearby): string {
   const extra = node.probability != null && node.value == null ? `\n${node.probability.toFixed(2)}` : node.weight != null ? `\n${node.weight.toPrecision(2)}` : "";
   return (node.label.length > 60 ? `${node.label.slice(0, 58)}…` : node.label) + extra;

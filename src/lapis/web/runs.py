@@ -64,6 +64,7 @@ CLOSED = ("engine", "tables", "output", "as_json", "cnf", "plan", "tree", "expla
 CHANGED = "data.db"  # in the folder of a run: facts as the evidence changed them
 MERGE = "merge"  # all data files are one world unless it is false
 MAX_DRAWN = 300  # nodes
+MAX_CLUSTERS = 40  # of a hypergraph; more are a list
 CHAIN_POINTS = 200
 
 
@@ -378,7 +379,8 @@ def draw_hypergraph(work: Work) -> Any:  # noqa: ANN401  (a Picture)
     if sum(len(d) for problem in problems for d in problem.domains.values()) > MAX_DRAWN:
         return None
     data = join_worlds(inputs.model, problems, ())
-    return draw_cluster_graph(data, lift_graph(data, work.options.cluster_prior or PRIOR))
+    picture = draw_cluster_graph(data, lift_graph(data, work.options.cluster_prior or PRIOR))
+    return picture if len(picture.nodes) <= MAX_CLUSTERS else None
 
 
 # How to repeat a run without the workbench.

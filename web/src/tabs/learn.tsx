@@ -5,7 +5,7 @@ import { Curve, WeightBars, type WeightRow } from "../charts";
 import type { JobCommand, JobResult, JobState } from "../contract";
 import { appendText, editor } from "../editor";
 import {
-  about, check, fail, kind, lessons, loadResult, mistakes, openTab, requestOf, results, say,
+  about, check, fail, kind, LEARNS, lessons, loadResult, mistakes, openTab, requestOf, results, say,
   startRun, workspace,
 } from "../state";
 import { emptyView, Table } from "../table";
@@ -18,8 +18,8 @@ const KINDS: [JobCommand, string, string][] = [
 
 export function LearnTab() {
   const allowed = KINDS.filter(([, , of]) => of === kind.value);
-  const [chosen, setChosen] = useState<JobCommand>("learn");
   const saved = workspace.value.command;
+  const [chosen, setChosen] = useState<JobCommand>(LEARNS.includes(saved) ? saved : "learn");
   const command = allowed.some(([name]) => name === chosen) ? chosen : allowed[0]?.[0] ?? "learn";
   const [id, setId] = useState<string | null>(null);
   const run = lessons.value.find((each) => each.id === id)
