@@ -145,18 +145,23 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
     const graph = cytoscape({
       container: element,
       elements: [
-        ...kept.map(({ node, n }) => ({ data: { id: `n${n}`, label: short(node), kind: node.kind, state: stateOf(node, found.atom), atom: node.label } })),
+        ...kept.map(({ node, n }) => ({ data: { id: `n${n}`, label: short(node), kind: node.kind, state: stateOf(node, found.atom), atom: node.label, distance: node.kind === "atom" && node.label === found.atom ? 0 : node.distance + 1 } })),
         ...edges.filter((e) => inside.has(e.source) && inside.has(e.target)).map((e) => ({ data: { source: `n${e.source}`, target: `n${e.target}` } })),
       ],
       style: [
-        { selector: "node", style: { label: "data(label)", "font-size": 11, "text-wrap": "wrap", "text-max-width": "130px", "text-valign": "center", color: css("--ink"), "background-color": css("--surface-2"), "border-width": 1, "border-color": css("--line-strong"), shape: "round-rectangle", width: boxWidth, height: boxHeight, padding: "6px" } },
-        { selector: "node[kind != 'atom']", style: { "background-color": css("--gold-soft"), "border-color": css("--gold"), "font-size": 10, shape: "rectangle" } },
+        { selector: "node", style: { label: "data(label)", "font-size": 13, "text-wrap": "wrap", "text-max-width": "165px", "text-valign": "center", color: css("--ink"), "background-color": css("--surface-2"), "border-width": 1, "border-color": css("--line-strong"), shape: "round-rectangle", width: boxWidth, height: boxHeight, padding: "6px" } },
+        { selector: "node[kind != 'atom']", style: { "background-color": css("--gold-soft"), "border-color": css("--gold"), "font-size": 12, shape: "rectangle" } },
         { selector: "node[state = 'true']", style: { "background-color": css("--good-soft"), "border-color": css("--good") } },
         { selector: "node[state = 'false']", style: { "background-color": css("--bad-soft"), "border-color": css("--bad") } },
         { selector: "node[state = 'asked']", style: { "background-color": css("--accent"), color: css("--on-accent"), "border-color": css("--accent"), "font-weight": "bold" } },
         { selector: "edge", style: { width: 1.2, "line-color": css("--line-strong"), "curve-style": "straight" } },
       ],
-      layout: { name: "cose", animate: false, randomize: false, nodeDimensionsIncludeLabels: true, padding: 20, idealEdgeLength: () => 40, nodeRepulsion: () => 4000 } as LayoutOptions,
+      // Rings: the asked atom in the middle, its formulas around it, their atoms around these.
+      layout: {
+        name: "concentric", concentric: (node: { data: (name: string) => number }) => 100 - node.data("distance"),
+        levelWidth: () => 1, minNodeSpacing: 12, padding: 12, equidistant: false, animate: false,
+        startAngle: Math.PI, nodeDimensionsIncludeLabels: true,
+      } as LayoutOptions,
       minZoom: 0.2, maxZoom: 2.5,
     });
     graph.on("tap", "node[kind = 'atom']", (event) => walk(event.target.data("atom")));
@@ -186,8 +191,8 @@ export function Neighbourhood({ found, walk }: { found: Explained; walk: (atom: 
 }
 const lines = (label: string) => label.split("\n").flatMap((line) => line.match(/.{1,22}/g) ?? [""]);
 const boxWidth = (node: { data: (name: string) => string }) =>
-  Math.max(34, 6.4 * Math.min(22, Math.max(...lines(node.data("label")).map((line) => line.length))));
-const boxHeight = (node: { data: (name: string) => string }) => 14 * lines(node.data("label")).length;
+  Math.max(34, 7.4 * Math.min(22, Math.max(...lines(node.data("label")).map((line) => line.length))));
+const boxHeight = (node: { data: (name: string) => string }) => 16 * lines(node.data("label")).length;
 type Nearby = Explained["graph"]["nodes"][number];
 const stateOf = (node: Nearby, atom: string) =>
   node.kind === "atom" && node.label === atom ? "asked" : node.value === true ? "true" : node.value === false ? "false" : "open";
