@@ -59,7 +59,7 @@ export function Table(props: Props) {
     if (scroller.current) scroller.current.scrollTop = 0;
     expected.current = 0;
     setTop(0);
-    void load(0, 1, true);
+    void load(0, 1);
     return () => pending.current?.abort();
   }, [key]);
 
@@ -76,20 +76,20 @@ export function Table(props: Props) {
     const to = Math.floor(Math.max(first, last - 1) / PAGE);
     for (let page = from; page <= to; page++) {
       if (!pages.current.has(page)) {
-        void load(from, to - from + 1, false);
+        void load(from, to - from + 1);
         return;
       }
     }
   }, [first, last, total]);
 
-  async function load(page: number, count: number, fresh: boolean) {
+  async function load(page: number, count: number) {
     pending.current?.abort();
     const own = (pending.current = new AbortController());
     try {
       const request = { ...view, offset: page * PAGE, limit: count * PAGE };
       const found = await fetch(request, own.signal);
       if (own.signal.aborted) return;
-      if (fresh) setTotal(found.total);
+      setTotal(found.total);
       for (let n = 0; n < count; n++) {
         const part = found.rows.slice(n * PAGE, (n + 1) * PAGE) as Cell[][];
         if (part.length) pages.current.set(page + n, part);
