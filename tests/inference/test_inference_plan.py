@@ -162,9 +162,9 @@ def test_exact_work_takes_half_of_the_time_once(monkeypatch: pytest.MonkeyPatch)
     limits: list[float | None] = []
     solve = sample_core
 
-    def noted(*given: Any, weigh: bool) -> Marginals:
+    def noted(*given: Any, **more: Any) -> Marginals:
         limits.append(given[2].time_limit)
-        return solve(*given, weigh=weigh)
+        return solve(*given, **more)
 
     monkeypatch.setattr("lapis.inference.solve.sample_core", noted)
     monkeypatch.setattr("lapis.inference.solve.solve_exactly", lambda *_: None)
