@@ -37,7 +37,7 @@ import socket
 listener = socket.socket(); listener.bind(("127.0.0.1", 0))
 port = listener.getsockname()[1]
 settings = Settings(Path(sys.argv[1]), port=port, max_upload=1 << 20, max_memory=1200 << 20,
-                    max_seconds=20, max_running=1, read_seconds=4)
+                    max_seconds=20, max_running=1, read_seconds=15)
 print(settings.address, flush=True)
 config = uvicorn.Config(build_app(settings), log_level="error", ws="none", timeout_keep_alive=5,
                         limit_concurrency=400)
@@ -97,6 +97,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         yield victim
     server.terminate()
     server.wait(30)
+    server.stdout.close()
 
 
 def await_server(victim: Victim) -> None:
