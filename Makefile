@@ -83,7 +83,7 @@ locks: pyproject.toml requirements/test.in
 	for pair in oldest:lowest-direct newest:highest; do \
 	  name=$${pair%:*}; \
 	  uv pip compile --no-header --no-annotate --universal --python-version 3.11 \
-	    --resolution $${pair#*:} --extra frames --extra graph --extra plot --extra rdf --extra sklearn \
+	    --resolution $${pair#*:} --extra er --extra frames --extra graph --extra plot --extra rdf --extra sklearn \
 	    pyproject.toml requirements/test.in -o requirements/$$name.txt || exit 1; \
 	  printf '# The %s versions that the tests run with; written by make locks.\n' $$name \
 	    | cat - requirements/$$name.txt > requirements/.$$name && mv requirements/.$$name requirements/$$name.txt; \
