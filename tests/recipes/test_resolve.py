@@ -273,6 +273,23 @@ def test_two_tables_are_linked() -> None:
         assert len(set(side.tolist())) == len(side)
 
 
+@pytest.mark.parametrize("one_to_one", [False, True])
+def test_the_model_of_two_tables_gives_the_same_probabilities(one_to_one: bool) -> None:
+    """Pairs within a table have weight 0, or are false."""
+    copies = PEOPLE.groupby("entity").cumcount()
+    first, rest = PEOPLE[copies == 0][:25], PEOPLE[copies > 0][:25]
+    found = resolve(
+        first.drop(columns="entity"), rest.drop(columns="entity"), blocking=["born", "phone"],
+        one_to_one=one_to_one,
+    )  # fmt: skip
+    assert not found.compared.all()
+    answer = lapis.infer(found.model, found.data, found.query, only_listed=True)
+    names = found.records.names
+    for pair in np.flatnonzero(found.compared).tolist():
+        atom = f"Same({names[found.pairs.left[pair]]}, {names[found.pairs.right[pair]]})"
+        assert answer[atom] == pytest.approx(found.probability[pair], abs=2e-5), atom
+
+
 def test_labels_are_used() -> None:
     """Equal names are the same person, or another one, as the labels state."""
     frame = pandas.DataFrame({"id": range(40), "name": [f"n{n % 20}" for n in range(40)]})

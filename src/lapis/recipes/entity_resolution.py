@@ -135,14 +135,13 @@ def resolve(
     Examples
     --------
     >>> import pandas, lapis
-    >>> people = pandas.DataFrame({
-    ...     "id": ["A", "B", "C", "D"],
-    ...     "name": ["anna berg", "anna bergh", "carl diaz", "dora evans"],
-    ...     "city": ["rome", "rome", "oslo", "rome"],
-    ... })
+    >>> names = [f"{a} {b}" for a in ("anna", "ben", "carl") for b in ("berg", "diaz", "ito")]
+    >>> rows = [(f"A{n}", name, n) for n, name in enumerate(names)]
+    >>> rows += [(f"B{n}", name.replace("a", "", 1), n) for n, name in enumerate(names)]
+    >>> people = pandas.DataFrame(rows, columns=["id", "name", "phone"])
     >>> found = lapis.recipes.resolve(people, blocking="all")
-    >>> found.clusters.to_pandas()["cluster"].tolist()
-    [0, 0, 1, 2]
+    >>> found.num_clusters
+    9
     """
     options = ResolveOptions(
         comparisons=list_columns(comparisons),
@@ -444,7 +443,7 @@ def join_records(
         joint = solve_apart(len(records), pairs, total)
     return Resolution(
         records, rules, match, pairs, extended, compared, odds, joint, options.transitive,
-        learned, truth, counts,
+        learned, truth, counts, options.one_to_one,
     )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ class Resolution(RecipeResult):
     learned: str  # how the weights were found, in words
     truth: np.ndarray | None = None  # int64[num_records], −1: not known
     counts: Table | None = None  # pairs of each blocking rule
+    one_to_one: bool = False  # whether pairs within a table are false
 
     @property
     def query(self) -> str:
@@ -91,7 +92,10 @@ class Resolution(RecipeResult):
         from lapis.recipes.resolution_model import build_facts
 
         linked = self.linked if self.linked.any() else None
-        return build_facts(self.records, self.match, self.pairs, self.levels, self.compared, linked)
+        unknown = self.compared if self.one_to_one else np.ones(len(self.pairs), bool)
+        return build_facts(
+            self.records, self.match, self.pairs, self.levels, self.compared, unknown, linked
+        )
 
     def model_text(self) -> str:
         """Return the text of the model; every level has a note in words.

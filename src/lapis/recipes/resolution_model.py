@@ -119,9 +119,14 @@ def build_facts(
     pairs: CandidatePairs,
     extended: np.ndarray,
     compared: np.ndarray,
+    unknown: np.ndarray,
     linked: np.ndarray | None,
 ) -> Database:
-    """Build the facts; `compared` are the pairs with levels, `linked` those of transitivity."""
+    """Build the facts.
+
+    Pairs that are `compared` have levels, `unknown` ones are asked, the others are false;
+    transitivity holds among those that are `linked`.
+    """
     domain = tuple(records.names.tolist())
     builder = FactBuilder(domain)
     ends = np.column_stack([pairs.left, pairs.right])
@@ -138,7 +143,7 @@ def build_facts(
     names = [*map(name_rule_set, match.sets.bits.tolist()), NO_RULE]
     number[number < 0] = len(names) - 1
     builder.add("Found", ends[rows], TRUE, number, names)
-    builder.add("Same", ends, UNKNOWN)
+    builder.add("Same", ends[unknown], UNKNOWN)
     if match.with_related:
         builder.add("Related", ends[rows], UNKNOWN)
     if linked is not None:
