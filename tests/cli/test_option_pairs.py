@@ -73,6 +73,12 @@ TYPED: Mapping[str, tuple[str, ...] | None] = {
     "only_listed": None,
     "likelihood": ("--no-likelihood",),
     "cnf": ("--cnf",),
+    "missing": ("--missing skip",),
+    "why": None,  # tests/explanation
+    "change_to": None,
+    "facts": None,
+    "fit": None,
+    "draw": None,
     "merge": ("--merge",),
     "strict": ("--strict",),
     "random_state": ("--seed 3",),

@@ -13,7 +13,7 @@ from lapis.cli.command_line import COMMANDS
 from lapis.registry.option_field import options_of
 
 INPUTS = {  # options that are paths to read, and caches
-    "cache", "posterior", "valid", "rows", "evidence_rows",
+    "cache", "posterior", "valid", "rows", "evidence_rows", "labels", "test", "fit", "folder",
 }  # fmt: skip
 OUTPUTS = [
     (name, option.flag)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -62,7 +64,7 @@ def test_one_part_is_sampled_as_it_is() -> None:
     assert len(np.unique(divide_components(network))) == 1
     reduction, options = reduce(network), InferenceOptions(seed=1)
     one = sample_all(network, options)
-    two = sample_core(reduction, tuple(candidate_samplers(reduction.core)), options, 2000)
+    two = sample_core(reduction, tuple(candidate_samplers(reduction.core)), options, weigh=True)
     assert one.methods == two.methods
     np.testing.assert_allclose(one.expected_count, two.expected_count)
     assert "parts" not in one.diagnostics
@@ -93,7 +95,7 @@ def test_every_atom_says_which_sampler_answered_it(monkeypatch: pytest.MonkeyPat
     """Samplers with distinguishable answers: the method ids of atoms follow them."""
 
     def sample_stub(
-        part: Reduction, names: tuple[str, ...], options: InferenceOptions, patience: int | None
+        part: Reduction, names: tuple[str, ...], options: InferenceOptions, **_: Any
     ) -> Marginals:
         size = part.network.num_base_atoms
         return stub("gibbs", 9, 0.25) if size == 9 else stub("mcsat", 8, 0.75)
@@ -119,7 +121,7 @@ def test_time_and_stops_reach_all_parts(monkeypatch: pytest.MonkeyPatch) -> None
     limits: list[float | None] = []
 
     def sample_stub(
-        part: Reduction, names: tuple[str, ...], options: InferenceOptions, patience: int | None
+        part: Reduction, names: tuple[str, ...], options: InferenceOptions, **_: Any
     ) -> Marginals:
         limits.append(options.time_limit)
         return stub("gibbs", part.network.num_base_atoms, 0.5, interrupted=True)

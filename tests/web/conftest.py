@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
 
 from web.workbench import DATA, MODEL, Bench, serving
+
+# make test-web installs what these import.
+collect_ignore = [
+    name
+    for name, package in (("test_page.py", "playwright"), ("test_schema_fuzz.py", "schemathesis"))
+    if importlib.util.find_spec(package) is None
+]
 
 
 @pytest.fixture(scope="session")

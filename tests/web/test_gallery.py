@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_town_is_counted(tmp_path: Path) -> None:
     found = answer(tmp_path, "lifted-counting")
     assert isinstance(found, lapis.Lifted)
     smokers = next(row for row in found.formulas if row.formula == "Smokes(x)")
-    assert 0 < smokers.expected_count < 500
+    assert 0 < smokers.expected < 500
 
 
 def test_the_field_prefers_the_smoker(tmp_path: Path) -> None:
@@ -117,5 +118,5 @@ def test_rules_about_parents_are_found(tmp_path: Path) -> None:
 def test_a_circuit_is_learned(tmp_path: Path) -> None:
     found = answer(tmp_path, "circuit")
     circuit = found.compile().circuit  # type: ignore[attr-defined]
-    rain = lapis.circuits.query(circuit, query=["rain=1"]).columns()
-    assert 0.3 < next(iter(rain["probability"])) < 0.5
+    rain = lapis.circuits.query(circuit, query=["rain=1"])
+    assert 0.3 < math.exp(rain.log_probability) < 0.5

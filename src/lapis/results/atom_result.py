@@ -162,8 +162,11 @@ class AtomResult(Result):
 
 
 def rank_by(probability: np.ndarray, limit: int) -> np.ndarray:
-    """Return int64[at most limit], the atoms by decreasing probability."""
-    return np.argsort(-probability, kind="stable")[:limit]
+    """Return int64[at most limit], the atoms by decreasing probability.
+
+    Equal atoms may be rounded differently; they keep their order.
+    """
+    return np.argsort(-np.round(probability, 12), kind="stable")[:limit]
 
 
 def argument_column(groups: Sequence[AtomGroup], position: int) -> Coded:

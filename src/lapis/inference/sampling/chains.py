@@ -529,7 +529,7 @@ class ChainRun(Generic[PlanType, StateType]):
             summary = self.update_summary()
             if self.unite_crossed():
                 return False
-            if target == limit or self.is_too_long(summary):
+            if target == limit or self.is_too_long(summary, limit):
                 return True
             if summary.is_precise(self.reachable):
                 # Derived values are the most expensive, so they are checked last.
@@ -540,9 +540,16 @@ class ChainRun(Generic[PlanType, StateType]):
             target = min(self.next_target(target, summary), limit)
         return True
 
-    def is_too_long(self, summary: Summary) -> bool:
-        """Return whether a run without a time limit is predicted to take very long."""
-        return math.isinf(self.limits.deadline) and self.seconds_left([summary]) > LONG
+    def is_too_long(self, summary: Summary, limit: int) -> bool:
+        """Return whether a run without a time limit is predicted to take very long.
+
+        It ends at the precision, or at `limit` samples of each chain. With precision 0 all of
+        these are wanted, however long it takes.
+        """
+        if not math.isinf(self.limits.deadline) or not self.limits.precision:
+            return False
+        rest = self.window_seconds * (limit / self.num_samples - 1.0)
+        return min(self.seconds_left([summary]), rest) > LONG
 
     @property
     def max_samples(self) -> int:

@@ -37,9 +37,9 @@ disjoint, so no world is counted twice if two groups of chains are in the same m
 Hard clauses have the finite weight `HARD_WEIGHT` at t = 1 as in `annealed`; a path that ends with a
 violated one has weight 0.
 
-What did not work. Bethe's approximation at the fixed points of belief propagation costs as much as
-the first paths, and has no error. Parallel tempering, which `auto` ran before if chains stayed
-apart, crosses the transition at every exchange: it takes hours with 100,000 people.
+What did not work. Parallel tempering, which `auto` ran before if chains stayed apart, crosses the
+transition at every exchange: it was not done in ten minutes with 100,000 people. Bethe's
+approximation at the fixed points of belief propagation was not built: it has no error.
 """
 
 from __future__ import annotations
