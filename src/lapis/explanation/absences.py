@@ -147,11 +147,17 @@ class AbsenceFinder:
             note = "exact inference is too expensive" if self.drawn is None else "draws cannot tell"
             return self.unknown(removal, note)
         becomes = "" if removal.fact is None else removal.fact.becomes
-        exact = found.exact and found.closed
+        exact = found.exact and found.closed and not self.is_narrow(removal)
         return Absence(
             removal.kind, removal.text, becomes, found.probability,  # type: ignore[arg-type]
             found.probability - self.base.probability, found.stderr, exact, removal.distance,
         )  # fmt: skip
+
+    def is_narrow(self, removal: Removal) -> bool:
+        """Return whether some ground formulas were left out that a fact takes part in."""
+        if removal.fact is None:
+            return False
+        return self.local.known.is_narrow(self.local.predicate_of(removal.fact.atom))
 
     def unknown(self, removal: Removal, note: str) -> Absence:
         becomes = "" if removal.fact is None else removal.fact.becomes
@@ -175,7 +181,7 @@ def near_facts(local: LocalNetwork, part: ConditionedPart) -> list[int]:
     formula, atom = local.incidence
     base = np.union1d(part.atom[part.atom < local.network.num_base_atoms], local.target)
     inside = np.isin(formula, formula[np.isin(atom, base)])
-    found = np.unique(np.concatenate([atom[inside], local.target, local.with_blocks_of(base)]))
+    found = local.with_blocks_of(np.concatenate([atom[inside], local.target, base]))
     stated = (local.state[found] == TRUE) | (local.state[found] == FALSE)
     found = found[stated]
     steps = local.steps[found]

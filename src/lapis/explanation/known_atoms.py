@@ -20,6 +20,9 @@ from lapis.relational.interpretation import Extension
 FALSE, TRUE, UNKNOWN, SILENT = range(4)  # stated false, stated true, unknown, false by silence
 
 
+MAX_OTHER_VALUES = 200_000  # values of the blocks of a closed predicate beside those stated
+
+
 class KnownAtoms:
     """The evidence of a problem as tables for lookups, made once and on first use."""
 
@@ -79,8 +82,34 @@ class KnownAtoms:
         for name in needed:
             known = self.evidence(name)
             rows = union(known.true, known.unknown) if len(known.unknown) else known.true
+            if self.has_other_values(name):
+                shape = self.block(name)
+                assert shape is not None
+                keys, values = shape.keys(known.true), np.arange(shape.num_values, dtype=np.int64)
+                whole = shape.rows(np.repeat(keys, len(values)), np.tile(values, len(keys)))
+                rows = union(rows, whole)
             found[name] = Extension(known.predicate.types, rows)
         return found
+
+    def has_other_values(self, predicate: str) -> bool:
+        """Return whether other values of the blocks of a closed predicate are looked for.
+
+        They are possible without its facts. They are left out where they are very many.
+        """
+        return self.has_closed_values(predicate) and not self.is_narrow(predicate)
+
+    def has_closed_values(self, predicate: str) -> bool:
+        """Return whether a predicate is closed and its blocks have exactly one value."""
+        found = self.problem.model.predicates[predicate]
+        has_values = bool(found.block) and found.exactly_one and not found.is_number
+        return has_values and not self.evidence(predicate).open
+
+    def is_narrow(self, predicate: str) -> bool:
+        """Return whether values of a closed predicate that the data does not state are left out."""
+        shape = self.block(predicate)
+        if shape is None or not self.has_closed_values(predicate):
+            return False
+        return self.evidence(predicate).num_true * shape.num_values > MAX_OTHER_VALUES
 
     def may_be_unknown(self, predicate: str) -> bool:
         """Return whether an atom is unknown if its fact is taken away: otherwise it is false."""

@@ -197,7 +197,9 @@ class Neighbourhood:
         """Add atoms that are not false by silence, with the other values of their blocks."""
         fresh: dict[str, np.ndarray] = {}
         for predicate, rows in found.items():
-            kept = rows[self.known.states(predicate, rows) != SILENT]
+            kept = rows  # values that are possible without the fact of their block, or all others
+            if not self.known.has_other_values(predicate):
+                kept = rows[self.known.states(predicate, rows) != SILENT]
             shape = self.known.block(predicate)
             if shape is not None and len(kept):
                 kept = self.with_block(predicate, kept, shape)
