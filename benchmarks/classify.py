@@ -150,7 +150,8 @@ def split(tables: ItemTables, share: float, seed: int) -> Split:
 def lapis_classes(part: Split, words: bool) -> np.ndarray:
     tables = part.tables if words else replace(part.tables, features=())
     settings = ClassSettings(seed=part.seed, precision=0.02)
-    return infer_classes(train(tables, settings).fit.model, tables, settings)[0]
+    trained = train(tables, settings)
+    return infer_classes(trained.fit.model, trained.tables, settings)[0]
 
 
 def word_matrix(tables: ItemTables) -> sparse.csr_matrix:

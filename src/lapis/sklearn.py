@@ -398,7 +398,11 @@ class LapisClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             else:
                 seed = int(check_random_state(seed).randint(1 << 31))
         return ClassSettings(
-            prior=self.prior, max_iterations=self.max_iterations, method=self.method, seed=seed
+            prior=self.prior,
+            near_prior=0.0,
+            max_iterations=self.max_iterations,
+            method=self.method,
+            seed=seed,
         )
 
 

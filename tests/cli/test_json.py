@@ -56,7 +56,7 @@ CALLS: Mapping[str, Sequence[str]] = {
     "score": ["m.mln d.db -q Smokes"],
     "evaluate": ["m.mln d.db e.db -q Smokes --objective pseudo --jobs 1"],
     "recipe classify": [
-        "items.csv --links links.csv --prior 1 --link-prior 1 --truth-column truth",
+        "items.csv --links links.csv --prior 1 --near-prior 0 --link-prior 1 --truth-column truth",
     ],
     "recipe link": ["facts.csv --test facts.csv --penalty 0.001 --jobs 1"],
     "field from": ["m.mln", "m.mln -o f.rrf"],

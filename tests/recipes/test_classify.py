@@ -31,8 +31,8 @@ ITEMS = pd.DataFrame({
 WORDS = pd.DataFrame({"who": list("ABCDEG"), "word": ["x", "x", "y", "y", "x", "y"]})
 LINKS = pd.DataFrame({"a": ["A", "C", "E", "B", "F"], "b": ["E", "F", "G", "A", "G"]})
 FIXED: dict[str, Any] = {
-    "label_column": "group", "truth_column": "truth", "prior": 1.0, "link_prior": 1.0,
-    "progress": None,
+    "label_column": "group", "truth_column": "truth", "progress": None,
+    "prior": 1.0, "near_prior": 0.5, "link_prior": 1.0,
 }  # fmt: skip
 
 
@@ -183,6 +183,23 @@ def test_numbers_of_links() -> None:
     assert links.level_names == ["1", "2", "3-4", "5-8", "9-16", "17-32", "33+"]
 
 
+def test_features_of_linked_items(found: Classification) -> None:
+    """An item has those of all items that it is linked to, in either direction."""
+    by_name = {own.predicate: own for own in found.tables.features}
+    own, near = by_name["HasWord"], by_name["HasWordNear"]
+    words = {
+        found.tables.items[i]: own.names[f] for i, f in zip(own.item, own.feature, strict=True)
+    }
+    expected = set()
+    for a, b in LINKS.itertuples(index=False):
+        for end, other in ((a, b), (b, a)):
+            if other in words:
+                expected.add((end, words[other]))
+    found_pairs = zip(near.item, near.feature, strict=True)
+    assert {(found.tables.items[i], near.names[f]) for i, f in found_pairs} == expected
+    assert not any(own.is_near for own in one(near_prior=0).tables.features)
+
+
 def test_scores_by_definition() -> None:
     probability = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     found = score_classes(probability, np.array([0, 1]))
@@ -255,7 +272,8 @@ def test_the_command(run: Run) -> None:
     ITEMS.to_csv(run.folder / "items.csv", index=False)
     LINKS.to_csv(run.folder / "Knows.csv", index=False)
     words = ["recipe", "classify", "items.csv", "--links", "Knows.csv", "--label-column", "group",
-             "--truth-column", "truth", "--prior", "1", "--link-prior", "1"]  # fmt: skip
+             "--truth-column", "truth", "--prior", "1", "--near-prior", "0.5",
+             "--link-prior", "1"]  # fmt: skip
     code, out, _ = run(*words, "--json", "-o", "out")
     import json
 
@@ -276,9 +294,9 @@ def test_the_command(run: Run) -> None:
 
 
 def test_training_leaves_out_items_without_a_label(found: Classification) -> None:
-    """Their features cannot change weights."""
-    settings = ClassSettings(prior=1.0, link_prior=1.0)
-    tables = found.tables
+    """Their features cannot change weights, unless they are features of linked items."""
+    settings = ClassSettings(prior=1.0, near_prior=0.0, link_prior=1.0)
+    tables = found.tables.without(near=True)
     own = tables.features[0]
     hidden = ~tables.is_labelled[own.item]
     fewer = replace(own, item=own.item[~hidden], feature=own.feature[~hidden])

@@ -1,12 +1,13 @@
 """The model of a collective classification, its weights, and its probabilities.
 
     HasWord(x, +w) => Topic(x, +t)                      a weight for each feature and class
+    HasWordNear(x, +w) => Topic(x, +t)                  the same of features of linked items
     Cites(x, y) ^ Topic(x, +t) ^ Topic(y, +u)           which classes are linked, by direction
     Cites(x, y) ^ CitesCount(x, +m) ^ CitesCount(y, +n) ^ Topic(x, t) ^ Topic(y, t)
                                                         how much a link of items of one class counts
     Topic(x, +t)                                        how common a class is
 
-The third rule corrects a known fault of such models. The neighbours of an item are not independent,
+The fourth rule corrects a known fault of such models. The neighbours of an item are not independent,
 so that a link of an item with many links says less than the only link of another. With one weight
 for all links the probabilities of well-connected items are too extreme.
 
@@ -17,7 +18,10 @@ likelihood of a model with links alone has several modes, between which chains d
 pseudo-likelihood shows all neighbours, and neglects features. Items without a label are left out.
 
 The width of the Gaussian prior of feature weights is chosen by cross-validation on the labelled
-items, by the features alone, where sums are exact; then that of link weights, with both.
+items, by the features alone, where sums are exact; then that of features of linked items, which may
+be left out, and that of link weights, with all. Features of linked items help where they say more
+than the classes of the linked items, most of which are unknown (on Cora they raise the AP by .01 to
+.02, on WebKB they are left out).
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from lapis.language.model import Model
 from lapis.language.names import format_constant
 from lapis.language.resolve import parse_model
 from lapis.learning.objectives.priors import Prior
-from lapis.recipes.item_tables import FeaturePairs, ItemTables
+from lapis.recipes.item_tables import FeaturePairs, ItemTables, add_near_features
 from lapis.runtime.progress import Progress, Report, report_progress
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from lapis.results.answer import Answer
 
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the prior of feature weights, to choose from
+NEAR_WIDTHS = (0.05, 0.1, 0.2, 0.4)  # the same of features of linked items
 LINK_WIDTHS = (0.2, 0.5, 1.0)  # of the prior of link weights
 CLASS_WIDTH = 5.0
 SHOWN = (0.5, 0.7)  # shares of the labels that are evidence, one for each copy of the items
@@ -54,6 +59,7 @@ class ClassSettings:
     """How weights are learned and classes inferred."""
 
     prior: float | None = None  # width of the prior of feature weights; None: cross-validation
+    near_prior: float | None = None  # the same of features of linked items; 0: without them
     link_prior: float | None = None  # the same of link weights
     folds: int = 3  # of the cross-validation
     max_iterations: int | None = None
@@ -69,6 +75,7 @@ class Widths(NamedTuple):
     """The widths of the prior."""
 
     feature: float
+    near: float  # of features of linked items; 0 if there are none
     link: float
 
 
@@ -86,6 +93,7 @@ class Trained(NamedTuple):
     fit: Fit
     widths: Widths
     scores: tuple[PriorScore, ...]  # empty if the widths were given
+    tables: ItemTables  # with the features of the model
 
 
 def write_model(tables: ItemTables) -> str:
@@ -192,7 +200,8 @@ def rule_prior(known: ItemTables, wanted: Widths, times: float) -> Prior:
     num_classes = len(known.classes)
     widths: list[float] = []
     for own in known.features:
-        widths += [wanted.feature] * (len(np.unique(own.feature)) * num_classes)
+        width = wanted.near if own.is_near else wanted.feature
+        widths += [width] * (len(np.unique(own.feature)) * num_classes)
     for links in known.links:
         levels = len(np.unique(links.level[links.level > 0]))
         widths += [wanted.link] * (num_classes**2 + levels**2)
@@ -240,21 +249,52 @@ def class_matrix(answer: Answer, tables: ItemTables) -> np.ndarray:
 
 def train(tables: ItemTables, settings: ClassSettings) -> Trained:
     """Choose the widths of the prior that are not given, and learn from all labelled items."""
+    chosen = choose_widths(tables, settings)
+    tables = chosen.tables
+    fit = learn_classes(tables, chosen.widths, settings)
+    return Trained(fit, chosen.widths, tuple(chosen.scores), tables)
+
+
+class Choice(NamedTuple):
+    """The widths so far, and the tables with the features that have a width."""
+
+    widths: Widths
+    scores: list[PriorScore]
+    tables: ItemTables
+
+
+def choose_widths(tables: ItemTables, settings: ClassSettings) -> Choice:
+    tables = tables.without(near=True)
     known = tables.take(tables.is_labelled)
     parts = deal_folds(known.label, settings.folds, settings.seed)
     sizes = np.cumsum([part.sum() for part in parts])
     parts = parts[: int(np.searchsorted(sizes, ENOUGH)) + 1]
     scores: list[PriorScore] = []
-    given = Widths(settings.prior or WIDTHS[1], settings.link_prior or LINK_WIDTHS[1])
+    given = Widths(settings.prior or WIDTHS[1], 0.0, settings.link_prior or LINK_WIDTHS[1])
     if settings.prior is None and tables.features:
         tried = [given._replace(feature=width) for width in WIDTHS]
-        scores += score_widths(replace(known, links=()), parts, tried, settings)
+        alone = known.without(near=True, links=True)
+        scores += score_widths(alone, parts, tried, settings)
         given = best_widths(scores)
+    if tables.links and tables.features and settings.near_prior != 0:
+        wider = add_near_features(tables)
+        near = wider.take(wider.is_labelled).without(links=True)
+        if settings.near_prior is not None:
+            tables, given = wider, given._replace(near=settings.near_prior)
+        elif len(wider.features) > len(tables.features):
+            if not scores:
+                scores += score_widths(known.without(links=True), parts, [given], settings)
+            least = max(score.cll for score in scores)
+            tried = [given._replace(near=width) for width in NEAR_WIDTHS]
+            found = score_widths(near, parts, tried, settings)
+            scores += found
+            if max(score.cll for score in found) > least:
+                tables, given = wider, best_widths(found)
     if settings.link_prior is None and tables.links:
         tried = [given._replace(link=width) for width in LINK_WIDTHS]
-        found = score_widths(known, parts, tried, settings)
+        found = score_widths(tables.take(tables.is_labelled), parts, tried, settings)
         scores, given = [*scores, *found], best_widths(found)
-    return Trained(learn_classes(tables, given, settings), given, tuple(scores))
+    return Choice(given, scores, tables)
 
 
 def best_widths(scores: Sequence[PriorScore]) -> Widths:
@@ -270,7 +310,7 @@ def score_widths(
     """
     scores: list[PriorScore] = []
     for number, widths in enumerate(tried):
-        text = f"width {widths.feature:g}, of links {widths.link:g}"
+        text = f"widths {widths.feature:g}, {widths.near:g}, {widths.link:g}"
         report_progress(settings.progress, Progress("prior", number, len(tried), text=text))
         cll = held_out_cll(known, parts, widths, settings)
         scores.append(PriorScore(widths, bool(known.links), cll))

@@ -162,6 +162,8 @@ class Classification(RecipeResult):
         """Return the lines of the comment at the head of the model."""
         widths = self.trained.widths
         lines = [self.summary(), f"prior of feature weights: gaussian:{widths.feature:g}"]
+        if widths.near:
+            lines.append(f"prior of features of linked items: gaussian:{widths.near:g}")
         if self.tables.links:
             lines.append(f"prior of link weights: gaussian:{widths.link:g}")
         return lines
@@ -183,6 +185,7 @@ class Classification(RecipeResult):
             "classes": list(self.classes),
             "num_labelled": int(self.tables.is_labelled.sum()),
             "prior": self.trained.widths.feature,
+            "near_prior": self.trained.widths.near,
             "link_prior": self.trained.widths.link,
             "scores": None if self.truth is None else self.scores.document(),
             "items": entries,

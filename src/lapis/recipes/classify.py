@@ -65,6 +65,7 @@ def classify(
     ignore: Sequence[str] = (),
     levels: int = 8,
     prior: float | None = None,
+    near_prior: float | None = None,
     link_prior: float | None = None,
     folds: int = 3,
     method: str = "auto",
@@ -100,6 +101,9 @@ def classify(
         Parts of similar size that a column of numbers is cut into.
     prior
         Width of the Gaussian prior of feature weights; chosen by cross-validation if absent.
+    near_prior
+        Width of the prior of features of linked items, 0 to leave them out; by cross-validation if
+        absent.
     link_prior
         Width of the prior of link weights; chosen by cross-validation if absent.
     folds
@@ -141,7 +145,7 @@ def classify(
     ...     "label": ["red", "blue", "red", "blue", None],
     ... })
     >>> friends = pandas.DataFrame({"a": ["Ann", "Bob"], "b": ["Cid", "Eve"]})
-    >>> classify(people, links={"Friends": friends}, prior=1, link_prior=1).labels
+    >>> classify(people, links={"Friends": friends}, prior=1, near_prior=0, link_prior=1).labels
     {'Eve': 'blue'}
     """
     options = ClassifyOptions(
@@ -151,6 +155,7 @@ def classify(
         ignore=ignore,
         levels=levels,
         prior=prior,
+        near_prior=near_prior,
         link_prior=link_prior,
         folds=folds,
         method=method,
@@ -182,6 +187,7 @@ def run_classify(
         )
     settings = ClassSettings(
         prior=options.prior,
+        near_prior=options.near_prior,
         link_prior=options.link_prior,
         folds=options.folds,
         max_iterations=options.max_iterations,
@@ -192,8 +198,8 @@ def run_classify(
         progress=progress,
     )
     trained = train(tables, settings)
-    probability, answer = infer_classes(trained.fit.model, tables, settings)
-    return Classification(tables, trained, answer, probability, truth)
+    probability, answer = infer_classes(trained.fit.model, trained.tables, settings)
+    return Classification(trained.tables, trained, answer, probability, truth)
 
 
 def read_items(

@@ -1,6 +1,7 @@
 """Items to classify: their features and links as arrays, and as facts.
 
     HasWord(paper, word)          a feature of a table of pairs (item, feature)
+    HasWordNear(paper, word)      a feature that a linked item has
     Feature(paper, feature)       a feature that a column of the items' table gives
     Cites(paper, paper)           links
     CitesCount(paper, count)      the number of an item's links: "1", "2", "3-4", "5-8", …, "33+"
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 from lapis.data.database import TRUE, UNKNOWN, Database
 from lapis.data.formats.build_database import FactGroup, build_database
@@ -26,6 +28,8 @@ from lapis.data.formats.graphs import as_constant
 from lapis.errors import LapisError
 
 FEATURE = "Feature"  # the predicate of features from columns
+NEAR = "Near"  # suffix of the predicate of features of linked items
+MAX_NEAR = 5_000_000  # pairs of an item and a feature of linked items
 COUNT = "Count"  # suffix of the predicate of numbers of links
 COUNT_STEPS = (1, 2, 3, 5, 9, 17, 33)  # where the levels of numbers of links begin
 NO_CLASS = -1
@@ -41,6 +45,7 @@ class FeaturePairs:
     item: np.ndarray  # int64[num_pairs]
     feature: np.ndarray  # int64[num_pairs]
     columns: tuple[str, ...] = ()  # of each feature its column, if they come from columns
+    is_near: bool = False  # whether they are features of linked items
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,11 @@ class ItemTables:
             links=tuple(map(take_links, self.links)),
         )
 
+    def without(self, *, near: bool = False, links: bool = False) -> ItemTables:
+        """Return the tables without features of linked items, or without links."""
+        features = tuple(own for own in self.features if not (near and own.is_near))
+        return replace(self, features=features, links=() if links else self.links)
+
     def facts(self) -> Database:
         """Return the facts; the class of an item without a label is marked unknown."""
         return item_facts(self)
@@ -156,6 +166,36 @@ def new_links(predicate: str, pairs: np.ndarray, num_items: int) -> LinkPairs:
     between = np.unique(np.sort(pairs, axis=1), axis=0)
     number = np.bincount(between.ravel(), minlength=num_items)
     return LinkPairs(predicate, pairs, np.searchsorted(COUNT_STEPS, number, side="right"))
+
+
+def add_near_features(tables: ItemTables) -> ItemTables:
+    """Add the features that linked items have, of all kinds of links and both directions.
+
+    Nothing is added if there are more than `MAX_NEAR` of them.
+    """
+    size = len(tables.items)
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *(links.pairs for links in tables.links)])
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    linked = sparse.csr_array((np.ones(len(both)), (both[:, 0], both[:, 1])), (size, size))
+    found = []
+    for own in tables.features:
+        shape = (size, len(own.names))
+        has = sparse.csr_array((np.ones(len(own.item)), (own.item, own.feature)), shape)
+        near = (linked @ has).tocoo()
+        if not near.nnz or near.nnz > MAX_NEAR:
+            continue
+        found.append(
+            replace(
+                own,
+                predicate=own.predicate + NEAR,
+                type_name=f"{own.type_name}_near",
+                item=near.row.astype(np.int64),
+                feature=near.col.astype(np.int64),
+                columns=(),
+                is_near=True,
+            )
+        )
+    return replace(tables, features=(*tables.features, *found))
 
 
 def level_name(level: int) -> str:

@@ -993,6 +993,11 @@ class ClassifyOptions(RecipeOptions):
     prior: float | None = option(
         None, "Width of the prior of feature weights (else: by cross-validation).", above=0
     )
+    near_prior: float | None = option(
+        None,
+        "Width of the prior of features of linked items, 0: none (else: by cross-validation).",
+        low=0,
+    )
     link_prior: float | None = option(
         None, "Width of the prior of link weights (else: by cross-validation).", above=0
     )
