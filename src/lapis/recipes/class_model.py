@@ -7,8 +7,8 @@
                                                         how much a link of items of one class counts
     Topic(x, +t)                                        how common a class is
 
-The fourth rule corrects a known fault of such models. The neighbours of an item are not independent,
-so that a link of an item with many links says less than the only link of another. With one weight
+The fourth rule corrects a known fault of such models. The neighbours of an item are dependent, so
+that a link of an item with many links says less than the only link of another. With one weight
 for all links the probabilities of well-connected items are too extreme.
 
 Weights are those of the labelled items and the links among them, by the conditional likelihood of
