@@ -2,16 +2,16 @@
 
     tables → candidate pairs by blocking → levels of similarity → weights → probabilities, clusters
 
-The weights are fitted to the distinct comparison vectors (`match_mixture.py`), with labels if there
-are some; with enough of them they are learned by `lapis.learn`. Transitivity is summed exactly in
-small components (`transitivity.py`). The result writes an ordinary model with its facts.
+The weights are fitted by EM to the distinct comparison vectors (`match_mixture.py`); labels, if
+there are some, are fixed in it. Transitivity is summed exactly in small components
+(`transitivity.py`). The result writes an ordinary model with its facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -43,9 +43,6 @@ from lapis.registry.options import ResolveOptions
 from lapis.results.result import Table
 from lapis.runtime.progress import Progress, Report, report_progress
 from lapis.runtime.progress_bars import ProgressOption, as_report
-
-if TYPE_CHECKING:
-    pass
 
 ColumnsLike: TypeAlias = Mapping[str, str] | Sequence[str] | str
 MAX_COMPLETED = 60  # records of a component whose pairs are all compared
