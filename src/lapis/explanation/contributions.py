@@ -154,7 +154,7 @@ class Contributions(NamedTuple):
 def find_contributions(local: LocalNetwork, worlds: TwoWorlds, here: np.ndarray) -> Contributions:
     """Return the contributions of the ground formulas that contain the explained atom.
 
-    `here` is the world that reasons are told of, the one of `worlds` that holds in it.
+    `here` is the one of `worlds` whose literals are given as reasons.
     """
     true, false = (local.network.counts(world)[: local.num_instances] for world in worlds[:2])
     difference = true - false
