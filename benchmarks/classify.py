@@ -21,7 +21,8 @@ pages that a third page links to. PSL has both as Link.
 Figures are means over splits: accuracy; AP of all atoms Class(item, class); CLL, the mean log
 probability of these atoms; and processor seconds. Results are kept in a file, and a run continues
 there. The form of the model was developed on the published split of Cora, and on random splits with
-other seeds.
+other seeds. Features of linked items were added after the results of seed 100 were seen: its split
+is not blind.
 
     OMP_NUM_THREADS=1 python -m benchmarks.classify [--sets cora] [--seeds 3] [--results FILE]
 """
