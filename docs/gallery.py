@@ -10,6 +10,8 @@ import base64
 import re
 from hashlib import sha256
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -23,13 +25,19 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run_notebook(path: Path) -> Any:
-    """Return a notebook with its outputs; raise if a cell fails."""
+    """Return a notebook with its outputs; raise if a cell fails.
+
+    It runs in a copy of its folder, because notebooks write files.
+    """
     notebook = nbformat.read(path, as_version=4)
-    folder = {"metadata": {"path": str(path.parent)}}
     quiet = ["--log-level=ERROR"]  # of the kernel's own notes
-    NotebookClient(
-        notebook, timeout=SECONDS, kernel_name="python3", resources=folder, extra_arguments=quiet
-    ).execute()
+    with TemporaryDirectory() as place:
+        copy = copytree(path.parent, Path(place) / path.parent.name)
+        folder = {"metadata": {"path": str(copy)}}
+        NotebookClient(
+            notebook, timeout=SECONDS, kernel_name="python3", resources=folder,
+            extra_arguments=quiet,
+        ).execute()  # fmt: skip
     return notebook
 
 
