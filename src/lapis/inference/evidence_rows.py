@@ -35,7 +35,7 @@ class TooWide(ArithmeticError):
     """A junction tree is too large."""
 
 
-class RowAnswers(NamedTuple):
+class EvidenceAnswers(NamedTuple):
     """The answers to rows that were solved together."""
 
     rows: np.ndarray  # int64[num_chosen]
@@ -111,7 +111,7 @@ def shared_tree(
 
 def solve_together(
     network: NetworkTables, tree: TableTree, states: np.ndarray, asked: Sequence[int], stop: Stop
-) -> Iterator[RowAnswers]:
+) -> Iterator[EvidenceAnswers]:
     """Solve rows on the tree of all variables, in pieces."""
     for rows in cut_into_pieces(np.arange(len(states)), tree):
         evidence = [
@@ -120,7 +120,7 @@ def solve_together(
             for own in [states[rows, v, None]]
         ]
         found = solve_tree(tree, [*network.tables, *evidence], asked, stop)
-        yield RowAnswers(rows, found.log_partition + network.log_scale, found.marginal)
+        yield EvidenceAnswers(rows, found.log_partition + network.log_scale, found.marginal)
 
 
 def solve_pattern(
@@ -130,7 +130,7 @@ def solve_pattern(
     asked: Sequence[int],
     most_entries: float,
     stop: Stop,
-) -> Iterator[RowAnswers]:
+) -> Iterator[EvidenceAnswers]:
     """Solve rows, int64[num_chosen], that observe the same variables, in pieces."""
     observed = states[chosen[0]] >= 0
     wanted = [v for v in asked if not observed[v]]
@@ -154,7 +154,9 @@ def solve_pattern(
         ]
         found = solve_tree(tree, own, inside, stop)
         scale = log_scale if len(log_scale) == 1 else log_scale[piece]
-        yield RowAnswers(chosen[piece], found.log_partition + scale, even | dict(found.marginal))
+        yield EvidenceAnswers(
+            chosen[piece], found.log_partition + scale, even | dict(found.marginal)
+        )
 
 
 def cut_into_pieces(rows: np.ndarray, tree: TableTree) -> Iterator[np.ndarray]:
@@ -168,7 +170,7 @@ def join_rows(
     network: NetworkTables,
     states: np.ndarray,
     asked: Sequence[int],
-    parts: Sequence[RowAnswers],
+    parts: Sequence[EvidenceAnswers],
     *,
     shows_observed: bool,
 ) -> Answer:

@@ -49,7 +49,7 @@ class Triple(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LinkCalibration:
     """Probabilities from log-odds x: 1 / (1 + exp(−(slope·x + offset of the relation)))."""
 
     slope: float = 1.0
@@ -67,7 +67,7 @@ class LinkPrediction(RecipeResult):
     rules: LearnedRules = field(repr=False)
     facts: Database = field(repr=False)  # that are known
     relations: tuple[str, ...]  # that are completed
-    calibration: Calibration
+    calibration: LinkCalibration
     valid: tuple[Triple, ...] = field(default=(), repr=False)
     test: tuple[Triple, ...] = field(default=(), repr=False)
     limit: int = 100  # predicted facts that are listed
@@ -628,7 +628,7 @@ def each_candidate(
         yield relation, values[is_open], truth[is_open]
 
 
-def fit_calibration(found: LinkPrediction, true: Sequence[Triple]) -> Calibration:
+def fit_calibration(found: LinkPrediction, true: Sequence[Triple]) -> LinkCalibration:
     """Fit slope and offsets to facts that learning did not have, by logistic regression.
 
     Maximises Σ log P(candidate = its truth) − (slope − 1)²/2s² − Σ_r (offset_r − mean)²/2s², the
@@ -657,7 +657,7 @@ def fit_calibration(found: LinkPrediction, true: Sequence[Triple]) -> Calibratio
         if np.abs(step).max() < 1e-8:
             break
     offsets = {relation: float(at[1] + at[2 + n]) for n, (relation, _, _) in enumerate(parts)}
-    return Calibration(float(at[0]), offsets)
+    return LinkCalibration(float(at[0]), offsets)
 
 
 def no_test() -> LapisError:

@@ -21,7 +21,7 @@ from lapis.data.formats.graphs import as_constant
 from lapis.errors import LapisError, suggestion
 from lapis.language.model import Model
 from lapis.language.resolve import parse_model
-from lapis.recipes.completion import Calibration, LinkPrediction, Triple, fit_calibration
+from lapis.recipes.completion import LinkCalibration, LinkPrediction, Triple, fit_calibration
 from lapis.recipes.item_tables import as_name
 from lapis.recipes.table_columns import (
     TableLike,
@@ -165,8 +165,8 @@ def run_link(
     )
     rules = operations.learn_structure(model, as_database(shown, entities), structure, progress)
     report_progress(progress, Progress("calibrating", 0))
-    before = LinkPrediction(rules, as_database(shown, entities), tuple(wanted), Calibration())
-    calibration = Calibration()
+    before = LinkPrediction(rules, as_database(shown, entities), tuple(wanted), LinkCalibration())
+    calibration = LinkCalibration()
     if len(calibrating) >= MIN_CALIBRATING:
         calibration = fit_calibration(before, calibrating)
     return LinkPrediction(
